@@ -128,7 +128,7 @@ def _rows(tpch: Tpch) -> Measure:
     """Measure rows scanned as shares of a full scan, beside the rows that match."""
     streams, variants = _streams(tpch), methods(tpch)
     tables = {series: stream.tables(variants) for series, stream in streams.items()}
-    matching = {series: stream.matching() for series, stream in streams.items()}
+    matching = {series: stream.matching(MONTH) for series, stream in streams.items()}
 
     def read() -> Measured:
         points: list[Point] = []
@@ -138,7 +138,7 @@ def _rows(tpch: Tpch) -> Measure:
             whole = full_scan(evaluated["SOP"], "rows")
             points.append(Point(series, FULL_SCAN, 100.0))
             points += [Point(series, label, 100 * scanned(table, "rows") / whole) for label, table in evaluated.items()]
-            points.append(Point(series, MATCHING, 100 * sum(matching[series].read()["rows"]) / whole))
+            points.append(Point(series, MATCHING, 100 * sum(map(sum, matching[series].read()["rows"])) / whole))
             details += [{"parameters": series, **line} for line in table_details(evaluated)]
         return Measured(points, tpch.settings(streams["uniform"], variants), details)
 
@@ -170,13 +170,13 @@ def _over_matching(tpch: Tpch, variants: Mapping[int, Variant], *, together: boo
     streams = _streams(tpch, months=True)
     groups = [list(variants.values())] if together else [[variant] for variant in variants.values()]
     tables = {series: [stream.tables(group) for group in groups] for series, stream in streams.items()}
-    matching = {series: stream.matching() for series, stream in streams.items()}
+    matching = {series: stream.matching(MONTH) for series, stream in streams.items()}
 
     def read() -> Measured:
         points = []
         for series in streams:
             evaluated = {label: table for group in tables[series] for label, table in group.read().items()}
-            needed = sum(matching[series].read()["rows"])
+            needed = sum(map(sum, matching[series].read()["rows"]))
             points += [
                 Point(series, float(place), scanned(evaluated[variant.label], "rows") / needed)
                 for place, variant in variants.items()
@@ -300,7 +300,7 @@ def _bounds(tpch: Tpch) -> Measure:
     streams, variants = _streams(tpch), methods(tpch)
     least = min_rows_for(variants[-1].block_rows)
     tables = {series: stream.tables(variants) for series, stream in streams.items()}
-    counted: dict[str, Step] = {series: stream.matching_by(MONTH) for series, stream in streams.items()}
+    counted: dict[str, Step] = {series: stream.matching(MONTH) for series, stream in streams.items()}
 
     def read() -> Measured:
         points = []

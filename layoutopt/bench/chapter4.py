@@ -13,6 +13,7 @@ from layoutopt.bench.experiment import (
     Experiment,
     Variant,
     full_scan,
+    memory_of,
     scanned,
     seconds_of,
     size_of,
@@ -144,7 +145,19 @@ def _local_features(tpch: Tpch) -> Measure:
 def _memory(tpch: Tpch) -> Measure:
     stream = tpch.stream(STREAM)
     texts = timed_texts(stream)
-    steps = {variant.label: stream.memory(variant, texts) for variant in methods(tpch) if variant.label != "SOP"}
+
+    def memory_step(variant: Variant) -> Step:
+        folder = stream.folder(variant)
+
+        def make() -> Json:
+            from layoutopt.scan.table import open_table
+
+            return memory_of(open_table(str(folder / "table")), texts)
+
+        product = f"{folder.name}/memory-{len(texts)}.json"
+        return stream.step(f"measuring the memory of queries on {variant.label}", product, make, stream.load(variant))
+
+    steps = {variant.label: memory_step(variant) for variant in methods(tpch) if variant.label != "SOP"}
 
     def read() -> Measured:
         products = {label: step.read() for label, step in steps.items()}

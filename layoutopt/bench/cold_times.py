@@ -49,12 +49,7 @@ def times_step(tpch: Tpch, stream: Experiment, variants: Sequence[Variant], *, j
     """Time the queries on the source as it is and on each variant's table.
 
     The product has the ``rows`` of all answers, and under ``cold`` and ``warm`` the seconds by table, round and query.
-
-    Args:
-        tpch: the source.
-        stream: the queries.
-        variants: the tables.
-        joins: also as joins of the normalised tables, in row groups of as many rows as the variants' blocks have.
+    With ``joins``, queries run as joins of the normalised tables too, whose row groups have the rows of blocks.
     """
     folders = {variant.label: stream.folder(variant) / "table" for variant in variants}
     group_rows, texts = variants[0].block_rows, timed_texts(stream)

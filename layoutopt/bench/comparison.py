@@ -49,14 +49,9 @@ def compare(stream: Experiment, comparison: Comparison, methods: Sequence[str], 
 def run_brushing(
     *, rows: int, root: Path, names: Sequence[str] = (), methods: Sequence[str] = COMPARED, say: Say = print
 ) -> Compared:
-    """Compare methods on the brushing workloads.
+    """Compare methods on brushing workloads; what an earlier run left below `root` is used again.
 
-    Args:
-        rows: of each table.
-        root: the folder of all workloads; what an earlier run left there is used again.
-        names: of :data:`~layoutopt.bench.brushing.SOURCES`; all when empty.
-        methods: as the command line takes them.
-        say: called with a sentence at each step.
+    Names are of :data:`~layoutopt.bench.brushing.SOURCES`, all when empty.
 
     Raises:
         SettingError: a workload that is not known.
@@ -75,11 +70,7 @@ def run_brushing(
 def run_streams(scale: float, *, root: Path, names: Sequence[str], say: Say = print) -> Compared:
     """Compare all methods on streams of TPC-H, in partitions of a year.
 
-    Args:
-        scale: the TPC-H scale factor.
-        root: the folder of all experiments; what an earlier run left there is used again.
-        names: of :data:`~layoutopt.bench.tpch_queries.STREAMS`.
-        say: called with a sentence at each step.
+    What an earlier run left below `root` is used again.
 
     Raises:
         SettingError: a scale factor or a stream that is not known.

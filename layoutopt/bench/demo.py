@@ -42,12 +42,7 @@ AGGREGATES: Final = {
 def run_demo(scale: float, *, root: Path, console: Console | None = None) -> None:
     """Generate TPC-H, lay it out in four ways, and print what the queries of an unseen stream scan of each.
 
-    What an earlier run left in `root` is used again.
-
-    Args:
-        scale: the TPC-H scale factor.
-        root: the folder of all experiments.
-        console: where to print.
+    What an earlier run left below `root` is used again.
 
     Raises:
         SettingError: a scale factor that can't be generated.
@@ -60,11 +55,11 @@ def run_demo(scale: float, *, root: Path, console: Console | None = None) -> Non
 
     with spark_when_needed("layoutopt-demo") as spark:
         stream = tpch_at(scale, root, spark).stream(STREAM)
-        tables, matching = stream.tables((*BASELINES, SOP)), stream.matching()
+        tables, matching = stream.tables((*BASELINES, SOP)), stream.matching(MONTH)
         for step in (*tables.steps, matching):
             run(step, say)
     queries, table = stream.queries(TEST), stream.folder(SOP) / "table"
-    evaluated, counts = tables.read(), matching.read()["rows"]
+    evaluated, counts = tables.read(), [sum(counts) for counts in zip(*matching.read()["rows"], strict=True)]
     console.print(f"\nSome queries on {table}:")
     shown = queries[: len(STREAMS[STREAM].templates)]
     show_queries(console, table, shown, evaluated[SOP.label]["evaluation"]["queries"])

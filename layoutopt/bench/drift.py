@@ -99,9 +99,7 @@ def cheapest(run: Run, price: float) -> float:
     that suits the days up to the next. A partition that arrives is written once for free, into any layout; those
     that were there before have the first one.
 
-    Args:
-        run: all days under some policy; only the queries count.
-        price: what writing a byte costs, in bytes read.
+    The policy of the run does not matter: only its queries count.
     """
     reads = run.world.layouts.matrix
     total = 0.0
@@ -188,14 +186,7 @@ def run_drift(
     streams: Sequence[str] = ALL_STREAMS,
     say: Say = lambda sentence: None,
 ) -> list[DriftFigure]:
-    """Simulate all policies under all streams; the same seed gives the same figures.
-
-    Args:
-        seed: of the rows, the families of queries and the partitioner.
-        prices: what writing a byte costs, in bytes read.
-        streams: kinds of drift.
-        say: called with a sentence at each step.
-    """
+    """Simulate all policies under all streams at each price; the same seed gives the same figures."""
     world = World.drawn(seed)
     for mix in mixes():  # the best in hindsight may use layouts that no policy has planned yet
         world.layouts.plan(mix)

@@ -78,14 +78,7 @@ class Source:
 
 
 def generated_source(table: str, rows: int, folder: Path, write: Callable[[int, Path], None]) -> Source:
-    """Return a source of random rows.
-
-    Args:
-        table: the name that queries call the rows by.
-        rows: how many there are.
-        folder: where the rows and all products go.
-        write: writes so many rows as Parquet into a folder; the same rows each time.
-    """
+    """Return a source of so many rows, which a function writes as Parquet into a folder, the same rows each time."""
     path = folder / "source"
 
     def make() -> Json:
@@ -380,28 +373,13 @@ class Experiment:
             written={variant.label: self.evaluation(variant) for variant in variants if variant.written},
         )
 
-    def matching(self) -> Step:
-        """Count the source's rows that each test query matches, by Spark without any skipping."""
+    def matching(self, column: str) -> Step:
+        """Count the rows that each test query matches in each partition of a column, by Spark without skipping."""
 
         def make() -> Json:
-            counts = [
-                f"count_if({query.sql.partition(' WHERE ')[2]}) AS m{i}" for i, query in enumerate(self.queries(TEST))
-            ]
-            row = self.spark().read.parquet(str(self.source.path)).selectExpr(*counts).first()
-            if row is None:
-                raise AssertionError("an aggregate without groups has one row")
-            return {"rows": list(row), "columns": [len(query.columns) for query in self.test_queries()]}
-
-        return self.step("counting the rows that match", f"{key_of(self.name, {})}-matching.json", make)
-
-    def matching_by(self, column: str) -> Step:
-        """Count the rows that each test query matches in each partition of a column, by Spark without any skipping."""
-
-        def make() -> Json:
-            view = "layoutopt_counted"
-            self.spark().read.parquet(str(self.source.path)).createOrReplaceTempView(view)
-            filters = [query.sql.partition(" WHERE ")[2] for query in self.queries(TEST)]
+            view, filters = "layoutopt_counted", [query.sql.partition(" WHERE ")[2] for query in self.queries(TEST)]
             counts = ", ".join(f"count_if({condition}) AS m{i}" for i, condition in enumerate(filters))
+            self.spark().read.parquet(str(self.source.path)).createOrReplaceTempView(view)
             rows = self.spark().sql(f"SELECT {counts} FROM {view} GROUP BY {column}").collect()
             self.spark().catalog.dropTempView(view)
             return {"rows": [list(row) for row in rows]}
@@ -462,17 +440,6 @@ class Experiment:
         key = key_of(f"read {self.name}", {"tables": names, "rounds": READING_ROUNDS})
         name = f"reading the rows of the test log from {', '.join(labels)}"
         return self.step(name, f"{key}.json", make, *map(self.load, variants))
-
-    def memory(self, variant: Variant, texts: Sequence[str]) -> Step:
-        """Run queries on a variant's table, and note the memory of each; see :func:`memory_of`."""
-
-        def make() -> Json:
-            from layoutopt.scan.table import open_table
-
-            return memory_of(open_table(str(self.folder(variant) / "table")), texts)
-
-        product = f"{self.folder(variant).name}/memory-{len(texts)}.json"
-        return self.step(f"measuring the memory of queries on {variant.label}", product, make, self.load(variant))
 
     def rewrite(self, block_rows: int) -> Step:
         """Rewrite the source as it is: what a table's loading time and storage are compared with."""
@@ -555,10 +522,7 @@ def spark_rewrite_seconds(spark: SparkSession, source: Path, scratch: Path) -> f
 def rewritten_bytes(source: Path, scratch: Path, group_rows: int) -> int:
     """Return the bytes of a Parquet folder rewritten by pyarrow in its own order, in row groups of so many rows.
 
-    Args:
-        source: the Parquet folder.
-        scratch: a file to write to; deleted afterwards.
-        group_rows: the rows of every row group but the last.
+    The scratch file is deleted afterwards.
     """
     import pyarrow.dataset as ds
     import pyarrow.parquet as pq

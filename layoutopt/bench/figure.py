@@ -104,15 +104,12 @@ class Figure:
     """What a figure shows.
 
     Attributes:
-        name: as ``--figures`` takes it.
-        title: what it shows.
+        name, title: as ``--figures`` takes it, and what it shows.
         place: the figure or section of the thesis.
-        unit: of the values.
-        axis: what the places are.
-        shape: how it is plotted.
+        unit, axis: of the values, and what the places are.
+        shape, log: how it is plotted, and the logarithmic axes: ``x``, ``y``, ``xy`` or none.
         claims: the thesis's numbers.
         note: how it differs from the thesis's, in a sentence or two.
-        log: the logarithmic axes: ``x``, ``y``, ``xy`` or none.
         timed: whether it measures seconds; such figures run last, when the machine does nothing else.
     """
 
@@ -151,13 +148,10 @@ class Suite:
     """Figures that are measured on the same data and shown on one page.
 
     Attributes:
-        name: of the experiment, as the command line has it.
-        title: of the page.
-        about: a sentence on the data, and on the thesis's.
-        command: what runs it at this size; ``--figures NAME`` restricts it to one figure.
+        name, command: of the experiment on the command line; ``--figures NAME`` restricts it to one figure.
+        title, about: of the page, and a sentence on the data and on the thesis's.
         size: of the data; results of another size are not kept beside these.
-        figures: by name, in the thesis's order.
-        measures: gives the measure of each figure by name.
+        figures, measures: by name, in the thesis's order.
         folder: where results go by default.
     """
 

@@ -37,13 +37,7 @@ _COLUMNS: Final = 8
 
 @dataclass(frozen=True)
 class Figure:
-    """One measurement beside its target.
-
-    Attributes:
-        name: what was measured.
-        seconds: the best run.
-        target: seconds that the project promises, on two cores.
-    """
+    """One measurement: the seconds of the best run, and those that the project promises on two cores."""
 
     name: str
     seconds: float
@@ -119,10 +113,7 @@ def best_seconds(work: Callable[[], object], runs: int) -> float:
 def run_micro(scale: float, *, root: Path, console: Console | None = None) -> None:
     """Measure the single algorithms and the load of SOP by month; print figures and targets.
 
-    Args:
-        scale: the TPC-H scale factor of the load; ratios are only fair from 1 on.
-        root: the folder of all experiments; a load that was measured there is not measured again.
-        console: where to print.
+    Ratios are only fair from scale factor 1 on. A load that was measured below `root` is not measured again.
 
     Raises:
         SettingError: a scale factor that can't be generated.

@@ -62,24 +62,22 @@ def measured_with(document: Mapping[str, Any]) -> str:
     )
 
 
-def judged_claims(figures: Mapping[str, Mapping[str, Any]]) -> list[Named]:
-    """Return the claims with a verdict, each with its figure's name."""
-    return [
-        (name, claim)
-        for name, figure in figures.items()
-        if figure["state"] == "measured"
-        for claim in figure["claims"]
-        if claim["verdict"]
-    ]
+def worst_first(figures: Mapping[str, Mapping[str, Any]]) -> list[Named]:
+    """Return the claims with a verdict, each with its figure's name, by how we compare with the thesis."""
+    measured = ((name, figure["claims"]) for name, figure in figures.items() if figure["state"] == "measured")
+    judged = [(name, claim) for name, claims in measured for claim in claims if claim["verdict"]]
+    return sorted(judged, key=lambda named: advantage(named[1]))
 
 
 def _behind(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    claims = judged_claims(figures)
-    behind = sorted((each for each in claims if each[1]["verdict"] == "behind"), key=lambda each: advantage(each[1]))
+    claims = worst_first(figures)
+    behind = [(name, claim) for name, claim in claims if claim["verdict"] == "behind"]
     head = "<h2>Where we fall behind the thesis</h2>"
     if not behind:
         return f"{head}<p>In none of {len(claims)} comparisons.</p>"
-    rows = [(_link(name), *_claim_cells(claim), escape(figures[name]["note"])) for name, claim in behind]
+    rows = [
+        (f'<a href="#{name}">{name}</a>', *_claim_cells(claim), escape(figures[name]["note"])) for name, claim in behind
+    ]
     note = f"<p>In {len(behind)} of {len(claims)} comparisons, the worst first.</p>"
     columns = ("figure", "what", "thesis", "ours", "ours / thesis", "", "said of it")
     return head + note + html_table(columns, rows, text=(0, 1, 5, 6))
@@ -90,15 +88,15 @@ def _missing(figures: Mapping[str, Mapping[str, Any]]) -> str:
     if not absent:
         return ""
     rows = [
-        (name, escape(figure["title"]), escape(figure.get("reason", figure["state"])), _code(figure["command"]))
+        (name, *map(escape, (figure["title"], figure.get("reason", figure["state"]))), _code(figure["command"]))
         for name, figure in absent
     ]
-    head = "<h2>Figures that are not here</h2>"
-    return head + html_table(("figure", "shows", "state", "made by"), rows, text=(0, 1, 2, 3))
+    table = html_table(("figure", "shows", "state", "made by"), rows, text=(0, 1, 2, 3))
+    return f"<h2>Figures that are not here</h2>{table}"
 
 
 def _glance(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    claims = judged_claims(figures)
+    claims = worst_first(figures)
     if not claims:
         return ""
     ahead = sum(claim["verdict"] == "ahead" for _, claim in claims)
@@ -110,25 +108,23 @@ def _glance(figures: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _chapter(chapter: str, figures: Mapping[str, Mapping[str, Any]], code: str) -> str:
-    chosen = [
-        (name, figure)
-        for name, figure in figures.items()
-        if figure["chapter"] == chapter and figure["state"] == "measured"
-    ]
-    if not chosen:
-        return ""
-    return f"<h2>{CHAPTERS[chapter]}</h2>" + "".join(_figure(name, figure, code) for name, figure in chosen)
+    measured = {name: figure for name, figure in figures.items() if figure["state"] == "measured"}
+    shown = [_figure(name, figure, code) for name, figure in measured.items() if figure["chapter"] == chapter]
+    return "".join([f"<h2>{CHAPTERS[chapter]}</h2>", *shown]) if shown else ""
 
 
 def _figure(name: str, figure: Mapping[str, Any], code: str) -> str:
-    settings = "; ".join(f"{key}: {_text(value)}" for key, value in figure["settings"].items())
+    settings = "; ".join(f"{key}: {format_value(value)}" for key, value in figure["settings"].items())
     older = "" if figure["code"] == [code] else " Made by other code than this page."
     busy = "" if figure["load"] is None else f", on a machine with a load of up to {figure['load']:g}"
+    columns, rows = pivot(figure)
+    points = html_table(columns, [[escape(cell) for cell in row] for row in rows], text=(0,))
+    measured = f'{_claims(figure)}<p class="note">Ours, {escape(figure["unit"])}:</p>{points}'
     made = f"{versions_text(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}"
     return (
         f'<h3 id="{name}">{name} {escape(figure["title"])}</h3>'
         f'<p class="note">{escape(figure["place"])}. {escape(figure["note"])}</p>'
-        f'<div class="figure"><figure>{figure_plot(figure)}</figure><div>{_claims(figure)}{_points(figure)}</div></div>'
+        f'<div class="figure"><figure>{figure_plot(figure)}</figure><div>{measured}</div></div>'
         f"{_details(figure)}"
         f'<p class="note">{escape(settings)}. By layoutopt {escape(made)}<br>{_code(figure["command"])}</p>'
     )
@@ -145,13 +141,8 @@ def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
     unit = "" if claim["unit"] == "x" else f" {escape(claim['unit'])}"
     ours = "not measured" if claim["ours"] is None else f"{format_number(claim['ours'])}{unit}"
     verdict = f'<span class="{claim["verdict"]}">{claim["verdict"]}</span>'
-    return (
-        escape(claim["text"]),
-        f"{format_number(claim['thesis'])}{unit}",
-        ours,
-        format_number(claim["ratio"]),
-        verdict,
-    )
+    thesis, ratio = f"{format_number(claim['thesis'])}{unit}", format_number(claim["ratio"])
+    return (escape(claim["text"]), thesis, ours, ratio, verdict)
 
 
 def pivot(figure: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -159,31 +150,22 @@ def pivot(figure: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     series = list(dict.fromkeys(point["series"] for point in figure["points"]))
     places = list(dict.fromkeys(point["x"] for point in figure["points"]))
     values = {(point["series"], point["x"]): point["value"] for point in figure["points"]}
-    rows = [[_text(x), *(format_number(values.get((name, x))) for name in series)] for x in places]
+    rows = [[format_value(x), *(format_number(values.get((name, x))) for name in series)] for x in places]
     return [figure["axis"] or "what", *series], rows
-
-
-def _points(figure: Mapping[str, Any]) -> str:
-    columns, rows = pivot(figure)
-    table = html_table(columns, [[escape(cell) for cell in row] for row in rows], text=(0,))
-    return f'<p class="note">Ours, {escape(figure["unit"])}:</p>{table}'
 
 
 def _details(figure: Mapping[str, Any]) -> str:
     if not figure["details"]:
         return ""
     columns = list(figure["details"][0])
-    rows = [[escape(_text(each[column])) for column in columns] for each in figure["details"]]
+    rows = [[escape(format_value(each[column])) for column in columns] for each in figure["details"]]
     words = [i for i, column in enumerate(columns) if isinstance(figure["details"][0][column], str)]
     return f"<details><summary>more about each method</summary>{html_table(columns, rows, text=words)}</details>"
 
 
-def _text(value: object) -> str:
+def format_value(value: object) -> str:
+    """Format a number with three significant digits, and anything else as text."""
     return format_number(value) if isinstance(value, int | float) else str(value)
-
-
-def _link(name: str) -> str:
-    return f'<a href="#{name}">{name}</a>'
 
 
 def _code(command: str) -> str:

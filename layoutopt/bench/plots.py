@@ -10,7 +10,7 @@ from typing import Any, Final
 from layoutopt.report.plots import legend_above, new_axes, svg_of
 
 _COLOURS: Final = ("#2874a6", "#e59866", "#1e8449", "#7d3c98", "#7f8c8d", "#c0392b")
-AHEAD, BEHIND = "#1e8449", "#c0392b"
+_AHEAD, _BEHIND = "#1e8449", "#c0392b"
 
 # The name of a series, or of single marks, of numbers that the thesis gives.
 THESIS: Final = "the thesis's"
@@ -77,14 +77,11 @@ def _draw_bars(axes: Any, figure: Mapping[str, Any], *, stacked: bool) -> None:
         if stacked:
             base = [low + height for low, height in zip(base, heights, strict=True)]
         else:
-            axes.bar_label(
-                bars, [format_number(values[x]) if x in values else "" for x in names], fontsize=7, padding=1
-            )
+            axes.bar_label(bars, [format_number(values.get(x)) for x in names], fontsize=7, padding=1)
     if stacked:
         for i, height in enumerate(base):
-            axes.annotate(
-                format_number(height), (i, height), (0, 2), textcoords="offset points", ha="center", fontsize=7
-            )
+            text = format_number(height)
+            axes.annotate(text, (i, height), (0, 2), textcoords="offset points", ha="center", fontsize=7)
     steep = _steep(figure)
     axes.set_xticks(range(len(names)), [str(x) for x in names], rotation=_STEEP if steep else 0, fontsize=8)
     if steep:
@@ -114,15 +111,10 @@ def _plain(value: float, place: object = None) -> str:
 
 
 def glance_plot(claims: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
-    """Plot how many times as good as the thesis we are, by each claim where more or less is better.
-
-    Args:
-        claims: the names of their figures, and the claims with a verdict.
-    """
-    ordered = sorted(claims, key=lambda each: advantage(each[1]))
-    drawn, axes = new_axes(height=0.6 + 0.2 * len(ordered), width=7.4)
-    gains = [advantage(claim) for _, claim in ordered]
-    colours = [AHEAD if gain >= 1 else BEHIND for gain in gains]
+    """Plot how many times as good as the thesis we are, by claims with a verdict and the names of their figures."""
+    drawn, axes = new_axes(height=0.6 + 0.2 * len(claims), width=7.4)
+    gains = [advantage(claim) for _, claim in claims]
+    colours = [_AHEAD if gain >= 1 else _BEHIND for gain in gains]
     axes.barh(range(len(gains)), [gain - 1 for gain in gains], left=1, color=colours, height=0.7)
     axes.axvline(1, color="black", linewidth=0.8)
     axes.set_xscale("log")
@@ -137,7 +129,7 @@ def glance_plot(claims: Sequence[tuple[str, Mapping[str, Any]]]) -> str:
             f"{format_number(gain)}x", (gain, place), (side, 0), textcoords="offset points", va="center", fontsize=7,
             ha="left" if gain >= 1 else "right",
         )  # fmt: skip
-    axes.set_yticks(range(len(gains)), [f"{name}  {claim['text']}" for name, claim in ordered], fontsize=7)
+    axes.set_yticks(range(len(gains)), [f"{name}  {claim['text']}" for name, claim in claims], fontsize=7)
     axes.set(xlabel="times as good as the thesis (1: the same)")
     return svg_of(drawn)
 
@@ -170,14 +162,7 @@ def megabytes(count: float | None) -> str:
 
 @contextmanager
 def plot_file(path: Path, width: float, height: float, panels: int = 1) -> Iterator[list[Any]]:
-    """Yield the axes of a plot, so many side by side, which is written as an image file at the end.
-
-    Args:
-        path: the file; its folder is made.
-        width: of the plot, in inches.
-        height: of the plot, in inches.
-        panels: how many axes there are; they share the y axis.
-    """
+    """Yield so many panels of a plot, which is written as an image file at the end; sizes are in inches."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

@@ -198,13 +198,7 @@ ENGINES: Final[Mapping[str, Ways]] = {"spark": in_spark, "duckdb": in_duckdb}
 def time_table(session: Session, source: Source, table: Path, texts: Sequence[str], engine: str, repeats: int) -> Json:
     """Time queries in one engine, on plain Parquet and on a table, in turns, after their answers were compared.
 
-    Args:
-        session: gives the Spark session.
-        source: the rows as plain Parquet.
-        table: the table's folder.
-        texts: the queries.
-        engine: one of :data:`ENGINES`.
-        repeats: rounds that are measured, after one that warms everything up.
+    The rounds that are measured follow one that warms everything up.
 
     Returns:
         The ``rows`` of all answers, ``work``, what each query asks of the table, and by way the ``timings``.
@@ -291,18 +285,9 @@ def run_queries(
     calibration: Calibration = BUILT_IN,
     say: Say = print,
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Time test queries in both engines, on plain Parquet and on the optimised table.
+    """Time test queries in both engines, on plain Parquet and on the optimised table; see :func:`summarize`.
 
-    Args:
-        scale: the TPC-H scale factor.
-        root: the folder of all experiments; engines that were timed there are not timed again.
-        cases: names of :data:`CASES`; all when empty.
-        repeats: the rounds whose median counts, after one that warms everything up.
-        calibration: what predicts the seconds.
-        say: called with a sentence at each step.
-
-    Returns:
-        By case and engine what :func:`summarize` says.
+    Cases are of :data:`CASES`, all when empty; engines that were timed below `root` are not timed again.
 
     Raises:
         SettingError: a scale factor that can't be generated, or a case that is not known.
@@ -363,9 +348,8 @@ def queries_report(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: 
 def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) -> Table:
     (rounds,) = {totals["rounds"] for engines in timed.values() for totals in engines.values()}
     sizes = f"TPC-H at scale factor {scale:g}, brushed tables of {ROWS:,} rows"
-    table = Table(title=f"unseen queries ({sizes}), warm, median of {rounds} rounds", title_justify="left")
-    for heading in ("queries", "engine"):
-        table.add_column(heading)
+    title = f"unseen queries ({sizes}), warm, median of {rounds} rounds"
+    table = Table("queries", "engine", title=title, title_justify="left")
     for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "predicted", "times faster", "slowed down"):
         table.add_column(heading, justify="right")
     for case, engines in timed.items():
@@ -381,12 +365,10 @@ def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) 
 
 
 def _by_label(case: str, timed: Mapping[str, Mapping[str, Any]]) -> Table:
-    table = Table(title=f"{case}, by what the queries have in common", title_justify="left")
-    table.add_column("queries")
-    for engine in timed:
-        for way in (PLAIN, OPTIMISED):
-            table.add_column(f"{engine}, {way}", justify="right")
-    columns = [totals[way]["by_label"] for totals in timed.values() for way in (PLAIN, OPTIMISED)]
-    for label in columns[0] if columns else ():
-        table.add_row(label, *[f"{seconds[label]:.2f} s" for seconds in columns])
+    table = Table("queries", title=f"{case}, by what the queries have in common", title_justify="left")
+    columns = {(engine, way): of[way]["by_label"] for engine, of in timed.items() for way in (PLAIN, OPTIMISED)}
+    for engine, way in columns:
+        table.add_column(f"{engine}, {way}", justify="right")
+    for label in next(iter(columns.values()), ()):
+        table.add_row(label, *[f"{seconds[label]:.2f} s" for seconds in columns.values()])
     return table

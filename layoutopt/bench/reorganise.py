@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,12 +47,9 @@ class RegainedFigure:
     Attributes:
         half: the templates that were replaced, one of :data:`HALVES`.
         share: of the table's bytes, that could be rewritten; 0 is the table as it was, 1 one that was loaded anew.
-        written: bytes that were.
-        stored: of the table's data files then.
-        read: bytes that the recent log's queries read of it.
-        unseen: bytes that other queries of the same templates read.
-        regained: of what planning and loading anew saves the log's queries, the share; None where that saves nothing.
-        regained_unseen: the same for the others.
+        written, stored: bytes that were written, and those of all data files then.
+        read, unseen: bytes that the recent log's queries read, and other queries of the same templates.
+        regained, regained_unseen: the share of what planning and loading anew saves them; None where that is nothing.
     """
 
     half: str
@@ -68,14 +65,9 @@ class RegainedFigure:
 def reorganised_figures(
     scale: float, *, root: Path, shares: Sequence[float] = SHARES, halves: Sequence[str] = (), say: Say
 ) -> list[RegainedFigure]:
-    """Plan, load and optimize; steps that an earlier run finished are not run again.
+    """Plan, load and optimize; what an earlier run left below `root` is used again.
 
-    Args:
-        scale: TPC-H's scale factor.
-        root: where data and products go.
-        shares: of the table's bytes, each between 0 and 1.
-        halves: names of :data:`HALVES`; all of them when empty.
-        say: called with a sentence at each step.
+    Shares are of the table's bytes, between 0 and 1; halves are of :data:`HALVES`, all when empty.
 
     Raises:
         SettingError: an unknown half, or a share out of range.
@@ -109,48 +101,32 @@ def figures_of_half(tpch: Tpch, half: str, shares: Sequence[float], say: Say) ->
     ]
 
 
-@dataclass(frozen=True)
+@dataclass
 class Change:
-    """A table for the old templates, of which half are replaced.
-
-    Attributes:
-        tpch: the source.
-        half: the templates that are replaced.
-    """
+    """A table for the old templates, of which a half is replaced."""
 
     tpch: Tpch
     half: str
 
-    @property
-    def old(self) -> Experiment:
-        """The queries that the table is laid out for."""
-        return self.tpch.experiment("reorganised old", Stream(OLD))
-
-    @property
-    def new(self) -> Experiment:
-        """The queries after the change."""
+    def __post_init__(self) -> None:
+        """Name both logs, and the layout of both tables."""
         templates = (*(name for name in OLD if name not in HALVES[self.half]), *NEW)
-        return self.tpch.experiment(f"reorganised {self.half}", Stream(templates))
-
-    @property
-    def variant(self) -> Variant:
-        """The layout of both tables."""
-        return self.tpch.by_year(METHOD, METHOD, written=True)
+        self.old: Experiment = self.tpch.experiment("reorganised old", Stream(OLD))
+        self.new: Experiment = self.tpch.experiment(f"reorganised {self.half}", Stream(templates))
+        self.variant: Variant = self.tpch.by_year(METHOD, METHOD, written=True)
 
     def before(self) -> Step:
         """Plan and load the old table, and count what the new queries read of it."""
-        loaded = self.old.load(self.variant)
-        table = self.old.folder(self.variant) / "table"
-        product = loaded.product.with_name(f"read-{self.half}.json")
-        name = f"{self.half}: reading the table as it was"
-        return Step(name, product, lambda: self._read(table, 0), (loaded,))
+        return self._reading("as it was", self.old, lambda table: self._read(table, 0))
 
     def anew(self) -> Step:
         """Plan and load a table for the new queries, and count what they read of it."""
-        loaded = self.new.load(self.variant)
-        table = self.new.folder(self.variant) / "table"
-        name = f"{self.half}: reading the table loaded anew"
-        return Step(name, loaded.product.with_name("read.json"), lambda: self._read(table, None), (loaded,))
+        return self._reading("loaded anew", self.new, lambda table: self._read(table, None))
+
+    def _reading(self, state: str, of: Experiment, read: Callable[[Path], Json]) -> Step:
+        folder, loaded = of.folder(self.variant), of.load(self.variant)
+        name = f"{self.half}: reading the table {state}"
+        return Step(name, folder / f"read-{self.half}.json", lambda: read(folder / "table"), (loaded,))
 
     def optimized(self, share: float) -> Step:
         """Optimize the old table for the new log within a share of its bytes, and count what its queries read then."""

@@ -59,8 +59,8 @@ def run_figures(
     Args:
         suite_with: the suite, given what makes a Spark session.
         names: of the figures; all without names.
-        results: the folder for ``results.json``, the page and the tables; the suite's where left out. Its results of
-            other figures are kept, if suite, size and machine are the same.
+        results: the folder for the results; the suite's where left out. Its results of other figures are kept, if
+            suite, size and machine are the same.
         say: called with a sentence at each step.
 
     Returns:

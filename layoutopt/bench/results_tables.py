@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 
 from layoutopt.bench.figure import Figure
-from layoutopt.bench.page import judged_claims, measured_with, pivot, versions_text
+from layoutopt.bench.page import format_value, measured_with, pivot, versions_text, worst_first
 from layoutopt.bench.plots import advantage, format_number
 from layoutopt.bench.results import MEASURED, NAME, PAGE, read_results
 from layoutopt.errors import SettingError
@@ -64,7 +64,7 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
         raise SettingError(f"a marker asks for {name!r}, which was not measured; run layoutopt bench tpch for it first")
     if figure["details"]:
         columns = list(figure["details"][0])
-        rows = [[_cell(each[column]) for column in columns] for each in figure["details"]]
+        rows = [[format_value(line[column]) for column in columns] for line in figure["details"]]
     else:
         columns, rows = pivot(figure)
     made = f"Scale factor {document['scale']:g}, by layoutopt {versions_text(figure['code'])}: `{figure['command']}`"
@@ -72,23 +72,14 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
 
 
 def _claims(document: Mapping[str, Any]) -> str:
-    figures = document["figures"]
-    rows = [
-        [
-            f"{name}, {claim['text']}",
-            _with_unit(claim["thesis"], claim["unit"]),
-            _with_unit(claim["ours"], claim["unit"]),
-            f"{advantage(claim):.2f}",
-            versions_text(figures[name]["code"]),
-        ]
-        for name, claim in sorted(judged_claims(figures), key=lambda each: advantage(each[1]))
-    ]
+    rows = []
+    for name, claim in worst_first(document["figures"]):
+        unit = "" if claim["unit"] == "x" else f" {claim['unit']}"
+        values = [f"{format_number(claim[key])}{unit}" for key in ("thesis", "ours")]
+        versions = versions_text(document["figures"][name]["code"])
+        rows.append([f"{name}, {claim['text']}", *values, f"{advantage(claim):.2f}", versions])
     columns = ("figure, and what is compared", "thesis", "ours", "times as good", "by layoutopt")
     return f"{_table(columns, rows)}\n{measured_with(document)}\n"
-
-
-def _with_unit(value: float, unit: str) -> str:
-    return format_number(value) if unit == "x" else f"{format_number(value)} {unit}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -98,10 +89,6 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     ]
     lines = [columns, ["---", *sides], *rows]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
-
-
-def _cell(value: object) -> str:
-    return format_number(value) if isinstance(value, int | float) else str(value)
 
 
 def list_figures(figures: Mapping[str, Figure]) -> dict[str, dict[str, str]]:
@@ -127,7 +114,7 @@ def results_report(console: Console, document: Mapping[str, Any], folder: Path) 
         table.add_column(heading)
     for heading in ("thesis", "ours", "times as good"):
         table.add_column(heading, justify="right")
-    for name, claim in sorted(judged_claims(document["figures"]), key=lambda each: advantage(each[1])):
+    for name, claim in worst_first(document["figures"]):
         numbers = (format_number(claim["thesis"]), format_number(claim["ours"]), f"{advantage(claim):.2f}")
         table.add_row(name, claim["text"], claim["verdict"], *numbers)
     console.print(table)

@@ -98,11 +98,7 @@ def _query(stream: Experiment, table: str) -> Json:
 def run_scaling(scale: float, *, root: Path, streams: Sequence[str] = (), say: Say = print) -> dict[str, Any]:
     """Run all stages at a scale factor, and return what they cost at every scale factor that was run.
 
-    Args:
-        scale: the TPC-H scale factor.
-        root: the folder of all experiments; what was run there is not run again.
-        streams: of :data:`VARIANTS`; all when empty.
-        say: called with a sentence at each step.
+    What was run below `root` is not run again. The streams are of :data:`VARIANTS`, all when empty.
 
     Returns:
         By stream and scale factor (as a text) the table's ``rows``, by stage the ``seconds`` and the ``peaks``

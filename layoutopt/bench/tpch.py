@@ -129,11 +129,7 @@ class Tpch:
 
 
 def tpch_at(scale: float, root: Path, spark: Session) -> Tpch:
-    """Return TPC-H at a scale factor, in the folder of all experiments.
-
-    Raises:
-        SettingError: a scale factor that can't be generated.
-    """
+    """Return TPC-H at a scale factor, in the folder of all experiments; see :class:`TpchData` for its errors."""
     return Tpch(TpchData(scale, root), spark)
 
 

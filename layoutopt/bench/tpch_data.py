@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from layoutopt.errors import SettingError, SourceError
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from layoutopt.bench.steps import Say
 
@@ -65,10 +65,10 @@ class TpchData:
 
 def _generator() -> str:
     """Find `tpchgen-cli`: beside this Python first, so that the pinned one is used."""
-    found = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or shutil.which("tpchgen-cli")
-    if found is None:
+    path = shutil.which("tpchgen-cli", path=str(Path(sys.executable).parent)) or shutil.which("tpchgen-cli")
+    if path is None:
         raise SettingError("tpchgen-cli is not installed: run `make install`, or pip install 'layoutopt[bench]'")
-    return found
+    return path
 
 
 def generate(data: TpchData) -> None:
@@ -114,25 +114,8 @@ DENORMALISE: Final = """
 """
 
 
-def denormalised(spark: SparkSession, raw: Path) -> DataFrame:
-    """Join the eight raw TPC-H tables onto lineitem.
-
-    Args:
-        spark: the session to plan in.
-        raw: the folder with one Parquet file per table, `<table>.parquet`.
-
-    Returns:
-        One row per line item in lineitem's order: 54 columns of the six tables, then `cn_name`, `cr_name` (the
-        customer's nation and region), `sn_name`, `sr_name` (the supplier's), `o_year` (such as 1994) and `o_month`
-        (such as 199401), both int.
-    """
-    for table in RAW_TABLES:
-        spark.read.parquet(str(raw / f"{table}.parquet")).createOrReplaceTempView(f"raw_{table}")
-    return spark.sql(DENORMALISE)
-
-
 def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> None:
-    """Write the denormalised table to `destination` as zstd Parquet; the folder appears only when complete.
+    """Join the raw tables onto lineitem, in its order, as zstd Parquet; the folder appears only when complete.
 
     Joins shuffle every row, uncompressed, once for each table: at scale factor 10 that takes 50 GB of disk at once. So
     rows are written some millions at a time, by runs of orders, to files whose names ascend as these do.
@@ -140,8 +123,12 @@ def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> Non
     unfinished, run = (destination.with_name(f"{destination.name}.{of}") for of in ("unfinished", "run"))
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
-    rows = denormalised(spark, raw)
-    for number, first in enumerate(range(1, _last_order(spark) + 1, _KEYS_A_RUN)):
+    for table in RAW_TABLES:
+        spark.read.parquet(str(raw / f"{table}.parquet")).createOrReplaceTempView(f"raw_{table}")
+    rows, last = spark.sql(DENORMALISE), spark.sql("SELECT max(o_orderkey) FROM raw_orders").collect()[0][0]
+    if last is None:
+        raise SourceError("the generated orders have no rows; remove the folder of generated tables and run this again")
+    for number, first in enumerate(range(1, last + 1, _KEYS_A_RUN)):
         of_run = rows.where(f"l_orderkey >= {first} AND l_orderkey < {first + _KEYS_A_RUN}")
         of_run.write.mode("overwrite").option("compression", "zstd").parquet(str(run))
         for file in run.glob("*.parquet"):
@@ -149,14 +136,6 @@ def write_denormalised(spark: SparkSession, raw: Path, destination: Path) -> Non
     shutil.rmtree(run)
     shutil.rmtree(destination, ignore_errors=True)
     unfinished.rename(destination)
-
-
-def _last_order(spark: SparkSession) -> int:
-    """The largest key of the raw orders."""
-    row = spark.sql("SELECT max(o_orderkey) FROM raw_orders").first()
-    if row is None or row[0] is None:
-        raise SourceError("the generated orders have no rows; remove the folder of generated tables and run this again")
-    return int(row[0])
 
 
 def prepare(spark: SparkSession, data: TpchData, say: Say) -> None:

@@ -155,11 +155,7 @@ def chosen_streams(names: Sequence[str]) -> tuple[str, ...]:
 def draw_stream(stream: Stream, role: str, per_template: int, seed: int) -> tuple[LoggedQuery, ...]:
     """Draw a stream's queries, `per_template` of each, the templates taking turns.
 
-    Args:
-        stream: the workload.
-        role: `train` or `test`; different roles are independent draws.
-        per_template: how many queries of each template.
-        seed: the same seed gives the same queries. A template's queries don't depend on the others in the stream.
+    The same role and seed give the same queries; a template's queries don't depend on the others in the stream.
     """
     draws = [Draw(random.Random(f"{seed}/{role}/{name}"), stream.skew) for name in stream.templates]
     return tuple(
