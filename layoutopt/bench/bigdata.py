@@ -9,7 +9,7 @@ or ``>``. The parameters s, z, k and t are the thesis's (4.7.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import combinations
 from math import comb
@@ -33,7 +33,7 @@ from layoutopt.bench.experiment import (
     without_templates,
 )
 from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
-from layoutopt.bench.wide_workload import zipf
+from layoutopt.bench.wide_workloads import zipf
 from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Ints
 
@@ -194,11 +194,7 @@ def mixes(parameter: str) -> dict[float, Mix]:
     ['s=0.2 z=0 k=2 t=6', 's=0.2 z=0.5 k=2 t=6']
     """
 
-    def mix(value: float) -> Mix:
-        whole = int(value)
-        return {"s": Mix(s=value), "z": Mix(z=value), "k": Mix(k=whole), "t": Mix(t=whole)}[parameter]
-
-    return {float(value): mix(value) for value in VARIED[parameter]}
+    return {float(value): replace(Mix(), **{parameter: value}) for value in VARIED[parameter]}
 
 
 @dataclass(frozen=True)

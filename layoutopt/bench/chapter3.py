@@ -7,8 +7,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from math import ceil
-from typing import Final
+from typing import Final, TypeVar
 
 from layoutopt.bench.cold_times import FULL_SCAN, KINDS, time_settings, times_step, total_times
 from layoutopt.bench.experiment import SEED, TRAIN, UNSORTED, Experiment, Variant, full_scan, scanned, table_details
@@ -18,6 +19,7 @@ from layoutopt.bench.tpch import MONTH, RANGES, Tpch
 from layoutopt.model.query import classes
 from layoutopt.partitioning.balance import min_rows_for
 
+T = TypeVar("T")
 Filters = Sequence[frozenset[Hashable]]
 Curve = Callable[[Filters, Sequence[int]], list[tuple[int, float]]]
 
@@ -258,40 +260,38 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     guiding = guiding_features(document, variant.method, None)
     seconds: dict[str, float] = {}
 
+    def timed(stage: str, work: Callable[[], T]) -> T:
+        started = time.perf_counter()
+        result = work()
+        seconds[stage] = time.perf_counter() - started
+        return result
+
     settings = AnalyzeSettings(
         log=str(stream.log(TRAIN)),
         schema_source=str(stream.source.path),
         table=document.table,
         num_features=stream.num_features,
     )
-    started = time.perf_counter()
-    analyze_log(settings)
-    seconds[STAGES[0]] = time.perf_counter() - started
-
+    timed(STAGES[0], lambda: analyze_log(settings))
+    column, limit = variant.partition_by, variant.max_vectors
     for month in (first, middle):  # on the first month, Spark compiles what it will run
-        of_month = rows.where(f"{variant.partition_by} = {month}")
-        started = time.perf_counter()
-        counting = Counting(
-            of_month, queries, document.schema, variant.partition_by, variant.max_vectors, lambda _: None
-        )
-        kept, (histogram,) = count_histograms(counting, guiding)
-        seconds[STAGES[1]] = time.perf_counter() - started
-    started = time.perf_counter()
-    objective = objective_of(queries, kept, histogram.query_weights, histogram.vectors.rows)
-    find_partitioner(DEFAULT)(histogram.vectors, histogram.weights, min_rows_for(variant.block_rows), SEED, objective)
-    seconds[STAGES[2]] = time.perf_counter() - started
+        of_month = rows.where(f"{column} = {month}")
+        counting = Counting(of_month, queries, document.schema, column, limit, lambda _: None)
+        kept, (histogram,) = timed(STAGES[1], partial(count_histograms, counting, guiding))
+    vectors, weights, least = histogram.vectors, histogram.weights, min_rows_for(variant.block_rows)
+    objective = partial(objective_of, queries, kept, histogram.query_weights, vectors.rows)
+    timed(STAGES[2], lambda: find_partitioner(DEFAULT)(vectors, weights, least, SEED, objective()))
     for month in (first, middle):
         table = folder / f"stages-{month}"
-        started = time.perf_counter()
-        partitions = [f"{variant.partition_by}={month}"]
-        report = load(stream.spark(), str(stream.source.path), str(table), plan, partitions)
-        seconds[STAGES[3]] = time.perf_counter() - started - seconds[STAGES[2]]
+        write = partial(load, stream.spark(), str(stream.source.path), str(table), plan, [f"{column}={month}"])
+        report = timed(STAGES[3], write)
         shutil.rmtree(table, ignore_errors=True)
+    seconds[STAGES[3]] -= seconds[STAGES[2]]
     return {
         "seconds": {**seconds, STAGES[4]: sum(seconds.values())},
         "rows of the month": report.rows,
         "blocks": report.blocks,
-        "feature vectors": len(histogram.vectors),
+        "feature vectors": len(vectors),
     }
 
 

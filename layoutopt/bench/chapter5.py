@@ -8,8 +8,8 @@ from typing import Final
 from layoutopt.bench.chapter3 import chapter3
 from layoutopt.bench.chapter4 import chapter4, measure_loads
 from layoutopt.bench.cold_times import mean_times, time_settings, times_step
-from layoutopt.bench.experiment import TEST, UNSORTED, Session, Variant, scanned, table_details
-from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
+from layoutopt.bench.experiment import TEST, UNSORTED, Evaluated, Session, Variant, scanned, table_details
+from layoutopt.bench.figure import Measure, Measured, Point, Suite, measure_tables, read_figures
 from layoutopt.bench.tpch import EVERY, Tpch, tpch_at
 
 STREAM: Final = "chapter5"
@@ -56,10 +56,9 @@ def written(tpch: Tpch) -> tuple[Variant, ...]:
 
 def _cells(tpch: Tpch) -> Measure:
     stream, variants = tpch.stream(STREAM), written(tpch)
-    tables = stream.tables(variants)
 
-    def read() -> Measured:
-        evaluated, queries = tables.read(), len(stream.queries(TEST))
+    def read(evaluated: Evaluated) -> Measured:
+        queries = len(stream.queries(TEST))
         points = [
             Point(unit, label, scanned(table, unit) / queries / 1e6)
             for label, table in evaluated.items()
@@ -67,7 +66,7 @@ def _cells(tpch: Tpch) -> Measure:
         ]
         return Measured(points, tpch.settings(stream, variants), table_details(evaluated))
 
-    return Measure(tables.steps, read)
+    return measure_tables(stream.tables(variants), read)
 
 
 def _times(tpch: Tpch) -> Measure:
@@ -83,10 +82,9 @@ def _times(tpch: Tpch) -> Measure:
 def _copies(tpch: Tpch) -> Measure:
     """Measure cells and tids by storage budget; every curve starts at GSOP, which stores the table once."""
     stream, variants = tpch.stream(STREAM), schemes(tpch)
-    tables = stream.tables(variants)
 
-    def read() -> Measured:
-        evaluated, queries = tables.read(), len(stream.queries(TEST))
+    def read(evaluated: Evaluated) -> Measured:
+        queries = len(stream.queries(TEST))
         millions = {
             label: (scanned(table, "cells") + scanned(table, "tids")) / queries / 1e6
             for label, table in evaluated.items()
@@ -105,16 +103,15 @@ def _copies(tpch: Tpch) -> Measure:
         ]
         return Measured(points, tpch.settings(stream, variants), details)
 
-    return Measure(tables.steps, read)
+    return measure_tables(stream.tables(variants), read)
 
 
 def _paths(tpch: Tpch) -> Measure:
     """Measure how many of the greedy retrieval paths are the cheapest."""
     stream, variants = tpch.stream(STREAM), written(tpch)
-    tables = stream.tables(variants)
 
-    def read() -> Measured:
-        paths = {label: table["evaluation"]["totals"]["greedy_paths"] for label, table in tables.read().items()}
+    def read(evaluated: Evaluated) -> Measured:
+        paths = {label: table["evaluation"]["totals"]["greedy_paths"] for label, table in evaluated.items()}
         with_choice = {label: counts for label, counts in paths.items() if counts["queries"]}
         points = [
             Point("queries", label, 100 * counts["cheapest"] / counts["queries"])
@@ -130,7 +127,7 @@ def _paths(tpch: Tpch) -> Measure:
         ]
         return Measured(points, tpch.settings(stream, variants), details)
 
-    return Measure(tables.steps, read)
+    return measure_tables(stream.tables(variants), read)
 
 
 def tpch_suite(scale: float, root: Path, spark: Session) -> Suite:

@@ -77,14 +77,11 @@ class Families:
         )
 
     def loads(self, mix: Floats, ages: Ints) -> Floats:
-        """Return the load of each partition on a day, by types, in full scans of the partition.
+        """Return the load of each partition on a day, in full scans of the partition, ``float64[partitions, types]``.
 
         Args:
             mix: of the families, ``float64[families]``.
             ages: of the partitions in days, ``int64[partitions]``; negative where it has not come yet.
-
-        Returns:
-            ``float64[partitions, types]``.
         """
         reached = (ages[:, None] >= 0) & (ages[:, None] < self.days_back[None, :])
         by_family = QUERIES_A_DAY * mix * self.columns * reached
@@ -130,16 +127,15 @@ class Layouts:
     """
 
     def __init__(self, families: Families, seed: int) -> None:
-        self._families = families
-        self._seed = seed
+        self._families, self._seed = families, seed
         self.bits = _rows(seed)
         self.reads: list[Floats] = []
         self._known: dict[bytes, int] = {}
 
     def plan(self, mix: Floats) -> int:
         """Return the number of the layout for a mix of families, ``float64[families]``: its place in ``reads``."""
-        weights = np.round(mix[self._families.of_type] * self._families.columns[self._families.of_type], 6)
-        weights = weights * self._families.shares
+        of_type = self._families.of_type
+        weights = np.round(mix[of_type] * self._families.columns[of_type], 6) * self._families.shares
         key = weights.tobytes()
         if key not in self._known:
             self._known[key] = len(self.reads)

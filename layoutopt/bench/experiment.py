@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from layoutopt.scan.table import Table
 
 Session = Callable[[], "SparkSession"]
+
+# What evaluations say of tables, by label.
+Evaluated = Mapping[str, Mapping[str, Any]]
 TRAIN, TEST = ROLES = ("train", "test")
 SEED: Final = 0
 
@@ -143,7 +146,7 @@ class Tables:
         """All steps."""
         return (*self.rehearsals, *self.written.values())
 
-    def read(self) -> dict[str, Mapping[str, Any]]:
+    def read(self) -> Evaluated:
         """Return the evaluation of each variant by its label; the steps must have run."""
         rehearsed = {name: table for step in self.rehearsals for name, table in step.read()["tables"].items()}
         return {
@@ -495,18 +498,9 @@ def without_templates(texts: Callable[[str], Sequence[str]], role: str) -> list[
 
 
 def write_log(queries: Sequence[LoggedQuery], path: Path) -> None:
-    """Write a query log: `.jsonl` with `sql` and `user` (the template's name), or `.sql` with one query a line.
-
-    Raises:
-        ValueError: for any other suffix.
-    """
-    if path.suffix == ".jsonl":
-        users = [{"user": query.template} if query.template else {} for query in queries]
-        lines = [json.dumps({"sql": query.sql, **user}) for query, user in zip(queries, users, strict=True)]
-    elif path.suffix == ".sql":
-        lines = [f"{query.sql};" for query in queries]
-    else:
-        raise ValueError(f"{path} is not a query log: name it .jsonl or .sql")
+    """Write a query log of JSON lines with `sql` and `user`, the template's name where there is one."""
+    users = [{"user": query.template} if query.template else {} for query in queries]
+    lines = [json.dumps({"sql": query.sql, **user}) for query, user in zip(queries, users, strict=True)]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
@@ -552,7 +546,7 @@ def full_scan(table: Mapping[str, Any], unit: str) -> int:
     return int(table["full_scan"][f"{unit}_scanned"])
 
 
-def table_details(tables: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, object], ...]:
+def table_details(tables: Evaluated) -> tuple[dict[str, object], ...]:
     """Return a line for each evaluated table: shares of a full scan's rows and cells, and bytes."""
 
     def percent(part: float, whole: float) -> float:

@@ -12,6 +12,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from layoutopt.bench.experiment import Evaluated, Tables
 from layoutopt.bench.steps import Step
 from layoutopt.errors import SettingError
 
@@ -141,6 +142,11 @@ class Measure:
 
     steps: Sequence[Step]
     read: Callable[[], Measured]
+
+
+def measure_tables(tables: Tables, read: Callable[[Evaluated], Measured]) -> Measure:
+    """Return the measure of a figure whose points are read off the evaluations of tables."""
+    return Measure(tables.steps, lambda: read(tables.read()))
 
 
 @dataclass(frozen=True)

@@ -98,20 +98,17 @@ def list_figures(figures: Mapping[str, Figure]) -> dict[str, dict[str, str]]:
 
 def figures_table(figures: Mapping[str, Figure]) -> Table:
     """Return what :func:`list_figures` does as a table."""
-    table = Table(title="figures of the thesis, as --figures takes them", title_justify="left")
-    for heading in ("figure", "shows", "in the thesis"):
-        table.add_column(heading)
-    for name, figure in list_figures(figures).items():
-        table.add_row(name, figure["shows"], figure["place"])
+    title = "figures of the thesis, as --figures takes them"
+    table = Table("figure", "shows", "in the thesis", title=title, title_justify="left")
+    for name, figure in figures.items():
+        table.add_row(name, figure.title, figure.place)
     return table
 
 
 def results_report(console: Console, document: Mapping[str, Any], folder: Path) -> None:
     """Print every comparison that can be judged, the worst first, and where the page is."""
     console.print(measured_with(document))
-    table = Table(title="beside the thesis, the worst first", title_justify="left")
-    for heading in ("figure", "what", ""):
-        table.add_column(heading)
+    table = Table("figure", "what", "", title="beside the thesis, the worst first", title_justify="left")
     for heading in ("thesis", "ours", "times as good"):
         table.add_column(heading, justify="right")
     for name, claim in worst_first(document["figures"]):

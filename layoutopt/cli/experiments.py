@@ -57,7 +57,7 @@ def _bigdata(settings: BenchSettings, session: Session) -> None:
 
 
 def _wide(settings: BenchSettings, session: Session) -> None:
-    from layoutopt.bench.wide_tables import wide_suite
+    from layoutopt.bench.wide import wide_suite
 
     _figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
 

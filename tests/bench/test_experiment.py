@@ -85,15 +85,11 @@ def test_the_logs_of_a_stream_are_the_draws_that_results_are_read_with(bench: Tp
     assert stream.log("train") != stream.log("test")
 
 
-def test_logs_hold_every_query_once_and_only_known_suffixes_are_written(tmp_path: Path) -> None:
+def test_logs_hold_every_query_once(tmp_path: Path) -> None:
     queries = draw_stream(STREAMS["chapter3"], "test", 2, seed=1)
     write_log(queries, tmp_path / "log.jsonl")
     records = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
     assert records == [{"sql": query.sql, "user": query.template} for query in queries]
-    write_log(queries, tmp_path / "log.sql")
-    assert (tmp_path / "log.sql").read_text().splitlines() == [f"{query.sql};" for query in queries]
-    with pytest.raises(ValueError, match=r"log\.txt is not a query log"):
-        write_log(queries, tmp_path / "log.txt")
 
 
 def test_rehearsed_tables_are_not_loaded_and_those_of_the_same_partitions_share_a_step(bench: Tpch) -> None:

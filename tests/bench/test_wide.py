@@ -15,19 +15,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.bench.results import gather
-from layoutopt.bench.wide_tables import (
-    NUMBERS_OF_FEATURES,
+from layoutopt.bench.wide import NUMBERS_OF_FEATURES, Wide, wide_suite
+from layoutopt.bench.wide_workloads import (
     SESSIONS,
     STAR,
-    STAR_SHAPE,
-    Wide,
+    draw_star_queries,
     session_texts,
     star_texts,
-    wide_suite,
     write_sessions,
     write_star,
 )
-from layoutopt.bench.wide_workload import draw_queries
 from tests.bench.without_spark import no_spark
 
 ROWS = 800
@@ -71,14 +68,14 @@ def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list
 
 
 def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: tuple[list[str], list[str]]) -> None:
-    queries = draw_queries(np.random.default_rng(0), STAR_SHAPE)
+    ranges, queries = draw_star_queries()
     table = pq.read_table(written / STAR)
     found = counts(written, STAR, stars[0][:50])
-    for query, matching in zip(queries.queries, found, strict=False):
+    for query, matching in zip(queries, found, strict=False):
         bits = np.ones(ROWS, dtype=np.bool_)
         for asked in query.filters:
-            values = table.column(f"c{queries.ranges.column[asked[0]]}").to_numpy()
-            low, high = (np.floor(bounds[list(asked)] * 1e6) for bounds in (queries.ranges.low, queries.ranges.high))
+            values = table.column(f"c{ranges.column[asked[0]]}").to_numpy()
+            low, high = (np.floor(bounds[list(asked)] * 1e6) for bounds in (ranges.low, ranges.high))
             bits &= ((low <= values[:, None]) & (values[:, None] < high)).any(axis=1)
         assert matching == bits.sum()
     assert 0 < sum(found) < 0.3 * ROWS * len(found)

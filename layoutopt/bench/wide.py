@@ -1,33 +1,19 @@
-"""Figures 3.9, 3.10, 4.12 and 5.10 of `layoutopt bench wide`: synthetic tables of Conviva's and SDSS's stated shapes.
-
-The star table has SDSS's shape (4.7.2, 5.7.1), with the columns and queries of :mod:`~layoutopt.bench.wide_workload`;
-the first three quarters of the queries are to plan by. The thesis does not say what its columns and filters are: here
-filters are ranges of values.
-
-The access log has Conviva's shape (3.2.1, 3.7.2): 104 columns, such as customer, city, media and genre, seven days, 674
-queries to plan by and 61 later ones. The tenth of the filters that is used most is in 90 % of the queries, 80 % of the
-queries use filters of the log's first 30 %, and queries select 0.03 % of the rows on average. A query has a day, mostly
-a customer, and one or two filters more.
-"""
+"""Figures 3.9, 3.10, 4.12 and 5.10, on the synthetic tables of :mod:`layoutopt.bench.wide_workloads`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
-
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from typing import Final
 
 from layoutopt.bench.chapter3 import MATCHING
 from layoutopt.bench.chapter4 import GROUPINGS
 from layoutopt.bench.cold_times import FULL_SCAN
 from layoutopt.bench.experiment import (
-    TRAIN,
     UNSORTED,
+    Evaluated,
     Experiment,
     Session,
     Variant,
@@ -38,39 +24,18 @@ from layoutopt.bench.experiment import (
     table_details,
     without_templates,
 )
-from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
-from layoutopt.bench.wide_workload import Ranges, WideShape, draw_queries, draw_values, zipf
-from layoutopt.model.arrays import Ints
-
-STAR: Final = "star"
-STAR_SHAPE: Final = WideShape()
-STAR_TRAINING: Final = 1_755
-
-# A filter column's values lie from 0 to this.
-_UNITS: Final = 1_000_000
-_STAR_SEED: Final = 453
-_FILES: Final = 4
-
-SESSIONS: Final = "sessions"
-DAY: Final = "day"
-CUSTOMER: Final = "customer"
-SESSION_COLUMNS: Final = 104
-SESSION_TRAINING: Final = 674
-SESSION_QUERIES: Final = 735
-FIRST_DAY: Final = 20121124
-DAYS: Final = 7
-CUSTOMERS: Final = 150
-
-# Columns of texts, and how many values each has; the first values are the most frequent.
-KINDS: Final = {"city": 2_000, "genre": 40, "browser": 25, "event": 60, "media": 20_000, "player": 12}
-MEASURES: Final = SESSION_COLUMNS - len(KINDS) - 2
-
-# Measures that queries filter by, from below.
-_FILTERED: Final = 12
-
-# Different filters beside days and customers.
-_THINGS: Final = 60
-_SESSIONS_SEED: Final = 104
+from layoutopt.bench.figure import Measure, Measured, Point, Suite, measure_tables, read_figures
+from layoutopt.bench.wide_workloads import (
+    CUSTOMER,
+    DAY,
+    DAYS,
+    SESSIONS,
+    STAR,
+    session_texts,
+    star_texts,
+    write_sessions,
+    write_star,
+)
 
 DEFAULT_ROWS: Final = 20_000
 
@@ -81,92 +46,6 @@ BLOCKS_A_DAY: Final = 150
 NUMBERS_OF_FEATURES: Final = (2, 5, 10, 20, 40)
 BUDGETS: Final = (1.5, 2.0)
 PAR: Final = "PAR"
-
-
-def write_star(rows: int, folder: Path) -> None:
-    """Write the table: integers to filter by, and measurements with three digits. Values drift from file to file."""
-    per_file = -(-rows // _FILES)
-    for number in range(_FILES):
-        size = min(per_file, rows - number * per_file)
-        rng = np.random.default_rng([_STAR_SEED, number])
-        values = np.floor(draw_values(rng, STAR_SHAPE, size, number) * _UNITS).astype(np.int32)
-        columns: dict[str, pa.Array] = {f"c{i}": pa.array(values[:, i]) for i in range(STAR_SHAPE.filter_columns)}
-        for i in range(STAR_SHAPE.filter_columns, STAR_SHAPE.columns):
-            measured = np.round(rng.normal(20.0, 2.0, size), 3).astype(np.float32)
-            columns[f"c{i}"] = pa.array(measured)
-        pq.write_table(pa.table(columns), folder / f"{number:04d}.parquet", compression="zstd")
-
-
-def star_texts(role: str, shape: WideShape = STAR_SHAPE, training: int = STAR_TRAINING) -> list[str]:
-    """Return the log to plan by, or the one that comes after it."""
-    drawn = draw_queries(np.random.default_rng(0), shape)
-    low, high = (np.floor(bounds * _UNITS).astype(np.int64) for bounds in (drawn.ranges.low, drawn.ranges.high))
-    texts = []
-    for query in drawn.queries:
-        conditions = [_condition(drawn.ranges, chosen, low, high) for chosen in query.filters]
-        select = ", ".join(f"c{column}" for column in query.columns)
-        texts.append(f"SELECT {select} FROM {STAR} WHERE {' AND '.join(conditions)}")
-    return texts[:training] if role == TRAIN else texts[training:]
-
-
-def _condition(ranges: Ranges, chosen: tuple[int, ...], low: Ints, high: Ints) -> str:
-    column = f"c{ranges.column[chosen[0]]}"
-    either = [f"{column} >= {low[each]} AND {column} < {high[each]}" for each in chosen]
-    return either[0] if len(either) == 1 else f"({' OR '.join(f'({each})' for each in either)})"
-
-
-def write_sessions(rows: int, folder: Path) -> None:
-    """Write the table, a file a day, the rows of a day in no order."""
-    per_day = -(-rows // DAYS)
-    for number in range(DAYS):
-        size = min(per_day, rows - number * per_day)
-        rng = np.random.default_rng([_SESSIONS_SEED, number])
-        columns: dict[str, pa.Array] = {DAY: pa.array(np.full(size, FIRST_DAY + number, dtype=np.int32))}
-        columns[CUSTOMER] = pa.array(_ranked(rng, CUSTOMERS, size, 0.7).astype(np.int32))
-        for name, distinct in KINDS.items():
-            codes = _ranked(rng, distinct, size, 1.0)
-            columns[name] = pa.array([text_of(name, code) for code in range(distinct)]).take(pa.array(codes))
-        for place in range(MEASURES):
-            columns[f"m{place}"] = pa.array(np.floor(rng.exponential(100.0, size)).astype(np.int32))
-        pq.write_table(pa.table(columns), folder / f"{FIRST_DAY + number}.parquet", compression="zstd")
-
-
-def text_of(name: str, code: int) -> str:
-    """Return a value of a column of texts."""
-    return f"{name} {code:05d}"
-
-
-def _ranked(rng: np.random.Generator, distinct: int, rows: int, exponent: float) -> Ints:
-    return rng.choice(distinct, rows, p=zipf(distinct, exponent))
-
-
-def session_texts(role: str) -> list[str]:
-    """Return the log to plan by, or the one that comes after it."""
-    rng = np.random.default_rng(_SESSIONS_SEED)
-    things = [_thing(rng) for _ in range(_THINGS)]
-    texts = [_session_query(rng, things) for _ in range(SESSION_QUERIES)]
-    return texts[:SESSION_TRAINING] if role == TRAIN else texts[SESSION_TRAINING:]
-
-
-def _thing(rng: np.random.Generator) -> str:
-    """Draw a filter that users come back to: a value of a column of texts, not too rare, or a large measure."""
-    if rng.random() < 0.25:
-        return f"m{rng.integers(_FILTERED)} > {int(rng.choice([200, 300, 400]))}"
-    name = list(KINDS)[rng.integers(len(KINDS))]
-    return f"{name} = '{text_of(name, int(_ranked(rng, min(KINDS[name], 40), 1, 0.5)[0]))}'"
-
-
-def _session_query(rng: np.random.Generator, things: list[str]) -> str:
-    """Draw a query: a day, in nine of ten a customer, and things, of which one in twelve is new."""
-    filters = [f"{DAY} = {FIRST_DAY + int(rng.integers(DAYS))}"]
-    if rng.random() < 0.9:
-        filters.append(f"{CUSTOMER} = {int(_ranked(rng, CUSTOMERS, 1, 1.6)[0])}")
-    chosen = rng.choice(len(things), 1 + int(rng.random() < 0.6), replace=False, p=zipf(len(things), 1.2))
-    drawn = [_thing(rng) if rng.random() < 1 / 12 else things[place] for place in chosen]
-    filters += {text.split()[0]: text for text in drawn}.values()  # of a column one thing only
-    measured = rng.choice(MEASURES, int(rng.integers(2, 9)), replace=False, p=zipf(MEASURES, 0.8))
-    select = ", ".join([*(f"m{place}" for place in measured), list(KINDS)[int(rng.integers(len(KINDS)))]])
-    return f"SELECT {select} FROM {SESSIONS} WHERE {' AND '.join(filters)}"
 
 
 @dataclass(frozen=True)
@@ -232,10 +111,8 @@ class Wide:
 
     def _cells(self, variants: Sequence[Variant]) -> Measure:
         """Measure cells and tids as shares of a full scan."""
-        tables = self.star.tables(variants)
 
-        def read() -> Measured:
-            evaluated = tables.read()
+        def read(evaluated: Evaluated) -> Measured:
             points = [
                 Point(unit, label, 100 * scanned(table, unit) / full_scan(table, "cells"))
                 for label, table in evaluated.items()
@@ -243,14 +120,12 @@ class Wide:
             ]
             return Measured(points, self._settings(evaluated), _details(evaluated))
 
-        return Measure(tables.steps, read)
+        return measure_tables(self.star.tables(variants), read)
 
     def _groups(self) -> Measure:
         """Measure how many layouts the unseen queries read, by grouping method."""
-        tables = self.star.tables(self.star_variants())
 
-        def read() -> Measured:
-            evaluated = tables.read()
+        def read(evaluated: Evaluated) -> Measured:
             points = [
                 Point("column groups", label, float(table["layouts"]))
                 for label, table in evaluated.items()
@@ -258,14 +133,12 @@ class Wide:
             ]
             return Measured(points, self._settings(evaluated))
 
-        return Measure(tables.steps, read)
+        return measure_tables(self.star.tables(self.star_variants()), read)
 
     def _loading(self) -> Measure:
         """Measure seconds of planning and loading, and what was stored."""
-        tables = self.star.tables(self.star_variants())
 
-        def read() -> Measured:
-            evaluated = tables.read()
+        def read(evaluated: Evaluated) -> Measured:
             points = [
                 Point(phase, label, table[f"{phase}_seconds"])
                 for label, table in evaluated.items()
@@ -273,7 +146,7 @@ class Wide:
             ]
             return Measured(points, self._settings(evaluated), _details(evaluated))
 
-        return Measure(tables.steps, read)
+        return measure_tables(self.star.tables(self.star_variants()), read)
 
     def _seconds(self, experiment: Experiment, variants: Sequence[Variant]) -> Measure:
         """Measure an average query's milliseconds, and its memory."""
@@ -299,10 +172,8 @@ class Wide:
 
     def _session_rows(self) -> Measure:
         """Measure rows scanned as shares of a full scan, beside those that match."""
-        tables = self.sessions.tables(self.session_variants())
 
-        def read() -> Measured:
-            evaluated = tables.read()
+        def read(evaluated: Evaluated) -> Measured:
             by_range = evaluated["range"]
             whole = full_scan(by_range, "rows")
             points = [
@@ -312,21 +183,19 @@ class Wide:
             ]
             return Measured(points, self._settings(evaluated), _details(evaluated))
 
-        return Measure(tables.steps, read)
+        return measure_tables(self.sessions.tables(self.session_variants()), read)
 
     def _numbers_of_features(self) -> Measure:
         """Measure rows scanned over those that match, by the number of features."""
-        tables = self.sessions.tables([self._sop(count) for count in NUMBERS_OF_FEATURES])
 
-        def read() -> Measured:
-            evaluated = tables.read()
+        def read(evaluated: Evaluated) -> Measured:
             points = [
                 Point("SOP", float(count), scanned(table, "rows") / table["matching"])
                 for count, table in zip(NUMBERS_OF_FEATURES, evaluated.values(), strict=True)
             ]
             return Measured(points, self._settings(evaluated))
 
-        return Measure(tables.steps, read)
+        return measure_tables(self.sessions.tables([self._sop(count) for count in NUMBERS_OF_FEATURES]), read)
 
     def _vectors(self) -> Measure:
         step = self.sessions.vectors(NUMBERS_OF_FEATURES, DAY)
@@ -338,12 +207,12 @@ class Wide:
 
         return Measure([step], read)
 
-    def _settings(self, evaluated: Mapping[str, Mapping[str, Any]]) -> dict[str, object]:
+    def _settings(self, evaluated: Evaluated) -> dict[str, object]:
         (queries,) = {table["queries"] for table in evaluated.values()}
         return {"rows of the smaller table": self.rows, "unseen queries": queries}
 
 
-def _details(evaluated: Mapping[str, Mapping[str, Any]]) -> tuple[Mapping[str, object], ...]:
+def _details(evaluated: Evaluated) -> tuple[dict[str, object], ...]:
     return tuple(
         {
             **line,
