@@ -150,11 +150,9 @@ class DriftFigure:
     """What a policy cost in sixty days.
 
     Attributes:
-        stream: the kind of drift.
+        stream, policy: the kind of drift, and the policy's name.
         price: what writing a byte costs, in bytes read.
-        policy: its name.
-        read: bytes read by queries, in partitions.
-        written: bytes rewritten, in partitions.
+        read, written: bytes read by queries and rewritten, in partitions.
         best: what the best in hindsight costs, read and written, in partitions.
     """
 

@@ -183,13 +183,7 @@ def _rows(seed: int) -> Bits:
 
 @dataclass(frozen=True, eq=False)
 class World:
-    """What all policies have in common.
-
-    Attributes:
-        families: of queries.
-        layouts: that plans give.
-        first: the layout of all partitions at first, planned for the queries before the first day.
-    """
+    """What all policies have in common: families, layouts, and the number of the first layout of all partitions."""
 
     families: Families
     layouts: Layouts
@@ -215,8 +209,7 @@ class Run:
         layout: of each partition, ``int64[partitions]``.
         since: the first day of each partition in its present layout, ``int64[partitions]``.
         plan: the layout of partitions to come.
-        read: bytes read by queries so far.
-        written: bytes rewritten so far.
+        read, written: bytes read by queries, and rewritten, so far.
     """
 
     world: World

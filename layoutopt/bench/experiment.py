@@ -65,12 +65,11 @@ class LoggedQuery(NamedTuple):
 
 @dataclass(frozen=True)
 class Source:
-    """Rows in Parquet files.
+    """Rows in the Parquet files of a folder.
 
     Attributes:
         table: the name that queries call the rows by.
-        path: the folder of the files.
-        folder: where products go.
+        path, folder: the folder of the files, and that of products.
         made: the step that writes the files.
     """
 
@@ -127,32 +126,10 @@ class Variant:
 
 @dataclass(frozen=True)
 class Tables:
-    """The evaluations of some variants: the steps that make them, and their products by label.
+    """The steps that evaluate variants, and what reads the evaluations by label once they have run."""
 
-    Attributes:
-        labels: of the variants, in their order.
-        rehearsals: a step for all rehearsed tables with the same partitions.
-        folders: the name of each rehearsed table in the products of these steps, by label.
-        written: the step of each written table, by label.
-    """
-
-    labels: tuple[str, ...]
-    rehearsals: tuple[Step, ...]
-    folders: Mapping[str, str]
-    written: Mapping[str, Step]
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """All steps."""
-        return (*self.rehearsals, *self.written.values())
-
-    def read(self) -> Evaluated:
-        """Return the evaluation of each variant by its label; the steps must have run."""
-        rehearsed = {name: table for step in self.rehearsals for name, table in step.read()["tables"].items()}
-        return {
-            label: self.written[label].read() if label in self.written else rehearsed[self.folders[label]]
-            for label in self.labels
-        }
+    steps: Sequence[Step]
+    read: Callable[[], Evaluated]
 
 
 @dataclass(frozen=True)
@@ -365,16 +342,22 @@ class Experiment:
         return self.step(f"rehearsing {count} {partitions}: {labels}", f"{key}.json", make, *map(self.plan, variants))
 
     def tables(self, variants: Sequence[Variant]) -> Tables:
-        """Return the evaluations of variants, written or rehearsed as each says."""
+        """Return the evaluations of variants, written or rehearsed as each says; rehearsals share a step."""
         counted = [variant for variant in variants if not variant.written]
         columns = dict.fromkeys(variant.partition_by for variant in counted)
         rehearsals = [self._rehearsal([one for one in counted if one.partition_by == column]) for column in columns]
-        return Tables(
-            labels=tuple(variant.label for variant in variants),
-            rehearsals=tuple(rehearsals),
-            folders={variant.label: self.folder(variant).name for variant in counted},
-            written={variant.label: self.evaluation(variant) for variant in variants if variant.written},
-        )
+        written = {variant.label: self.evaluation(variant) for variant in variants if variant.written}
+
+        def read() -> Evaluated:
+            rehearsed = {name: table for step in rehearsals for name, table in step.read()["tables"].items()}
+            return {
+                variant.label: written[variant.label].read()
+                if variant.written
+                else rehearsed[self.folder(variant).name]
+                for variant in variants
+            }
+
+        return Tables([*rehearsals, *written.values()], read)
 
     def matching(self, column: str) -> Step:
         """Count the rows that each test query matches in each partition of a column, by Spark without skipping."""

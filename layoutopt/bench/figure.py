@@ -29,13 +29,7 @@ EVERY_FIGURE: Final = "all"
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a figure.
-
-    Attributes:
-        series: the curve, or the part of a bar.
-        x: the place: a number for curves, the bar's name otherwise.
-        value: in the figure's unit.
-    """
+    """A point of a figure: the curve or the part of a bar, the place (a number, or the bar's name), and the value."""
 
     series: str
     x: X
@@ -68,10 +62,8 @@ class Claim:
 
     Attributes:
         text: what is compared.
-        thesis: its number.
-        place: where the thesis says so.
-        of: the series and place of our value.
-        over: where given, our value is a ratio, divided by the value there.
+        thesis, place: its number, and where it says so.
+        of, over: the series and place of our value, and of the value that it is divided by, if any.
         unit: of both.
         better: whether more or less is better; empty where neither is, as for another machine's seconds.
     """
@@ -133,12 +125,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Measure:
-    """How a figure is measured.
-
-    Attributes:
-        steps: what has to run.
-        read: gives the points, once the steps have run; needs no Spark.
-    """
+    """How a figure is measured: the steps, and what reads the points off their products without Spark."""
 
     steps: Sequence[Step]
     read: Callable[[], Measured]

@@ -48,13 +48,7 @@ _RANGE: Final = re.compile(r"(\w+) (?:>=|<|BETWEEN)")
 
 @dataclass(frozen=True)
 class Way:
-    """One engine on one table.
-
-    Attributes:
-        name: what is printed.
-        plan: from a text to what runs it to its end and keeps no rows.
-        answer: a text's rows.
-    """
+    """One engine on one table: from a text to what runs it to its end and keeps no rows, and to its rows."""
 
     name: str
     plan: Callable[[str], Callable[[], object]]
@@ -63,12 +57,7 @@ class Way:
 
 @dataclass(frozen=True)
 class Timing:
-    """The seconds of queries in one way, by round and query.
-
-    Attributes:
-        planning: until the query could run: analysing the text, and finding the blocks to read.
-        total: until its last row.
-    """
+    """The seconds of queries in one way, by round and query: until the query could run, and until its last row."""
 
     planning: Sequence[Sequence[float]]
     total: Sequence[Sequence[float]]
@@ -216,15 +205,7 @@ def time_table(session: Session, source: Source, table: Path, texts: Sequence[st
 
 @dataclass(frozen=True)
 class Case:
-    """Queries, and the table that they are timed on.
-
-    Attributes:
-        queries: draws them; they are reported by their templates.
-        title: the table, in messages.
-        source: the rows as plain Parquet.
-        table: the folder of the table.
-        made: the step that makes it.
-    """
+    """Queries, which are reported by their templates, the source and the table, and the step that makes the table."""
 
     queries: Callable[[], Sequence[LoggedQuery]]
     title: str

@@ -35,14 +35,7 @@ RANGES: Final[Mapping[str, Mapping[str, Any]]] = {
 
 @dataclass(frozen=True)
 class Tpch:
-    """TPC-H at a scale factor.
-
-    Attributes:
-        data: where the rows are.
-        spark: gives the session.
-        training: the training queries of each template.
-        num_features: the most features of an analysis; None for as many as `analyze` finds by itself.
-    """
+    """TPC-H at a scale factor, the training queries of each template, and the most features of an analysis, if any."""
 
     data: TpchData
     spark: Session
