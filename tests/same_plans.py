@@ -19,7 +19,7 @@ from typing import Final
 
 from layoutopt.bench.experiment import write_log
 from layoutopt.bench.steps import spark_when_needed
-from layoutopt.bench.tpch_data import TpchData, prepare
+from layoutopt.bench.tpch import TpchData, prepare
 from layoutopt.bench.tpch_queries import STREAMS, TABLE, TRAINING_QUERIES, draw_stream
 
 RECORDED: Final = Path(__file__).parent / "fixtures" / "older" / "digests.json"

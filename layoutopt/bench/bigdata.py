@@ -33,7 +33,7 @@ from layoutopt.bench.experiment import (
     without_templates,
 )
 from layoutopt.bench.figure import Measure, Measured, Point, Suite, read_figures
-from layoutopt.bench.wide_workloads import zipf
+from layoutopt.bench.wide import zipf
 from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Ints
 

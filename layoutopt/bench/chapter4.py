@@ -22,8 +22,7 @@ from layoutopt.bench.experiment import (
 from layoutopt.bench.figure import Measure, Measured, Point
 from layoutopt.bench.plots import THESIS
 from layoutopt.bench.steps import Json, Step, how_made, key_of
-from layoutopt.bench.tpch import YEAR, Tpch, year_block_rows
-from layoutopt.bench.tpch_data import RAW_TABLES, write_denormalised
+from layoutopt.bench.tpch import RAW_TABLES, YEAR, Tpch, write_denormalised, year_block_rows
 from layoutopt.bench.tpch_joins import joins_step
 from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import WARD, find_partitioner

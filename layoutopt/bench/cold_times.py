@@ -18,8 +18,7 @@ from layoutopt.bench.experiment import TEST, Experiment, Variant, mean_seconds, 
 from layoutopt.bench.figure import Point
 from layoutopt.bench.query_times import Way, check_answers, in_spark, spark_way
 from layoutopt.bench.steps import Json, Step, key_of
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import RAW_TABLES
+from layoutopt.bench.tpch import RAW_TABLES, Tpch
 from layoutopt.bench.tpch_joins import join_text, normalised_folder, normalised_step
 from layoutopt.errors import SettingError
 

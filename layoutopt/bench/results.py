@@ -191,7 +191,7 @@ def _significant(value: object) -> object:
 
 def write_results(document: Mapping[str, Any], folder: Path) -> None:
     """Write ``results.json``, the page, and below ``csv`` the points of each figure, into a folder."""
-    from layoutopt.bench.page import results_page
+    from layoutopt.bench.results_report import results_page
 
     tables = folder / "csv"
     tables.mkdir(parents=True, exist_ok=True)

@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.bench.experiment import TEST, Experiment, size_of
 from layoutopt.bench.steps import Json, Step, key_of
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import RAW_TABLES
+from layoutopt.bench.tpch import RAW_TABLES, Tpch
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sources.folders import parquet_files

@@ -36,7 +36,7 @@ def _demo(settings: BenchSettings, session: Session) -> None:
 def _tpch(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.chapter5 import tpch_suite
     from layoutopt.bench.comparison import comparison_report, run_streams
-    from layoutopt.bench.results_tables import update_tables
+    from layoutopt.bench.results_report import update_tables
 
     if settings.streams:
         with session.working("comparing methods") as work:
@@ -64,7 +64,7 @@ def _wide(settings: BenchSettings, session: Session) -> None:
 
 def _figures(settings: BenchSettings, session: Session, suite_with: Callable[[SparkSource], Suite]) -> None:
     from layoutopt.bench.results import run_figures
-    from layoutopt.bench.results_tables import figures_table, list_figures, results_report
+    from layoutopt.bench.results_report import figures_table, list_figures, results_report
     from layoutopt.bench.steps import spark_when_needed
 
     if "list" in settings.figures:

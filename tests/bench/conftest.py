@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import DENORMALISE, MIN_SCALE, RAW_TABLES, TpchData, generate
+from layoutopt.bench.tpch import DENORMALISE, MIN_SCALE, RAW_TABLES, Tpch, TpchData, generate
 from tests import duck
 
 if TYPE_CHECKING:

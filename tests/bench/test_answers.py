@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from layoutopt.bench.experiment import write_log
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import TpchData
 from layoutopt.bench.tpch_queries import STREAMS, TABLE
 from layoutopt.cli.app import main
 from layoutopt.inspect.evaluate import evaluate

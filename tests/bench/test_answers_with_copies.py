@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from layoutopt.bench.experiment import LoggedQuery
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import TpchData
 from layoutopt.bench.tpch_queries import STREAMS, TABLE, TEMPLATES
 from layoutopt.inspect.verify import verify
 from tests.bench.answers import QUERIES, Case, Making, asked, check, make_case, selected, write_source

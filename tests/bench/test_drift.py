@@ -7,8 +7,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layoutopt.bench.drift import POLICIES, cheapest, drift_report, plot_drift, run_drift, total_ratios
-from layoutopt.bench.drift_simulation import DAYS, OLD_PARTITIONS, STREAMS, Run, World, mixes, simulate
+from layoutopt.bench.drift import (
+    DAYS,
+    OLD_PARTITIONS,
+    POLICIES,
+    STREAMS,
+    Run,
+    World,
+    cheapest,
+    drift_report,
+    mixes,
+    plot_drift,
+    run_drift,
+    simulate,
+    total_ratios,
+)
 
 
 @pytest.fixture(scope="module")

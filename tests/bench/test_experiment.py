@@ -22,8 +22,7 @@ from layoutopt.bench.experiment import (
     write_log,
 )
 from layoutopt.bench.steps import Step
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import Tpch, TpchData
 from layoutopt.bench.tpch_queries import STREAMS, draw_stream
 from tests.bench.without_spark import no_spark
 

@@ -11,7 +11,7 @@ import pytest
 
 from layoutopt.bench.figure import read_figures
 from layoutopt.bench.results import read_results
-from layoutopt.bench.results_tables import with_tables
+from layoutopt.bench.results_report import with_tables
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ROOT / "docs" / "results"

@@ -30,8 +30,7 @@ from layoutopt.bench.query_times import (
     time_ways,
 )
 from layoutopt.bench.steps import Step
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import Tpch, TpchData
 from layoutopt.bench.tpch_queries import TABLE
 from layoutopt.errors import SettingError
 from layoutopt.model.engine_costs import BUILT_IN, Work

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import TpchData
 from layoutopt.bench.tpch_queries import TABLE
 from layoutopt.spark import disable, enable, last_scans, unregister
 from layoutopt.sql.schema import schema_from

@@ -16,8 +16,7 @@ from layoutopt.bench.reorganise import (
     reorganised_figures,
     reorganised_report,
 )
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import Tpch, TpchData
 from layoutopt.errors import SettingError
 
 FIGURE = RegainedFigure("first", 0.0, 0, 1000, 500, 60, 0.0, 0.0)

@@ -14,8 +14,7 @@ from layoutopt.bench.experiment import Experiment, Source
 from layoutopt.bench.query_times import OPTIMISED, PLAIN
 from layoutopt.bench.scaling import STAGES, VARIANTS, plot_scaling, read_runs, scaling_report, scaling_steps
 from layoutopt.bench.steps import run
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import TpchData
+from layoutopt.bench.tpch import Tpch, TpchData
 
 
 def stream(root: Path, name: str) -> Experiment:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench import tpch_data
-from layoutopt.bench.tpch_data import TpchData, generate, prepare
+from layoutopt.bench.tpch import TpchData, generate, prepare
 from layoutopt.bench.tpch_queries import NATIONS, REGION_OF_NATION, STREAMS, TEMPLATES, draw_stream
 from layoutopt.errors import SettingError, SourceError
 
@@ -37,7 +36,7 @@ def test_a_scale_factor_out_of_range_is_refused(scale: float) -> None:
 
 
 def test_a_failing_generator_leaves_no_raw_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layoutopt.bench.tpch_data._generator", lambda: shutil.which("false"))
+    monkeypatch.setattr("layoutopt.bench.tpch._generator", lambda: shutil.which("false"))
     with pytest.raises(SourceError, match=r"tpchgen-cli failed at scale factor 0\.01"):
         generate(TpchData(SCALE, tmp_path))
     assert not TpchData(SCALE, tmp_path).raw.exists()
@@ -64,7 +63,7 @@ def test_the_denormalised_table_has_every_line_item_once_in_order(data: TpchData
 def test_runs_of_orders_make_the_same_table(
     spark: SparkSession, data: TpchData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tpch_data, "_KEYS_A_RUN", 35_000)  # of 60,000
+    monkeypatch.setattr("layoutopt.bench.tpch._KEYS_A_RUN", 35_000)  # of 60,000
     made, said = TpchData(SCALE, tmp_path), list[str]()
     shutil.copytree(data.raw, made.raw)
     (made.folder / "denorm.unfinished").mkdir()

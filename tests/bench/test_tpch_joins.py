@@ -14,8 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.bench.query_times import digest
-from layoutopt.bench.tpch import Tpch
-from layoutopt.bench.tpch_data import DENORMALISE, MIN_SCALE, RAW_TABLES, TpchData, generate
+from layoutopt.bench.tpch import DENORMALISE, MIN_SCALE, RAW_TABLES, Tpch, TpchData, generate
 from layoutopt.bench.tpch_joins import (
     count_joins,
     has_dimensions_alone,

@@ -15,13 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.bench.results import gather
-from layoutopt.bench.wide import NUMBERS_OF_FEATURES, Wide, wide_suite
-from layoutopt.bench.wide_workloads import (
+from layoutopt.bench.wide import (
+    NUMBERS_OF_FEATURES,
     SESSIONS,
     STAR,
+    Wide,
     draw_star_queries,
     session_texts,
     star_texts,
+    wide_suite,
     write_sessions,
     write_star,
 )
