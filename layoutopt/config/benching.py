@@ -28,7 +28,7 @@ class BenchSettings(VerbSettings):
 
     experiment: Annotated[Experiment, Positional()] = Field(
         description="demo: TPC-H in a few minutes; tpch: every figure of the thesis beside its numbers, or with "
-        "--streams a table of every method on these; bigdata: SOP and GSOP under other workloads, on a synthetic table "
+        "--streams every method on these; bigdata: SOP and GSOP under other workloads, on a synthetic table "
         "of the Big Data Benchmark's shape (figure 4.7); query: seconds of queries in Spark and DuckDB, on plain "
         "Parquet and on the optimised table; brushing: every method on range filters of users, whose constants never "
         "recur; micro: single algorithms, and a load beside Spark's rewrite; wide: synthetic tables of 453 and 104 "

@@ -22,13 +22,11 @@ class SearchResult:
 
     Attributes:
         best: the grouping with the least exact objective.
-        merged: the best that merging alone passed through.
         passed: every grouping whose objective was computed, in order; the best ones first by as many guides as fit.
         exact: by which the best was computed.
     """
 
     best: Grouping
-    merged: Grouping
     passed: tuple[Grouping, ...]
     exact: ComputedRows
 
@@ -50,8 +48,7 @@ def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate
     estimated = rows_estimator(problem, estimate, partitioner)
     start = starting_groups(problem)
     passed = merge_bottom_up(problem, start, estimated, exact.by_most)
-    merged = min(passed, key=_rank)
-    passed += move_classes(problem, merged, start, estimated, exact.by_most)
+    passed += move_classes(problem, min(passed, key=_rank), start, estimated, exact.by_most)
     finalists = sorted(passed, key=_rank)[:_FINALISTS]
     passed += [Grouping(one.groups, cost_of(problem, one.groups, exact)) for one in finalists]
     passed.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
@@ -60,7 +57,7 @@ def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate
     apart = cost_unless_above(problem, singles(problem), exact, floor, min(passed, key=_rank).cost)
     if apart is not None:
         passed.append(Grouping(singles(problem), apart))
-    return SearchResult(min(passed, key=_rank), merged, tuple(passed), exact)
+    return SearchResult(min(passed, key=_rank), tuple(passed), exact)
 
 
 def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResult:
@@ -72,7 +69,7 @@ def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResul
     estimated = rows_estimator(problem, "block", partitioner)
     passed = merge_bottom_up(problem, column_classes(problem), estimated, computed, every_pair=True)
     best = min(passed, key=_rank)
-    return SearchResult(best, best, tuple(passed), computed)
+    return SearchResult(best, tuple(passed), computed)
 
 
 def _rank(grouping: Grouping) -> tuple[float, int]:
