@@ -37,14 +37,11 @@ from typing import Any, Final
 
 from layoutopt.bench.experiment import Session
 from layoutopt.bench.figure import Claim, Figure, Measure, Measured, Suite, choose_figures
+from layoutopt.bench.results_report import FORMAT, MEASURED, NAME, PAGE, VERSION, read_results, results_page
 from layoutopt.bench.steps import Say, code_version, how_made, run, spark_when_needed
-from layoutopt.errors import LayoutoptError, SettingError
+from layoutopt.errors import LayoutoptError
 
-FORMAT: Final = "layoutopt-thesis-results"
-VERSION: Final = 1
-MEASURED, NOT_RUN, FAILED = "measured", "not run", "failed"
-NAME: Final = "results.json"
-PAGE: Final = "index.html"
+NOT_RUN, FAILED = "not run", "failed"
 _DIGITS: Final = 6
 _LOGGER = logging.getLogger("layoutopt.bench")
 
@@ -191,8 +188,6 @@ def _significant(value: object) -> object:
 
 def write_results(document: Mapping[str, Any], folder: Path) -> None:
     """Write ``results.json``, the page, and below ``csv`` the points of each figure, into a folder."""
-    from layoutopt.bench.results_report import results_page
-
     tables = folder / "csv"
     tables.mkdir(parents=True, exist_ok=True)
     for name, figure in document["figures"].items():
@@ -204,21 +199,6 @@ def write_results(document: Mapping[str, Any], folder: Path) -> None:
                     writer.writerow((point["series"], point["x"], point["value"], figure["unit"]))
     (folder / NAME).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / PAGE).write_text(results_page(document), encoding="utf-8")
-
-
-def read_results(path: Path) -> dict[str, Any]:
-    """Return the document of a file.
-
-    Raises:
-        SettingError: there is none, or it is something else.
-    """
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise SettingError(f"{str(path)!r} is no {NAME}: {error}; make one by layoutopt bench tpch") from error
-    if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (FORMAT, VERSION):
-        raise SettingError(f"{str(path)!r} is no {FORMAT} of version {VERSION}; make one by layoutopt bench tpch")
-    return document
 
 
 def machine() -> dict[str, object]:

@@ -7,6 +7,7 @@ stand between ``<!-- results: NAME -->`` and its end; a name is a figure's, whos
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -17,13 +18,19 @@ from rich.table import Table
 
 from layoutopt.bench.figure import Figure
 from layoutopt.bench.plots import advantage, figure_plot, format_number, glance_plot
-from layoutopt.bench.results import MEASURED, NAME, PAGE, read_results
 from layoutopt.errors import SettingError
 from layoutopt.report.page import STYLE, html_table
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+FORMAT: Final = "layoutopt-thesis-results"
+VERSION: Final = 1
+NAME: Final = "results.json"
+PAGE: Final = "index.html"
+
+# The state of a figure whose points are there.
+MEASURED: Final = "measured"
 CHAPTERS: Final = {"3": "Chapter 3: SOP", "4": "Chapter 4: GSOP", "5": "Chapter 5: GSOP-R"}
 _STYLE: Final = """
 .figure { display: grid; grid-template-columns: minmax(360px, 5fr) 6fr; gap: 1.6em; align-items: start; }
@@ -35,6 +42,21 @@ h3 { margin: 2.4em 0 .2em; font-size: 1.05em; } details { margin: .6em 0; } .gla
 
 # A figure's name, and a claim of it.
 Named = tuple[str, Mapping[str, Any]]
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """Return the document of a file.
+
+    Raises:
+        SettingError: there is none, or it is something else.
+    """
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise SettingError(f"{str(path)!r} is no {NAME}: {error}; make one by layoutopt bench tpch") from error
+    if not isinstance(document, dict) or (document.get("format"), document.get("version")) != (FORMAT, VERSION):
+        raise SettingError(f"{str(path)!r} is no {FORMAT} of version {VERSION}; make one by layoutopt bench tpch")
+    return document
 
 
 def results_page(document: Mapping[str, Any]) -> str:
@@ -79,7 +101,7 @@ def measured_with(document: Mapping[str, Any]) -> str:
 
 def worst_first(figures: Mapping[str, Mapping[str, Any]]) -> list[Named]:
     """Return the claims with a verdict, each with its figure's name, by how we compare with the thesis."""
-    measured = ((name, figure["claims"]) for name, figure in figures.items() if figure["state"] == "measured")
+    measured = ((name, figure["claims"]) for name, figure in figures.items() if figure["state"] == MEASURED)
     judged = [(name, claim) for name, claims in measured for claim in claims if claim["verdict"]]
     return sorted(judged, key=lambda named: advantage(named[1]))
 
@@ -99,7 +121,7 @@ def _behind(figures: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _missing(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    absent = [(name, figure) for name, figure in figures.items() if figure["state"] != "measured"]
+    absent = [(name, figure) for name, figure in figures.items() if figure["state"] != MEASURED]
     if not absent:
         return ""
     rows = [
@@ -123,7 +145,7 @@ def _glance(figures: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _chapter(chapter: str, figures: Mapping[str, Mapping[str, Any]], code: str) -> str:
-    measured = {name: figure for name, figure in figures.items() if figure["state"] == "measured"}
+    measured = {name: figure for name, figure in figures.items() if figure["state"] == MEASURED}
     shown = [_figure(name, figure, code) for name, figure in measured.items() if figure["chapter"] == chapter]
     return "".join([f"<h2>{CHAPTERS[chapter]}</h2>", *shown]) if shown else ""
 

@@ -15,8 +15,8 @@ import pytest
 from layoutopt.bench.chapter5 import tpch_suite
 from layoutopt.bench.experiment import Session
 from layoutopt.bench.figure import ALL, Claim, Figure, Measure, Measured, Point, Suite, choose_figures, read_figures
-from layoutopt.bench.results import keep_earlier, read_results, run_figures
-from layoutopt.bench.results_report import pivot, results_page, with_tables
+from layoutopt.bench.results import keep_earlier, run_figures
+from layoutopt.bench.results_report import pivot, read_results, results_page, with_tables
 from layoutopt.bench.steps import Step, code_version
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from layoutopt.bench.figure import read_figures
-from layoutopt.bench.results import read_results
-from layoutopt.bench.results_report import with_tables
+from layoutopt.bench.results_report import read_results, with_tables
 
 ROOT = Path(__file__).parent.parent.parent
 KEPT = ROOT / "docs" / "results"
