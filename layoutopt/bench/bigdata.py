@@ -9,12 +9,12 @@ or ``>``. The parameters s, z, k and t are the thesis's (4.7.2).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
 from math import comb
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -194,7 +194,8 @@ def mixes(parameter: str) -> dict[float, Mix]:
     ['s=0.2 z=0 k=2 t=6', 's=0.2 z=0.5 k=2 t=6']
     """
 
-    return {float(value): replace(Mix(), **{parameter: value}) for value in VARIED[parameter]}
+    parameters: list[dict[str, Any]] = [{parameter: value} for value in VARIED[parameter]]
+    return {float(of[parameter]): Mix(**of) for of in parameters}
 
 
 @dataclass(frozen=True)

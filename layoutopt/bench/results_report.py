@@ -246,7 +246,7 @@ def with_tables(text: str, document: Mapping[str, Any]) -> str:
 def table_of(name: str, document: Mapping[str, Any]) -> str:
     """Return the table of a figure, or of all claims, with a line on what it was measured with."""
     if name == CLAIMS:
-        return _claims(document)
+        return _claims_table(document)
     figure = document["figures"].get(name)
     if figure is None or figure["state"] != MEASURED:
         raise SettingError(f"a marker asks for {name!r}, which was not measured; run layoutopt bench tpch for it first")
@@ -259,7 +259,7 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
     return f"{_table(columns, rows)}\n{made}\n"
 
 
-def _claims(document: Mapping[str, Any]) -> str:
+def _claims_table(document: Mapping[str, Any]) -> str:
     rows = []
     for name, claim in worst_first(document["figures"]):
         unit = "" if claim["unit"] == "x" else f" {claim['unit']}"

@@ -132,12 +132,14 @@ class Template:
 class Stream:
     """A workload: its templates, and the Zipf exponent of their non-date parameters (None: uniform)."""
 
-    templates: Sequence[str]
+    templates: tuple[str, ...]
     skew: float | None = None
 
 
 TEMPLATES: Final = {name: Template(**template) for name, template in _DOCUMENT["templates"].items()}
-STREAMS: Final = {name: Stream(**stream) for name, stream in _DOCUMENT["streams"].items()}
+STREAMS: Final = {
+    name: Stream(tuple(stream["templates"]), stream.get("skew")) for name, stream in _DOCUMENT["streams"].items()
+}
 
 
 def chosen_streams(names: Sequence[str]) -> tuple[str, ...]:
