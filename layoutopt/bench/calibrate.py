@@ -22,7 +22,7 @@ from rich.table import Table as ConsoleTable
 from scipy.optimize import nnls
 
 from layoutopt.bench.session import spark_when_needed
-from layoutopt.inspect.work import work_of
+from layoutopt.inspect.cost import work_of
 from layoutopt.model.documents import rounded
 from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, Work
 from layoutopt.model.feature import FeatureSet, Settings

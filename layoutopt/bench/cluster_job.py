@@ -18,7 +18,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import spark_session
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.verifying import in_spark
+from layoutopt.spark.loading.verify import in_spark
 
 MARK = "CLUSTER "
 """What the line with the result begins with: Spark's own lines are beside it."""

@@ -19,7 +19,7 @@ from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_e
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.inspect.dry_run import dry_run
+from layoutopt.inspect.cost import dry_run
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Col, InSet, Predicate

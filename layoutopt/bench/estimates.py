@@ -18,7 +18,7 @@ from layoutopt.bench.stages import Stages, stage_table
 from layoutopt.bench.steps import run
 from layoutopt.bench.tpch.data import DEFAULT_ROOT, TpchData
 from layoutopt.bench.tpch.experiment import MAX_VECTORS, SEED, Bench, data_step, features_step, source_rows
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.query import classes
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.grouping import full_scan
@@ -108,9 +108,9 @@ def sampled_problem(
     bench: Bench, features: Path, stages: Stages, say: Callable[[str], None], block_rows: int = BLOCK_ROWS
 ) -> Problem:
     """The samples and the workload as the search for column groups takes them, by a features document."""
-    from layoutopt.methods.proposals import PlanningInput, PlanRequest
+    from layoutopt.methods.interface import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import problem_of
-    from layoutopt.spark.planning.histograms import Counting, sample_histograms
+    from layoutopt.spark.planning.source_profile import Counting, sample_histograms
 
     with stages("reading features and queries"):
         document = FeaturesDocument.loads(features.read_bytes())

@@ -20,22 +20,21 @@ import pyarrow.compute as pc
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics, reduce_blocks
-from layoutopt.catalog.storage.index_encoding import encode_index
+from layoutopt.catalog.storage.index_files import encode_index
 from layoutopt.indexes.expressions import Evaluated, of_elements, parts_of, point_of
-from layoutopt.indexes.lists import matching_keys
-from layoutopt.indexes.membership import in_values
+from layoutopt.indexes.lists import in_values, matching_keys
+from layoutopt.indexes.metric_distance import distances, texts_of
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import find_index, parameter_of
-from layoutopt.indexes.related.levenshtein import distances, texts_of
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, Call, Col, Const, Expr, InSet, Like, Node, conjunction, like, parse_like
-from layoutopt.model.predicates.elements import array_of, elements_of
+from layoutopt.model.predicates.normal import array_of, elements_of
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.skipping.derived.elements import literals_of_elements
+from layoutopt.skipping.implied_literals import literals_of_elements
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -24,13 +24,12 @@ from layoutopt.features.weights import feature_weights
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query, classes
-from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.bounds import blocking_lower_bound
+from layoutopt.partitioning.block_sizes import blocking_lower_bound, min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, objective_of, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, WARD, find_partitioner
 
 if TYPE_CHECKING:
-    from layoutopt.methods.proposals import PartitionHistogram
+    from layoutopt.methods.interface import PartitionHistogram
 
 PARTITION_BY: Final = "o_year"
 BLOCKS: Final = 90  # in a segment: a year in blocks of 10,000 rows, at scale factor 1
@@ -107,7 +106,7 @@ def partitioner_figures(
 
 def segment_of(bench: Bench, stream: str, say: Callable[[str], None]) -> Segment:
     """Analyse a stream's log, if that is not done, and count the vectors of a middle year of its table."""
-    from layoutopt.spark.planning.histograms import Counting, count_histograms
+    from layoutopt.spark.planning.source_profile import Counting, count_histograms
 
     document = read_features(bench, stream, say)
     queries = tuple(classes(document.queries))

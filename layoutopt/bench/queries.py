@@ -37,7 +37,7 @@ from layoutopt.bench.tpch.experiment import (
 )
 from layoutopt.bench.tpch.queries import TABLE
 from layoutopt.errors import SettingError
-from layoutopt.inspect.work import scan_work
+from layoutopt.inspect.cost import scan_work
 from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, Work
 from layoutopt.scan.table import open_table
 

@@ -21,7 +21,7 @@ import pytest
 
 from layoutopt.bench.memory import DRIVER, JVM, WORKER, kind_of
 from layoutopt.bench.stages import descendants
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE

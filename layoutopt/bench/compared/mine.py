@@ -76,7 +76,7 @@ def newest_apart(queries: Sequence[Query]) -> tuple[tuple[Query, ...], tuple[Que
     Raises:
         LogError: there are too few statements.
     """
-    from layoutopt.workload.decay import times_of
+    from layoutopt.workload.log import times_of
 
     ordered = list(queries)
     if all(query.timestamp for query in queries):

@@ -10,8 +10,7 @@ import numpy as np
 from layoutopt.bench.drift.streams import CONSTANTS, FAMILIES, Families
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.vectors import VectorCounts, distinct, pack
-from layoutopt.partitioning.objective import FeatureObjective
-from layoutopt.partitioning.partition import assign_rows
+from layoutopt.partitioning.objective import FeatureObjective, assign_rows
 from layoutopt.partitioning.registry import DEFAULT, find_partitioner
 
 ROWS: Final = 6_000

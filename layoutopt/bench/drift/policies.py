@@ -11,7 +11,7 @@ import numpy as np
 
 from layoutopt.bench.drift.simulation import ARRIVES, PARTITIONS, Policy, Run
 from layoutopt.bench.drift.streams import DAYS, LATE_DAYS, LATE_SHARE, OLD_PARTITIONS
-from layoutopt.evolve.when import Loss, Rule, loss_of
+from layoutopt.maintenance.rewrite_policy import Loss, Rule, loss_of
 from layoutopt.model.arrays import Floats, Ints
 
 
@@ -41,7 +41,7 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Ours:
-    """Plan anew each night, and write those partitions anew for which :class:`~layoutopt.evolve.when.Rule` says so.
+    """Replan each night; rewrite the partitions that :class:`~layoutopt.maintenance.rewrite_policy.Rule` names.
 
     Attributes:
         rule: when to act.

@@ -10,7 +10,7 @@ import numpy as np
 
 from layoutopt.bench.drift.layouts import Layouts
 from layoutopt.bench.drift.streams import DAYS, LATE_DAYS, LATE_SHARE, OLD_PARTITIONS, Families, mixes
-from layoutopt.evolve.half_life import best_half_life
+from layoutopt.maintenance.rewrite_policy import best_half_life
 from layoutopt.model.arrays import Floats, Ints
 
 PARTITIONS = OLD_PARTITIONS + DAYS - 1

@@ -25,10 +25,10 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.model.query import Query
 from layoutopt.publish.contents import views_of
-from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.serve.filters import condition_of, residual_of
 from layoutopt.serve.planning import Planner
-from layoutopt.serve.requests import scan_request
+from layoutopt.serve.protocol import scan_request
 from layoutopt.workload.served import said
 
 

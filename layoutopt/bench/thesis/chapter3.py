@@ -13,7 +13,7 @@ from layoutopt.bench.thesis.figure import Claim, Figure, Measured, Point, Produc
 from layoutopt.bench.thesis.months import EVERY, months_step, some_months
 from layoutopt.bench.thesis.tables import FULL_SCAN, MATCHING, RANGES, UNSORTED, by_month, by_year, rehearsals
 from layoutopt.bench.tpch.experiment import Bench, Variant, features_step
-from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.block_sizes import min_rows_for
 
 STREAMS: Final = {"uniform": "chapter3", "skewed": "chapter3-skewed"}
 MONTH_OF_THESIS: Final = 7_700_000  # rows, 3.7.3

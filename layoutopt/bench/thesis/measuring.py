@@ -26,9 +26,9 @@ from layoutopt.bench.tpch.experiment import (
     stream_for_testing,
     table_folder,
 )
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.query import classes
-from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.block_sizes import min_rows_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -109,8 +109,8 @@ def distinct_vectors(rows: Callable[[Schema], DataFrame], features: Path, count:
         count: the most features that the table has.
         partition_by: the partition column.
     """
-    from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest
     from layoutopt.spark.planning.plan import guiding_features
+    from layoutopt.spark.planning.source_profile import Counting, count_histograms, heaviest
 
     document = FeaturesDocument.loads(features.read_bytes())
     document = replace(document, features=heaviest(document.features, count))
@@ -144,9 +144,8 @@ def _stages(bench: Bench, stream: str, variant: Variant, features: Path, folder:
     from layoutopt.partitioning.objective import objective_of
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
     from layoutopt.spark.loading.load import load
-    from layoutopt.spark.planning.histograms import Counting, count_histograms
     from layoutopt.spark.planning.plan import guiding_features
-    from layoutopt.spark.planning.sampling import rows_by_partition
+    from layoutopt.spark.planning.source_profile import Counting, count_histograms, rows_by_partition
 
     document = FeaturesDocument.loads(features.read_bytes())
     plan = Plan.loads((folder / "plan.json").read_bytes())

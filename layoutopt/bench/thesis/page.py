@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from layoutopt.bench.thesis.figure import codes_text
 from layoutopt.bench.thesis.plots import advantage, figure_plot, glance_plot, number
-from layoutopt.report.page import STYLE, html_table
+from layoutopt.report.pages import STYLE, html_table
 
 CHAPTERS: Final = {"3": "Chapter 3: SOP", "4": "Chapter 4: GSOP", "5": "Chapter 5: GSOP-R"}
 _STYLE: Final = """

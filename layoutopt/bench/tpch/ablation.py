@@ -26,7 +26,7 @@ from layoutopt.bench.tpch.variants import YEAR_BLOCK_ROWS
 from layoutopt.config.settings import PlanSettings
 
 if TYPE_CHECKING:
-    from layoutopt.features.choose import Selection
+    from layoutopt.features.selection import Selection
 
 PARTITION_BY: Final = "o_year"
 METHODS: Final = {"chapter3": "sop", "chapter3-skewed": "sop", "chapter4": "gsop", "chapter5": "gsop-r"}

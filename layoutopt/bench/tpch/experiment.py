@@ -24,12 +24,12 @@ from layoutopt.bench.tpch.queries import (
     draw_stream,
     write_log,
 )
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from layoutopt.features.choose import Selection
+    from layoutopt.features.selection import Selection
     from layoutopt.model.query import Query
     from layoutopt.model.schema import Schema
     from layoutopt.scan.table import Table
@@ -223,11 +223,11 @@ def make_plan_file(
     """
     from layoutopt.bench.tpch.sharing import known_of
     from layoutopt.config.settings import FILE_BYTES
-    from layoutopt.methods.proposals import PlanRequest
-    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.methods.interface import PlanRequest
+    from layoutopt.model.documents import FeaturesDocument
     from layoutopt.model.feature import FeatureSet
-    from layoutopt.spark.planning.histograms import heaviest
     from layoutopt.spark.planning.plan import make_plan, propose_plan
+    from layoutopt.spark.planning.source_profile import heaviest
 
     document = FeaturesDocument.loads(features.read_bytes())
     if not variant.features:

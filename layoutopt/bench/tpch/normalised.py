@@ -21,8 +21,8 @@ from layoutopt.bench.tpch.experiment import Bench, data_step, size_of, stream_fo
 from layoutopt.bench.tpch.joins import join_text, of_dimensions
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.folders import parquet_files
 from layoutopt.sources.row_groups import RowGroups, row_groups_of
+from layoutopt.sources.snapshot import parquet_files
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.entries import LogEntry

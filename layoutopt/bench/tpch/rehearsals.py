@@ -38,7 +38,7 @@ def _rehearsal_step(bench: Bench, stream: str, variants: Sequence[Variant]) -> S
 def rehearse_tables(bench: Bench, stream: str, folders: Sequence[Path]) -> Json:
     """Measure the blocks that loads by these folders' ``plan.json`` would make, and replay the test stream on them."""
     from layoutopt.model.layout import Plan
-    from layoutopt.spark.loading.rehearse import rehearse_together
+    from layoutopt.spark.loading.dry_run import rehearse_together
 
     plans = [Plan.loads((folder / "plan.json").read_bytes()) for folder in folders]
     read = {name for query in read_test_queries(bench, stream) for name in query.columns}

@@ -36,7 +36,7 @@ from layoutopt.bench.tpch.report import megabytes
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
-    from layoutopt.spark.changing.optimize import OptimizeReport
+    from layoutopt.spark.changes.optimize import OptimizeReport
 
 SHARES: Final = (0.05, 0.1, 0.15, 0.2, 0.3)
 """Of the table's bytes, that may be written."""
@@ -182,8 +182,8 @@ class Change:
         )
 
     def _optimize(self, share: float) -> Json:
-        from layoutopt.config.changing import OptimizeSettings
-        from layoutopt.spark.changing.optimize import optimize_by
+        from layoutopt.config.settings import OptimizeSettings
+        from layoutopt.spark.changes.optimize import optimize_by
 
         table = self.fresh / f"optimized-{share:g}"
         shutil.rmtree(table, ignore_errors=True)
@@ -198,7 +198,7 @@ class Change:
 
     def _read(self, path: Path, made: OptimizeReport | Path | None) -> dict[str, int]:
         """What queries of the new templates read of a table, and what was written for it."""
-        from layoutopt.inspect.entry_bytes import entry_bytes
+        from layoutopt.inspect.cost import entry_bytes
         from layoutopt.scan.table import open_table
         from layoutopt.workload.analyze import analyze
         from layoutopt.workload.log import read_log

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
 
-from layoutopt.methods.proposals import Known, PlanRequest
-from layoutopt.methods.replication import REPLICATING
+from layoutopt.methods.interface import Known, PlanRequest
+from layoutopt.methods.strategies import REPLICATING
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class TimedKnown(Known):
         self._copying = 0.0
 
     def once(self, what: str, request: PlanRequest, find: Callable[[], T]) -> T:
-        """As :class:`~layoutopt.methods.proposals.Known` has it, timed."""
+        """As :class:`~layoutopt.methods.interface.Known` has it, timed."""
         key = self.key(what, request)
         self._used[self.method].add(key)
 

@@ -22,9 +22,8 @@ from layoutopt.bench.tpch.experiment import Bench, data_step, read_features, rea
 from layoutopt.bench.tpch.queries import chosen_streams
 from layoutopt.bench.tpch.variants import YEAR_BLOCK_ROWS
 from layoutopt.config.settings import PlanSettings
-from layoutopt.features.choose import default_threshold
-from layoutopt.features.holdout import mined_from
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.features.selection import default_threshold, mined_from
+from layoutopt.model.documents import FeaturesDocument
 
 if TYPE_CHECKING:
     from layoutopt.spark.planning.hold_out import EvaluatedPlan

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from layoutopt.bench.tpch.ablation import AblationFigure, deviations, print_ablation
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import PlanSettings
 
 

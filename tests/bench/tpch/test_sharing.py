@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from layoutopt.bench.tpch.sharing import TimedKnown, known_of
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.interface import PlanRequest
 
 
 @pytest.fixture
