@@ -11,9 +11,9 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.changing import AppendSettings
+from layoutopt.config.settings import AppendSettings
 from layoutopt.events import event_log
-from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changes.append import append_by
 
 
 def run(spark: SparkSession, settings: AppendSettings) -> None:

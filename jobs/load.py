@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import event_log
-from layoutopt.spark.loading.loads import load_by
+from layoutopt.spark.loading.load import load_by
 
 
 def run(spark: SparkSession, settings: LoadSettings) -> None:

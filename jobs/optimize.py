@@ -12,10 +12,10 @@ import sys
 from pyspark.sql import SparkSession
 
 from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.changing import OptimizeSettings
+from layoutopt.config.settings import OptimizeSettings
 from layoutopt.events import event_log
-from layoutopt.report.regained_plot import plot_regained
-from layoutopt.spark.changing.optimize import optimize_by
+from layoutopt.report.pages import plot_regained
+from layoutopt.spark.changes.optimize import optimize_by
 
 
 def run(spark: SparkSession, settings: OptimizeSettings) -> None:

@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, say
 from layoutopt.config.settings import VerifySettings
 from layoutopt.errors import DataFileError, SettingError
-from layoutopt.inspect.intact import verify_path
-from layoutopt.report.texts import printable
-from layoutopt.spark.loading.verifying import in_spark
+from layoutopt.inspect.status import verify_path
+from layoutopt.report.tables import printable
+from layoutopt.spark.loading.verify import in_spark
 
 
 def run(spark: SparkSession, settings: VerifySettings) -> None:

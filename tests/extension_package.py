@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from layoutopt.indexes.bloom import points_of
 from layoutopt.indexes.protocol import NO_PARAMETER
-from layoutopt.methods.proposals import LayoutProposal
+from layoutopt.methods.interface import LayoutProposal
 from layoutopt.model.layout import ByOrder, Layout, Scheme
 from layoutopt.model.predicates import InSet
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.objective import Partition
 from layoutopt.workload.log import LogEntry
 
 

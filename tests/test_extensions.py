@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.cli import main
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import LogError, SettingError
-from layoutopt.methods.proposals import PlanningInput, PlanRequest
+from layoutopt.methods.interface import PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_sampled
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.index_spec import IndexSpec

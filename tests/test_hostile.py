@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
 
-from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.fields import is_safe_path
-from layoutopt.catalog.paths import data_path, partition_key
+from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.paths import data_path, is_safe_path, partition_key
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError, SchemaError
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan

@@ -17,7 +17,7 @@ from layoutopt.bench.figure import Measure, Measured, Point
 from layoutopt.bench.steps import Json, Step
 from layoutopt.bench.tpch import MONTH, RANGES, Tpch
 from layoutopt.model.query import classes
-from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.block_sizes import min_rows_for
 
 T = TypeVar("T")
 Filters = Sequence[frozenset[Hashable]]
@@ -249,9 +249,8 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     from layoutopt.partitioning.objective import objective_of
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
     from layoutopt.spark.loading.load import load
-    from layoutopt.spark.planning.histograms import Counting, count_histograms
     from layoutopt.spark.planning.plan import guiding_features
-    from layoutopt.spark.planning.sampling import rows_by_partition
+    from layoutopt.spark.planning.source_profile import Counting, count_histograms, rows_by_partition
 
     document, plan, folder = stream.document(), stream.plan_of(variant), stream.folder(variant)
     rows, queries = stream.rows(document.schema), tuple(classes(document.queries))

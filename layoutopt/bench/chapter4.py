@@ -217,9 +217,9 @@ def _search_step(tpch: Tpch, stream: Experiment, estimate: Estimate) -> Step:
 
 def _sampled_problem(stream: Experiment, block_rows: int) -> Problem:
     """Return the samples and the workload as the search for column groups takes them."""
-    from layoutopt.methods.proposals import PlanningInput, PlanRequest
+    from layoutopt.methods.interface import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import problem_of
-    from layoutopt.spark.planning.histograms import Counting, sample_histograms
+    from layoutopt.spark.planning.source_profile import Counting, sample_histograms
 
     document = stream.document()
     queries, rows = tuple(classes(document.queries)), stream.rows(document.schema)

@@ -18,12 +18,10 @@ from rich.table import Table
 
 from layoutopt.bench.plots import plot_file
 from layoutopt.bench.steps import Say
-from layoutopt.evolve.half_life import best_half_life
-from layoutopt.evolve.when import Rule, loss_of
+from layoutopt.maintenance.rewrite_policy import Rule, best_half_life, loss_of
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, distinct, pack
-from layoutopt.partitioning.objective import FeatureObjective
-from layoutopt.partitioning.partition import assign_rows
+from layoutopt.partitioning.objective import FeatureObjective, assign_rows
 from layoutopt.partitioning.registry import DEFAULT, find_partitioner
 
 DAYS: Final = 60
@@ -334,7 +332,7 @@ def threshold(run: Run, price: float) -> None:
 
 
 def rewrite_by_rule(run: Run, price: float) -> None:
-    """Replan each night, and rewrite the partitions that :class:`~layoutopt.evolve.when.Rule` chooses."""
+    """Replan each night; rewrite the partitions that :class:`~layoutopt.maintenance.rewrite_policy.Rule` names."""
     fresh, rule = _fresh(run), Rule()
     differences = run.differences(fresh)
     weights = 0.5 ** (np.arange(run.day)[::-1] / run.half_life)

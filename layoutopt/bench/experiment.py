@@ -17,7 +17,7 @@ import pyarrow as pa
 from layoutopt.bench.processes import peak_bytes
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.errors import LayoutoptError
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import classes
@@ -233,10 +233,10 @@ class Experiment:
 
     def _make_plan(self, variant: Variant) -> Plan:
         from layoutopt.config.settings import FILE_BYTES
-        from layoutopt.methods.proposals import PlanRequest
+        from layoutopt.methods.interface import PlanRequest
         from layoutopt.model.feature import FeatureSet
-        from layoutopt.spark.planning.histograms import heaviest
         from layoutopt.spark.planning.plan import make_plan, propose_plan
+        from layoutopt.spark.planning.source_profile import heaviest
 
         document = self.document()
         if not variant.features:
@@ -322,7 +322,7 @@ class Experiment:
         names, column = [self.folder(variant).name for variant in variants], variants[0].partition_by
 
         def make() -> Json:
-            from layoutopt.spark.loading.rehearse import rehearse_together
+            from layoutopt.spark.loading.dry_run import rehearse_together
 
             read = {name for query in self.test_queries() for name in query.columns}
             plans = [self.plan_of(variant) for variant in variants]
@@ -380,8 +380,8 @@ class Experiment:
         """
 
         def make() -> Json:
-            from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest
             from layoutopt.spark.planning.plan import guiding_features
+            from layoutopt.spark.planning.source_profile import Counting, count_histograms, heaviest
 
             product = {}
             for number in numbers:

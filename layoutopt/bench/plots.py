@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from layoutopt.report.plots import legend_above, new_axes, svg_of
+from layoutopt.report.pages import legend_above, new_axes, svg_of
 
 _COLOURS: Final = ("#2874a6", "#e59866", "#1e8449", "#7d3c98", "#7f8c8d", "#c0392b")
 _AHEAD, _BEHIND = "#1e8449", "#c0392b"

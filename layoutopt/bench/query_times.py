@@ -27,7 +27,7 @@ from layoutopt.bench.experiment import TEST, LoggedQuery, Session, Source, Varia
 from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import MONTH, MONTH_BLOCK_ROWS, YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
 from layoutopt.errors import SettingError
-from layoutopt.inspect.work import scan_work
+from layoutopt.inspect.cost import scan_work
 from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, Work
 from layoutopt.scan.table import open_table
 

@@ -25,7 +25,7 @@ from layoutopt.bench.tpch_queries import STREAMS, Stream
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
-    from layoutopt.spark.changing.optimize import OptimizeReport
+    from layoutopt.spark.changes.optimize import OptimizeReport
 
 # Shares of the table's bytes that may be rewritten.
 SHARES: Final = (0.05, 0.1, 0.15, 0.2, 0.3)
@@ -133,8 +133,8 @@ class Change:
         folder = self.new.folder(self.variant)
 
         def make() -> Json:
-            from layoutopt.config.changing import OptimizeSettings
-            from layoutopt.spark.changing.optimize import optimize_by
+            from layoutopt.config.settings import OptimizeSettings
+            from layoutopt.spark.changes.optimize import optimize_by
 
             table = folder / f"optimized-{share:g}"
             shutil.rmtree(table, ignore_errors=True)
@@ -152,7 +152,7 @@ class Change:
 
     def _read(self, path: Path, written: int | None) -> dict[str, int]:
         """Count the bytes that queries of the new templates read of a table, stored and written; all where None."""
-        from layoutopt.inspect.entry_bytes import entry_bytes
+        from layoutopt.inspect.cost import entry_bytes
         from layoutopt.scan.table import open_table
         from layoutopt.workload.analyze import analyze
         from layoutopt.workload.log import read_log

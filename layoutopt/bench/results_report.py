@@ -19,7 +19,7 @@ from rich.table import Table
 from layoutopt.bench.figure import Figure
 from layoutopt.bench.plots import advantage, figure_plot, format_number, glance_plot
 from layoutopt.errors import SettingError
-from layoutopt.report.page import STYLE, html_table
+from layoutopt.report.pages import STYLE, html_table
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -25,8 +25,8 @@ from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.tpch import RAW_TABLES, Tpch
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.folders import parquet_files
 from layoutopt.sources.row_groups import RowGroups, row_groups_of
+from layoutopt.sources.snapshot import parquet_files
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.entries import LogEntry

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.fields import is_safe_path
+from layoutopt.catalog.paths import is_safe_path
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import Plan

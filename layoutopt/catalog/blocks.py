@@ -26,14 +26,12 @@ from layoutopt.catalog.block_index import (
 from layoutopt.catalog.bounds import LazyBounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
-from layoutopt.catalog.storage.coded_lists import plain_lists
-from layoutopt.catalog.storage.index_files import IndexFile, named_indexes
-from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
+from layoutopt.catalog.storage.footers import ChunkSizes
+from layoutopt.catalog.storage.index_files import IndexFile, named_indexes, plain_lists
 from layoutopt.model.arrays import Bits, Ints, Words
-from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import BLOCK, TID, Schema
 from layoutopt.model.vectors import words_for
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits
 

@@ -12,10 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from layoutopt.catalog import snapshot_json
 from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
-from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot
-from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot, dumps, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 
@@ -59,7 +57,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         snapshot = change.after(history[-1] if history else change.base)
         at("before-snapshot")
         try:
-            files.write_new(snapshot_path(snapshot.number), snapshot_json.dumps(snapshot))
+            files.write_new(snapshot_path(snapshot.number), dumps(snapshot))
         except FileExistsError:
             continue
         except OSError:

@@ -12,12 +12,20 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
-from layoutopt.catalog.deletes import decode_deletes, with_deletes
-from layoutopt.catalog.entries import written_rows
-from layoutopt.catalog.evolution import is_older
-from layoutopt.catalog.paths import plan_path
-from layoutopt.catalog.snapshot import Bounds, Deletes, EntryName, FileDigest, PartitionEntry, Snapshot
-from layoutopt.catalog.snapshots import check_is_table, latest_snapshot, read_snapshot, snapshot_as_of
+from layoutopt.catalog.deletion_vectors import decode_deletes, with_deletes
+from layoutopt.catalog.entries import is_older, written_rows
+from layoutopt.catalog.paths import FileDigest, plan_path
+from layoutopt.catalog.snapshot import (
+    Bounds,
+    Deletes,
+    EntryName,
+    PartitionEntry,
+    Snapshot,
+    check_is_table,
+    latest_snapshot,
+    read_snapshot,
+    snapshot_as_of,
+)
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
@@ -59,7 +67,7 @@ class Catalog:
             NotATableError: the path holds something else, nothing, or a table that was never loaded.
             CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
             SettingError: both a number and a time, or a text that is no time.
-            EncryptionKeyError: as :func:`~layoutopt.catalog.snapshots.check_is_table`.
+            EncryptionKeyError: as :func:`~layoutopt.catalog.snapshot.check_is_table`.
         """
         files = TableFiles(root, read_through, key=key)
         check_is_table(files)

@@ -7,19 +7,7 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import (
-    advising,
-    changing,
-    experiments,
-    indexing,
-    inspecting,
-    loading,
-    planning,
-    publishing,
-    reading,
-    serving,
-    snapshots,
-)
+from layoutopt.cli import changes, engines, experiments, layouts, questions
 from layoutopt.cli.console import run_app
 
 app = typer.Typer(
@@ -48,19 +36,7 @@ def layoutopt(
     """Take what is said before the verb."""
 
 
-for subject in (
-    advising,
-    planning,
-    loading,
-    changing,
-    reading,
-    inspecting,
-    snapshots,
-    indexing,
-    publishing,
-    serving,
-    experiments,
-):
+for subject in (layouts, changes, questions, engines, experiments):
     app.add_typer(subject.verbs)
 
 

@@ -20,10 +20,10 @@ import typer
 from typer.core import TyperCommand
 
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
-from layoutopt.config.reading import make_settings, read_functions, read_key, read_spark_properties, read_values
+from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import giving
 from layoutopt.errors import LayoutoptError, interrupt_behind, recovered
-from layoutopt.report.texts import printable
+from layoutopt.report.tables import printable
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -92,7 +92,7 @@ class Session:
 
     def udfs(self) -> tuple[Udf, ...]:
         """The functions of the user's, of the flags and of the configuration file; flags win."""
-        from layoutopt.config.functions import find_udfs
+        from layoutopt.config.files import find_udfs
 
         flags = find_udfs(self.functions)
         named = {udf.name for udf in flags}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
-from layoutopt.cli.opening import start_spark
+from layoutopt.cli.inputs import start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.errors import LayoutoptError, interrupt_behind
 from layoutopt.events import STDERR, EventLog

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from layoutopt.errors import PlanError
-from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.documents import Document
+from layoutopt.model.documents import Document, FeaturesDocument
 from layoutopt.model.engine_costs import Calibration
 from layoutopt.model.layout import Plan
 

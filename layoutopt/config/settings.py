@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from pydantic import ByteSize, Field, model_validator
 
-from layoutopt.config.as_written import AsWritten, LocalFeatures, Search, Slices, Weights, with_as_written
 from layoutopt.config.fields import (
+    Age,
     Expressions,
     Names,
     NewFile,
     Numbers,
     ParquetIndexes,
     Place,
+    Positional,
     Share,
     Span,
     Text,
@@ -25,6 +27,62 @@ from layoutopt.config.fields import (
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 from layoutopt.model.methods import CHOICES
+
+# ----------------------------------------------------------------------------------------------------
+# The settings by which a plan is made as the thesis has it (Sun 2017), one by one or all together.
+
+_AS_WRITTEN: Final = MappingProxyType(
+    {
+        "guides": "features",
+        "weights": "subsumed",
+        "slices": False,
+        "partitioner": "ward",
+        "row_order": ("none",),
+        "search": "text",
+        "local_features": "count",
+    }
+)
+
+Weights = Annotated[
+    Literal["marginal", "subsumed"],
+    Field(
+        description="what a feature counts for while blocks are made: the rows that queries skip by it beyond stricter "
+        "features, or all queries that it subsumes (the thesis's Equation 3.1)",
+    ),
+]
+Slices = Annotated[
+    bool,
+    Field(description="whether ranges of the most filtered column that no feature is about guide blocks too"),
+]
+Search = Annotated[
+    Literal["default", "text"],
+    Field(
+        description="how `gsop` and `gsop-r` search: `text` is as the thesis has it, which takes minutes: groups "
+        "merged by the estimate by blocks alone, copies made feature by feature (Algorithms 1 and 2)",
+    ),
+]
+LocalFeatures = Annotated[
+    Literal["selectivity", "count"],
+    Field(
+        description="how the features that guide a column group are ranked: by weight and selectivity, of which fewer "
+        "than fit are tried too, or by the number of queries (the thesis's 4.5)",
+    ),
+]
+AsWritten = Annotated[
+    bool,
+    Field(
+        description="plan as the thesis has it: --guides features --weights subsumed --no-slices --partitioner ward "
+        "--row-order none --search text --local-features count, each unless given",
+    ),
+]
+
+
+def with_as_written(values: Any) -> Any:
+    """The thesis's settings too, where ``as_written`` is asked for and they are not given otherwise."""
+    asked = isinstance(values, dict) and (values.get("as_written") or values.get("as-written"))
+    given = {str(key).replace("-", "_") for key in values} if asked else set()
+    return {**values, **{key: value for key, value in _AS_WRITTEN.items() if key not in given}} if asked else values
+
 
 if TYPE_CHECKING:
     Method = str
@@ -387,3 +445,315 @@ class ReloadSettings(VerbSettings):
     last: Last = None
     publish: PublishTo = ()
     log_json: EventLog = None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The settings of `advise`.
+
+
+class AdviseSettings(VerbSettings):
+    """What layouts would save, before anything is written."""
+
+    source: Source
+    log: Log
+    table: Text | None = Field(None, description="the table's name in the log [default: the one that most read]")
+    system: History | None = Field(
+        None, alias="from", description="the system that the log is a history of [default: as its fields tell, if any]"
+    )
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+    partition_by: Text | None = Field(
+        None, description="the column whose every value is a partition [default: the source's own first one, if any]"
+    )
+    block_rows: int = Field(10_000, ge=1, le=LARGEST_COUNT, description="the mean number of rows of a block")
+    engine: Names = Field(
+        (),
+        description="for whom to say what to tell their engine: spark-delta, databricks, iceberg, spark, redshift, "
+        "snowflake, bigquery, ducklake [default: those of the source's format, or of the log's system, or all]",
+    )
+    queries_per_month: float | None = Field(
+        None, gt=0, description="how many such queries run in a month [default: by the times in the log]"
+    )
+    price_per_tb: float = Field(
+        5.0,
+        ge=0,
+        description="what reading a terabyte (10^12 bytes) costs, in any currency; 5 dollars is about what engines "
+        "that charge by bytes read ask for",
+    )
+    html: NewFile | None = Field(None, description="also write the advice as a page to this file")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The settings of the verbs that change a table that is there.
+
+RewriteShare = Annotated[
+    float,
+    Field(
+        ge=0,
+        le=1,
+        description="up to this share of the rows of the partitions concerned, those that go are only marked, by "
+        "deletion vectors beside the files, and rows that come stand beside; above it, and with 0 always, these "
+        "partitions are written anew",
+    ),
+]
+
+
+class AppendSettings(VerbSettings):
+    """Rows that come to partitions that are there, or to new ones."""
+
+    table_path: TablePath
+    source: Source
+    batch_id: Text | None = Field(
+        None,
+        description="names the rows: a batch is appended once [default: by the paths, sizes and times of the "
+        "source's files, not by what they hold: name batches whose files may be copied or written again]",
+    )
+    keep_apart: bool = Field(
+        False,
+        description="leave what earlier appends left as it is: else it is joined, in a second commit, where several "
+        "times as many rows have come since",
+    )
+    publish: PublishTo = ()
+    log_json: EventLog = None
+
+
+class DeleteSettings(VerbSettings):
+    """Rows that go."""
+
+    table_path: TablePath
+    where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
+    rewrite_share: RewriteShare = 0.1
+    hard: bool = Field(
+        False,
+        description="leave no copy: write partitions anew, then give up all older snapshots and remove their files at "
+        "once, whoever reads or loads",
+    )
+    log_json: EventLog = None
+
+
+class UpdateSettings(VerbSettings):
+    """Rows that get other values."""
+
+    table_path: TablePath
+    assignments: Texts = Field(
+        alias="set", description="'column = expression' of the row as it was; repeat the flag for more columns"
+    )
+    where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    publish: PublishTo = ()
+    rewrite_share: RewriteShare = 0.1
+    log_json: EventLog = None
+
+
+class MergeSettings(VerbSettings):
+    """A feed of changes: rows that replace those with the same key, new ones, and such as delete."""
+
+    table_path: TablePath
+    source: Source
+    on: Names = Field(
+        min_length=1,
+        description="the columns that tell rows apart: no two rows of the source agree in them, and all rows of the "
+        "table that agree with one of the source give their place to that one",
+    )
+    delete_when: Text | None = Field(
+        None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"
+    )
+    publish: PublishTo = ()
+    rewrite_share: RewriteShare = 0.1
+    log_json: EventLog = None
+
+
+class OptimizeSettings(VerbSettings):
+    """Partitions laid out anew where that pays."""
+
+    table_path: TablePath
+    partition: Names = Field((), description="only these partitions, each by its key as `status` lists it")
+    log: Text | None = Field(
+        None,
+        description="a recent query log: lay out by a plan for its queries, made on the table's own rows like its "
+        "newest plan [default: by that, and by its queries]",
+    )
+    plan: Path | None = Field(None, description="lay out by this plan, that `plan` wrote, instead")
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+    half_life: HalfLife = None
+    auto: bool = Field(
+        False,
+        description="only where the queries of --log have lost as much as writing costs since a partition was written, "
+        "and more is expected to be saved within --horizon: for every night. A --half-life is found in the log",
+    )
+    horizon: Span = Field("7d", description="of --auto: within this time what is saved has to exceed what it costs")
+    write_cost: float = Field(
+        2.0, gt=0, description="of --auto: what writing a byte anew costs, in bytes that queries read"
+    )
+    deleted_share: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="fold in deleted rows of partitions of which at least this share of rows is deleted; 0: of all",
+    )
+    budget_bytes: int | None = Field(
+        None,
+        ge=1,
+        description="rewrite at most so many bytes, the best gain a byte first; of partitions of several layouts "
+        "perhaps some layouts alone, beside those that are there",
+    )
+    budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
+    dry_run: bool = Field(False, description="only say what would be rewritten, and why")
+    publish: PublishTo = ()
+    plot: NewFile | None = Field(
+        None,
+        description="also draw what is regained over what is written to this image file, with what layouts "
+        "written alone would, which takes a rehearsal",
+    )
+    log_json: EventLog = None
+
+
+# ----------------------------------------------------------------------------------------------------
+# The settings of `index` and `refresh`.
+
+
+class IndexSettings(VerbSettings):
+    """Indexes of files that somebody else keeps."""
+
+    source: Place = Field(
+        description="whose files: a folder or URL of Parquet, delta:FOLDER or iceberg:CATALOG/NAMESPACE.TABLE"
+    )
+    into: Text = Field(description="the folder or URL of the indexes; nothing is written into the source's own")
+    table: Text | None = Field(
+        None, description="the name that queries call the source by [default: the last part of its path or name]"
+    )
+    index: Expressions = Field(
+        (),
+        description="what each row group is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, with the types of `plan "
+        "--index`; minima and maxima are taken from the files' footers [default: those that there are]",
+    )
+    log: Text | None = Field(
+        None, description="a query log, .sql, .jsonl or .csv: also build the indexes that its queries ask for"
+    )
+    index_budget: Share | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="of the indexes that the log might use build those that save its queries the most bytes for each "
+        "of their own, of at most this share of the source's bytes, like 2% [default: whatever the texts ask for]",
+    )
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+
+
+class RefreshSettings(VerbSettings):
+    """Indexes that are to be brought up to date."""
+
+    index: Place = Field(description="the folder or URL of the indexes")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The settings of the verbs that say what a table holds, and decide what of it is kept and shown.
+
+
+class FilesSettings(VerbSettings):
+    """The data files of the current snapshot."""
+
+    table_path: TablePath
+    layout: int = Field(0, ge=0, description="the layout whose files are listed")
+
+
+class HistorySettings(VerbSettings):
+    """The snapshots of a table."""
+
+    table_path: TablePath
+
+
+class StatusSettings(VerbSettings):
+    """What a table holds."""
+
+    table_path: TablePath
+
+
+class DriftSettings(VerbSettings):
+    """Whether a table's plan still fits its queries."""
+
+    table_path: TablePath
+    log: Place = Field(description="a recent query log: .sql, .jsonl or .csv")
+    most: float = Field(
+        0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
+    )
+    regret: bool = Field(
+        False,
+        description="also plan the table anew for the log, by Spark, and say how much of what that would save is lost",
+    )
+    half_life: HalfLife = None
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+
+
+class VacuumSettings(VerbSettings):
+    """What a vacuum keeps."""
+
+    table_path: TablePath
+    retain_snapshots: int = Field(10, ge=1, description="keep at least so many snapshots, the newest")
+    older_than: Age = Field(
+        "7d", description="keep what was in use within this time, as 90m, 12h, 7d; longer than any load or query takes"
+    )
+    dry_run: bool = Field(False, description="only say what would be removed")
+
+
+class PublishSettings(VerbSettings):
+    """Where a table is shown as one of another format."""
+
+    table_path: TablePath
+    format: Literal["delta", "iceberg"] = Field(alias="as", description="the format")
+    to: Text | None = Field(
+        None,
+        description="where: a folder, a URL, or iceberg:CATALOG/NAMESPACE.TABLE of a catalog that pyiceberg's "
+        "configuration names [default: the table's own folder]",
+    )
+    forget: bool = Field(
+        False, description="publish nothing, and let `vacuum` take the files that only this place still needs"
+    )
+
+
+class RestoreSettings(VerbSettings):
+    """Back to an older state."""
+
+    table_path: TablePath
+    snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
+
+
+# ----------------------------------------------------------------------------------------------------
+# The settings of the server.
+
+
+class ServeSettings(VerbSettings):
+    """Tables as an Iceberg REST catalog."""
+
+    tables: Annotated[Texts, Positional()] = Field(
+        (), description="the tables: FOLDER (or a URL), called by its last part, NAME=FOLDER or NAMESPACE.NAME=FOLDER"
+    )
+    root: Text | None = Field(
+        None, description="also serve every table below this folder or URL: ROOT/TABLE and ROOT/NAMESPACE/TABLE"
+    )
+    host: Text = Field("127.0.0.1", description="the address to listen on; another than this machine's needs a token")
+    port: int = Field(8181, ge=0, le=65_535, description="the port to listen on; 0 for any that is free")
+    token_file: Path | None = Field(
+        None, description="a file of tokens, one a line, of which every request has to bear one [default: none needed]"
+    )
+    manifests: Text | None = Field(
+        None,
+        description="a folder or URL for the manifests of clients that plan scans on their own; they have to be able "
+        "to read it [default: a temporary folder]",
+    )
+    history: int = Field(
+        0, ge=0, le=1000, description="how many older snapshots of each table clients may ask for by their ids"
+    )
+    max_body_bytes: int = Field(4 << 20, ge=1_000, description="the longest body of a request")
+    max_body_seconds: float = Field(30, gt=0, description="the longest time that a body may take to come")
+    max_requests: int = Field(256, ge=1, description="the most requests at a time, waiting ones too; more get a 429")
+    max_filter_depth: int = Field(200, ge=1, le=400, description="how deep filters may be nested")
+    threads: int = Field(
+        4, ge=1, le=256, description="how many scans are planned at a time; as many tables are loaded beside"
+    )
+    log_json: Text | None = Field(
+        None, description="add a JSON line for each request, and for each failure, to this file; - for stderr"
+    )

@@ -15,15 +15,57 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
 from layoutopt.encryption.references import check_reference, given_reference, is_command, key_of
-from layoutopt.encryption.sealing import seal, unseal
 from layoutopt.errors import CatalogError, EncryptionKeyError, SettingError
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
+
+
+# ----------------------------------------------------------------------------------------------------
+# Sealed files: encrypted whole by AES-GCM, each under a key and a nonce of its own, and bound to its place.
+#
+# A sealed file is ``LOE1``, a random nonce of 12 bytes, and the ciphertext with its tag of 16 bytes. The associated
+# data
+# is ``LOE1`` and the file's place: a file that was moved to another place does not open there.
+
+MAGIC: Final = b"LOE1"
+"""What sealed files begin with; the digit is the version."""
+
+_NONCE: Final = 12
+_TAG: Final = 16
+
+
+def seal(key: bytes, place: str, content: bytes) -> bytes:
+    """Encrypt a content for one place; a key may be used for 2^32 of them.
+
+    >>> key = bytes(32)
+    >>> unseal(key, "a", seal(key, "a", b"rows"))
+    b'rows'
+    """
+    nonce = os.urandom(_NONCE)
+    return MAGIC + nonce + AESGCM(key).encrypt(nonce, content, MAGIC + place.encode("utf-8"))
+
+
+def unseal(key: bytes, place: str, data: bytes) -> bytes:
+    """The content that was sealed.
+
+    Raises:
+        ValueError: the data was changed, or sealed by another key or for another place; says which of these it may be.
+    """
+    if len(data) < len(MAGIC) + _NONCE + _TAG or not data.startswith(MAGIC):
+        raise ValueError("it is not encrypted, or cut off")
+    start = len(MAGIC) + _NONCE
+    try:
+        return AESGCM(key).decrypt(data[len(MAGIC) : start], data[start:], MAGIC + place.encode("utf-8"))
+    except InvalidTag as error:
+        raise ValueError("it was changed, or put in the place of another file") from error
+
 
 ALGORITHM: Final = "AES_GCM_V1"
 _KEY_BYTES: Final = 32
@@ -47,7 +89,7 @@ class TableKeys:
         return seal(self._derived("file", place), place, content)
 
     def unseal(self, place: str, data: bytes) -> bytes:
-        """What a catalog file at a place holds; raises ValueError as :func:`~layoutopt.encryption.sealing.unseal`."""
+        """Return the content of a catalog file; raises ValueError as :func:`unseal`."""
         return unseal(self._derived("file", place), place, data)
 
     def name(self, text: str) -> str:

@@ -9,17 +9,16 @@ from dataclasses import dataclass, replace
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
-from layoutopt.features.choose import default_excluded, default_threshold, mine_all
+from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze
-from layoutopt.workload.decay import decayed
-from layoutopt.workload.log import read_log
+from layoutopt.workload.log import decayed, read_log
 from layoutopt.workload.served import as_served
 
 

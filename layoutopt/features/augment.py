@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layoutopt.features.implications import Implications, single_parts
-from layoutopt.features.units import Units, units_of
+from layoutopt.features.weights import Units, units_of
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import (
     Comparison,

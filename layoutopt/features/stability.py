@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,7 +13,7 @@ import numpy as np
 from layoutopt.errors import SettingError
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import Predicate
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, column_literals
 
 WINDOWS = 5
 _GRID = np.linspace(0.0, 1.0, 101)
@@ -116,3 +116,29 @@ def plot(queries: Sequence[Query], path: Path) -> None:
 def _draw(axes: object, curve: Curve, title: str, label: str) -> None:
     axes.plot(100 * curve.x, 100 * curve.y)  # type: ignore[attr-defined]  # matplotlib has no types here
     axes.set(title=title, xlabel=label, ylabel="% of the queries", xlim=(0, 100), ylim=(0, 102))  # type: ignore[attr-defined]
+
+
+# ----------------------------------------------------------------------------------------------------
+# How often a log asks for what it has asked for before: by column, whether ranges recur.
+
+
+def unseen_shares(queries: Sequence[Query]) -> dict[str, float]:
+    """Of the literals about each column in the later half of a log, the share that the earlier half does not have.
+
+    People who brush a column ask for a new range nearly always; reports ask for the same ones. Of a class of ``w``
+    equal queries that begins in the earlier half, ``w - 1`` are taken to be spread evenly over both halves.
+
+    Args:
+        queries: of a log, or classes of them; ``id`` is a query's place in the log, or that of the first of its class.
+    """
+    middle = max((query.id for query in queries), default=0) / 2
+    early = {literal for query in queries if query.id <= middle for literal in column_literals(query)}
+    unseen: dict[str, float] = defaultdict(float)
+    every: dict[str, float] = defaultdict(float)
+    for query in queries:
+        weight = query.weight if query.id > middle else max(0.0, query.weight - 1) / 2
+        for literal in column_literals(query):
+            (column,) = literal.columns
+            every[column] += weight
+            unseen[column] += 0.0 if literal in early else weight
+    return {column: unseen[column] / total for column, total in every.items() if total}

@@ -22,8 +22,8 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import Call, Col, Const, Expr
-from layoutopt.model.predicates.elements import MAP_KEYS, MAP_VALUES, array_of
 from layoutopt.model.predicates.nodes import GET_FIELD
+from layoutopt.model.predicates.normal import MAP_KEYS, MAP_VALUES, array_of
 from layoutopt.model.types import nested_parts, struct_fields
 
 _STRUCT: Final = "struct"

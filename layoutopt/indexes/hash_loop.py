@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from layoutopt.model.arrays import Bytes, Hashes, Ints
-from layoutopt.partitioning.loops.native import compiled, part_of_a_loop
+from layoutopt.partitioning.native import compiled, part_of_a_loop
 
 
 def is_compiled() -> bool:

@@ -21,7 +21,7 @@ from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
-from layoutopt.model.predicates.elements import array_of
+from layoutopt.model.predicates.normal import array_of
 from layoutopt.model.vectors import words_for
 
 NOTHING: Final[Mapping[Expr, pa.ChunkedArray]] = MappingProxyType({})

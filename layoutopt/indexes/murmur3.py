@@ -11,8 +11,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from layoutopt.model.arrays import Bytes, Hashes, Ints
-from layoutopt.model.sequences import stable_order
+from layoutopt.model.arrays import Bytes, Hashes, Ints, stable_order
 
 SEED = 42
 # Rows mixed together: all arrays of one round stay in the second-level cache.

@@ -7,19 +7,16 @@ from typing import Final
 
 from layoutopt.errors import SettingError
 from layoutopt.extensions import find
-from layoutopt.indexes.affixes import Prefix, Suffix
 from layoutopt.indexes.bloom import Bloom
 from layoutopt.indexes.gap_list import GapList
-from layoutopt.indexes.hybrid import Hybrid
-from layoutopt.indexes.ngrams import NGrams
+from layoutopt.indexes.geo_box import GeoBox
+from layoutopt.indexes.metric_distance import Formatted, MetricDistance
+from layoutopt.indexes.ngrams import NGrams, Prefix, Suffix
 from layoutopt.indexes.protocol import Index, suits
-from layoutopt.indexes.related.formatted import Formatted
-from layoutopt.indexes.related.geo_box import GeoBox
-from layoutopt.indexes.related.metric_distance import MetricDistance
-from layoutopt.indexes.value_list import ValueList
+from layoutopt.indexes.value_list import Hybrid, ValueList
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe
-from layoutopt.model.predicates.elements import array_of, elements_of
+from layoutopt.model.predicates.normal import array_of, elements_of
 
 BUILT_IN: Final[Mapping[str, Index]] = {
     "value-list": ValueList(),

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.storage.coded_lists import is_coded, plain_lists
+from layoutopt.catalog.storage.index_files import is_coded, plain_lists
 from layoutopt.errors import SettingError
 from layoutopt.indexes.expressions import parts_of
 from layoutopt.indexes.protocol import Index, JointIndex, functions_of, reads_dictionaries

@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.model.query import Query
 from layoutopt.scan.matches import Matches, Progress, Question, find_matches, questions_of
-from layoutopt.scan.sizes import MECHANISMS
+from layoutopt.scan.opened_table import MECHANISMS
 from layoutopt.scan.table import Table
 
 _NAMES = {outcome: name for name, outcome in MECHANISMS.items()}

@@ -7,20 +7,80 @@ queries there are. A log is a sample of what people ask, so figures of it have i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 
+from layoutopt.catalog.paths import load_time
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import PlanError, StalePlanError
-from layoutopt.evolve.families import FamilyChanges, family_changes
-from layoutopt.evolve.sampled import Interval, ratio_interval
-from layoutopt.inspect.regret import Regret
+from layoutopt.features.cross_validation import family_of
+from layoutopt.inspect.cost import EntryBytes
 from layoutopt.inspect.status import current_plan
-from layoutopt.model.arrays import Floats
+from layoutopt.maintenance.query_families import FamilyChanges, family_changes
+from layoutopt.maintenance.rewrite_policy import Loss, best_half_life, loss_of
+from layoutopt.maintenance.sampling_error import Interval, ratio_interval
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
+
+# ----------------------------------------------------------------------------------------------------
+# Regret: what is lost by not laying a table out anew for the queries of late, in bytes that they read.
+
+
+@dataclass(frozen=True)
+class Regret:
+    """What a log's queries read of a table as it is, beside what they would read of one that is planned for them.
+
+    All bytes are sums over the log's statements.
+
+    Attributes:
+        plan: the digest of the plan that was made for these queries.
+        full: bytes of full scans.
+        read: bytes read of the table as it is.
+        fresh: bytes read if all of it were loaded by the fresh plan, as rehearsed.
+        share: of what the fresh plan would save of full scans, the share that is lost now; negative where the table is
+            better as it is.
+        interval: in which that share lies for all that is asked, of which the log is a sample. The error of the
+            rehearsal comes on top, some percent of the bytes.
+    """
+
+    plan: str
+    full: float
+    read: float
+    fresh: float
+    share: float
+    interval: Interval
+
+    def to_json(self) -> dict[str, Any]:
+        """The regret as JSON."""
+        return asdict(self)
+
+
+def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
+    """The regret of a table, by what the queries read of it.
+
+    Args:
+        reads: of the table as it is.
+        shares: what each query would read of what it reaches by the fresh plan, ``float64[n_queries]``.
+        plan: the fresh plan's digest.
+    """
+    read, full = reads.read.sum(axis=1), reads.full.sum(axis=1)
+    fresh = reads.expected(shares).sum(axis=1)
+    weights = reads.weights
+    lost, saved = float(weights @ (read - fresh)), float(weights @ (full - fresh))
+    return Regret(
+        plan,
+        full=float(weights @ full),
+        read=float(weights @ read),
+        fresh=float(weights @ fresh),
+        share=lost / saved if saved > 0 else 0.0,
+        interval=ratio_interval(read - fresh, full - fresh, weights),
+    )
 
 
 @dataclass(frozen=True)
@@ -110,3 +170,113 @@ def _rows_read(table: Table, queries: Sequence[Query]) -> Floats:
             pruned = table.prune(query.filter.root, query.columns)
             known[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
     return np.array([known[query.filter.root, query.columns] for query in queries], dtype=np.float64)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What each partition has lost, day by day, since it was written, and what writing it anew is expected to save.
+
+_DAY = 86_400.0
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What speaks for writing a partition anew.
+
+    Attributes:
+        loss: what was lost since the partition was written, in bytes.
+        expected: the bytes that are expected to be saved within the horizon.
+    """
+
+    loss: Loss
+    expected: float
+
+
+@dataclass(frozen=True, eq=False)
+class DatedLog:
+    """A log's queries by days.
+
+    Attributes:
+        queries: analysed, with the weights of the log.
+        times: when each ran, in seconds since 1970, ``float64[n_queries]``.
+    """
+
+    queries: tuple[Query, ...]
+    times: Floats
+
+    @property
+    def day(self) -> Ints:
+        """The day on which each ran, from 0 for the first of the log, ``int64[n_queries]``."""
+        days = np.floor(self.times / _DAY).astype(np.int64)
+        return np.asarray(days - days.min())
+
+    @property
+    def days(self) -> int:
+        """How many days the log covers, the first and the last among them."""
+        return int(self.day.max()) + 1
+
+    @property
+    def weights(self) -> Floats:
+        """Of the queries, ``float64[n_queries]``."""
+        return np.array([query.weight for query in self.queries])
+
+    def half_life(self) -> dt.timedelta:
+        """The half-life by which the log's days foretell each other best."""
+        families = {family: place for place, family in enumerate(dict.fromkeys(map(family_of, self.queries)))}
+        mixes = np.zeros((self.days, len(families)))
+        family = np.array([families[family_of(query)] for query in self.queries])
+        np.add.at(mixes, (self.day, family), self.weights)
+        asked = mixes.sum(axis=1) > 0
+        mixes[asked] /= mixes[asked].sum(axis=1, keepdims=True)
+        return dt.timedelta(days=best_half_life(mixes[asked]))
+
+
+def prospects(
+    table: Table,
+    log: DatedLog,
+    reads: EntryBytes,
+    shares: Floats,
+    half_life: dt.timedelta,
+    horizon: dt.timedelta,
+    costs: Mapping[str, float],
+) -> dict[str, Prospect]:
+    """By partition what speaks for writing it anew.
+
+    Args:
+        table: at one snapshot.
+        log: the recent one.
+        reads: what its queries read of the table; classes that it lacks don't count.
+        shares: what each of these would read by the plan that partitions would be written by, ``float64[n_queries]``.
+        half_life: by which the days so far tell of those to come.
+        horizon: the time within which savings count.
+        costs: of writing the partitions of these keys, in bytes read.
+    """
+    more = reads.read - reads.expected(shares)
+    undeleted = reads.read - replace(reads, live=np.ones_like(reads.live)).expected(shares)
+    places = {(query.filter.root, query.columns): place for place, query in enumerate(reads.queries)}
+    known = [place for place, query in enumerate(log.queries) if (query.filter.root, query.columns) in places]
+    row = np.array([places[log.queries[i].filter.root, log.queries[i].columns] for i in known], dtype=np.int64)
+    day, times, weights = log.day[known], log.times[known], log.weights[known]
+    counts = 0.5 ** (np.arange(log.days)[::-1] * _DAY / half_life.total_seconds())
+    found = {}
+    for key, cost in costs.items():
+        entries = table.catalog.snapshot.by_key[key]
+        mine = _places(table, key)
+        here, before = (of[:, mine].sum(axis=1)[row] * weights for of in (more, undeleted))
+        since = times >= min(load_time(entry.load_id) for entry in entries)  # what was appended is among its losses
+        marked = _marked_at(entries)
+        losing = np.where(times >= marked, here, before)  # rows deleted since then were no loss before
+        lost = np.bincount(day[since], losing[since], log.days)
+        a_day = float(counts @ np.bincount(day, here, log.days) / counts.sum())
+        found[key] = Prospect(loss_of(lost.tolist(), cost), a_day * horizon.total_seconds() / _DAY)
+    return found
+
+
+def _marked_at(entries: Sequence[PartitionEntry]) -> float:
+    """When rows of a partition were deleted last, in seconds since 1970; 0 where none is."""
+    files = [entry.deletes.file for entry in entries if entry.deletes is not None]
+    return max((load_time(PurePosixPath(file).stem) for file in files), default=0.0)
+
+
+def _places(table: Table, key: str) -> Sequence[int]:
+    """The places of a partition's entries in the snapshot."""
+    return [place for place, entry in enumerate(table.catalog.partitions) if entry.key == key]

@@ -5,6 +5,7 @@ Files are read some row groups at a time, so that memory follows neither their s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -16,21 +17,265 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
-from layoutopt.errors import DataFileError, SchemaError
-from layoutopt.indexes.block_values import BlockValues, block_values
-from layoutopt.inspect.block_matches import BlockMatches
-from layoutopt.inspect.index_check import ExpectedIndex, differing, expected_indexes
+from layoutopt.catalog.storage.index_files import plain_lists, read_index
+from layoutopt.catalog.table import Catalog
+from layoutopt.errors import CatalogError, DataFileError, SchemaError, SettingError
+from layoutopt.indexes.expressions import is_computed_here
+from layoutopt.indexes.measuring import measure_indexes
+from layoutopt.indexes.protocol import BlockValues, block_values
+from layoutopt.indexes.registry import check_index
 from layoutopt.model.arrays import Bits, Ints, Words
-from layoutopt.model.columns import BLOCK, TID
+from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Node, describe
-from layoutopt.model.schema import Column
+from layoutopt.model.predicates import And, Constant, Node, Or, columns_of, describe
+from layoutopt.model.schema import BLOCK, TID, Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.files import damaged, missing, open_parquet
+from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
-from layoutopt.writer.checksum import is_hashable, sums_by_block
-from layoutopt.writer.positions import Positions, scrambled, value_hashes
+from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sums_by_block, value_hashes
+from layoutopt.writer.evaluation import KeyedRows, combined, matching_rows
+
+# ----------------------------------------------------------------------------------------------------
+# Which blocks have a row that meets a filter, by the distinct values of each block, and by rows where needed.
+
+
+class BlockMatches:
+    """Rows of blocks that are asked for many filters, which share literals.
+
+    Args:
+        rows: the columns; block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
+        offsets: int64[n + 1].
+        values: a column by its name.
+    """
+
+    def __init__(self, rows: pa.Table, offsets: Ints, values: Callable[[str], BlockValues]) -> None:
+        self._rows = KeyedRows(rows)
+        self._offsets = offsets
+        self._values = values
+        self._keyed: dict[str, KeyedRows] = {}
+        self._of_values: dict[Node, Bits | None] = {}
+        self._of_rows: dict[Node, Bits | None] = {}
+        self._of_blocks: dict[Node, Bits | None] = {}
+
+    def among(self, node: Node, wanted: Bits) -> Bits | None:
+        """Which of the wanted blocks, ``bool[n]``, have a row that makes a filter TRUE.
+
+        None where :func:`~layoutopt.writer.evaluation.matching_rows` has no answer.
+        """
+        possible = self._possible(node)
+        if possible is None:
+            return None
+        found = possible & wanted
+        if _is_of_one_column(node) or not found.any():
+            return found
+        matched = self._matched(node)
+        if matched is None:
+            return None
+        for i in np.flatnonzero(found).tolist():
+            found[i] = matched[self._offsets[i] : self._offsets[i + 1]].any()
+        return found
+
+    def _possible(self, node: Node) -> Bits | None:
+        """The blocks that have a row for each literal that must be TRUE; for one of one column that is exact."""
+        if node not in self._of_blocks:
+            self._of_blocks[node] = self._new_possible(node)
+        return self._of_blocks[node]
+
+    def _new_possible(self, node: Node) -> Bits | None:
+        if isinstance(node, And | Or):
+            return combined(node, [self._possible(child) for child in node.children])
+        if _is_of_one_column(node):
+            matched = self._literal(node)
+            return None if matched is None else self._values(_only_column(node)).sums(matched) > 0
+        return None if self._matched(node) is None else np.ones(len(self._offsets) - 1, np.bool_)
+
+    def _literal(self, node: Node) -> Bits | None:
+        """The values of its one column that make a literal TRUE, ``bool[m]``."""
+        if node not in self._of_values:
+            name = _only_column(node)
+            if name not in self._keyed:
+                self._keyed[name] = KeyedRows(pa.table({name: self._values(name).values}))
+            self._of_values[node] = matching_rows(node, self._keyed[name])
+        return self._of_values[node]
+
+    def _matched(self, node: Node) -> Bits | None:
+        """The rows that make a filter TRUE, ``bool[rows]``."""
+        if node not in self._of_rows:
+            self._of_rows[node] = self._new_matched(node)
+        return self._of_rows[node]
+
+    def _new_matched(self, node: Node) -> Bits | None:
+        if isinstance(node, And | Or):
+            return combined(node, [self._matched(child) for child in node.children])
+        if not _is_of_one_column(node):
+            return matching_rows(node, self._rows)
+        of_values = self._literal(node)
+        return None if of_values is None else self._values(_only_column(node)).spread(of_values)
+
+
+def _is_of_one_column(node: Node) -> bool:
+    return not isinstance(node, And | Or | Constant) and len(columns_of(node)) == 1
+
+
+def _only_column(node: Node) -> str:
+    (name,) = columns_of(node)
+    return name
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether every cell of the source is in its master layout, by what was read back (Sun 2017, 5.4.1).
+#
+# A layout with master columns holds every row of its segments once: with the local features whole, and the rest with
+# the
+# master columns alone. Tids say which rows those are, and sums of hash(tid, value) that the values are the source's.
+
+Where = tuple[str, str]
+"""A file of the table, and what is wrong with it."""
+
+
+def master_columns(source: PlanBlocks) -> Iterator[Where]:
+    """Master columns that the catalog has not for every row of a partition, or with other content than the source.
+
+    Of the source's content the snapshot has the checksums: a load compared them with the source before it committed.
+    """
+    blocks = source.blocks
+    for index in np.unique(source.entry_of):
+        entry = source.entries[index]
+        for number, layout in enumerate(source.plan.scheme.layouts):
+            here = (source.entry_of == index) & (blocks.layout == number)
+            for name in layout.master:
+                held = here & blocks.has_column(name)
+                rows, sums = int(blocks.rows[held].sum()), blocks.column_sums(name)[held]
+                expected = entry.checksums.get(name)
+                said = f"layout {number}, where {name!r} is master, has it in partition {entry.key!r}"
+                if rows != entry.rows:
+                    yield entry.blocks_file, f"{said} for {rows} of {entry.rows} rows"
+                elif expected is not None and not (sums < 0).any() and int(sums.sum()) != expected:
+                    yield entry.blocks_file, f"{said} with other values than the source had"
+
+
+def misplaced_rests(source: PlanBlocks) -> Iterator[Where]:
+    """Blocks of rows without a local feature that have one: a query that reads local rows alone would miss theirs."""
+    blocks = source.blocks
+    for number, layout in enumerate(source.plan.scheme.layouts):
+        rest = (blocks.part == 1) & (blocks.layout == number)
+        for feature in layout.features if rest.any() else ():
+            wrong = rest & feature_bit(blocks.words, feature)
+            if wrong.any():
+                path = blocks.files[int(blocks.file[np.argmax(wrong)])]
+                yield (
+                    path,
+                    f"block {int(blocks.block_id[np.argmax(wrong)])} is to be without feature {feature}, and is not",
+                )
+
+
+class TidsRead:
+    """The tids read of each segment in each layout of a plan, judged when the last of their files was read."""
+
+    def __init__(self, source: PlanBlocks) -> None:
+        blocks, layouts = source.blocks, source.plan.scheme.layouts
+        self._layouts = layouts
+        place = source.segment_of * len(layouts) + blocks.layout
+        self._place_of = {blocks.files[file]: at for file, at in zip(blocks.file.tolist(), place.tolist(), strict=True)}
+        self._left = Counter(self._place_of.values())
+        # Every master layout has all rows of a segment, so the most that a layout has are the segment's.
+        in_place = np.bincount(place, blocks.rows, len(layouts) * (int(source.segment_of.max(initial=-1)) + 1))
+        self._rows = in_place.reshape(-1, len(layouts)).max(axis=1).astype(np.int64)
+        self._seen: dict[int, Bits] = {}
+        self._twice: set[int] = set()
+
+    def add(self, file: str, tids: Ints) -> str | None:
+        """Add a file's tids, ``int64[rows]``; after the last file of a layout of a segment, what is wrong with it."""
+        place = self._place_of[file]
+        rows = int(self._rows[place // len(self._layouts)])
+        seen = self._seen.setdefault(place, np.zeros(rows, dtype=np.bool_))
+        known = tids[(tids >= 0) & (tids < rows)]
+        here = np.zeros(rows, dtype=np.bool_)
+        here[known] = True
+        if np.count_nonzero(here) < len(tids) or (here & seen).any():
+            self._twice.add(place)
+        seen |= here
+        self._left[place] -= 1
+        return None if self._left[place] else self._judged(place, self._seen.pop(place))
+
+    def _judged(self, place: int, seen: Bits) -> str | None:
+        layout = place % len(self._layouts)
+        if place in self._twice:
+            return f"layout {layout} has a row of its segment twice, or one that the segment has not"
+        if self._layouts[layout].master and not seen.all():
+            missing = len(seen) - int(seen.sum())
+            return (
+                f"layout {layout} has master columns, and lacks {missing} rows of its segment, as tid {seen.argmin()}"
+            )
+        return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether stored indexes are what a load would measure of the rows.
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectedIndex:
+    """What the catalog has of one index in n blocks: one value a block, NULL where it has nothing."""
+
+    spec: IndexSpec
+    stored: pa.Array
+
+
+def expected_indexes(plan: Plan, blocks: BlockTable) -> tuple[ExpectedIndex, ...]:
+    """The indexes of some blocks that can be measured again here."""
+    found = []
+    for spec in plan.indexes:
+        stored = blocks.stored_index(spec) if why_unchecked(spec) is None else None
+        if stored is not None:
+            found.append(ExpectedIndex(spec, stored))
+    return tuple(found)
+
+
+def why_unchecked(spec: IndexSpec) -> str | None:
+    """Why an index can't be measured again here; None where it can."""
+    try:
+        check_index(spec)
+    except SettingError:
+        return "its type is not installed"
+    return None if is_computed_here(spec.subject) else "only Spark can compute its values"
+
+
+def differing(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets: Ints) -> Bits:
+    """The blocks whose index is not that of their rows, ``bool[k]``.
+
+    Args:
+        expected: of all blocks.
+        blocks: those that were read, by their places.
+        rows: theirs; the k-th has ``offsets[k] .. offsets[k + 1] - 1``.
+        offsets: int64[k + 1].
+
+    Raises:
+        SchemaError: the rows' values are not of the indexed type.
+    """
+    stored = plain_lists(expected.stored.take(pa.array(blocks)))
+    measured = measure_indexes([expected.spec], rows, offsets).field(0)
+    if stored.type == measured.type and stored.equals(measured):
+        return np.zeros(len(blocks), np.bool_)
+    pairs = zip(stored, measured, strict=True)
+    return np.array([ours.is_valid and (not theirs.is_valid or ours != theirs) for ours, theirs in pairs], np.bool_)
+
+
+def unreadable(catalog: Catalog) -> Iterator[tuple[str, str]]:
+    """The index files that can't be read or are not what their load wrote: each path, and what is wrong."""
+    rows: dict[str, int] = {}
+    for entry in catalog.partitions:
+        table = catalog.file_blocks(entry)
+        for named in table.index_files:
+            if named.path not in rows:
+                rows[named.path] = table.n
+                try:
+                    read_index(catalog.files, named, table.n)
+                except CatalogError as error:
+                    yield named.path, str(error)
+
 
 Finding = tuple[str, str]
 """The stable code of a check, and what is wrong."""

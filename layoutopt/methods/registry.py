@@ -9,8 +9,8 @@ from layoutopt import extensions
 from layoutopt.errors import SettingError
 from layoutopt.features.weights import WEIGHINGS
 from layoutopt.methods import strategies
-from layoutopt.methods.proposals import FEATURES, GUIDES, RANKINGS, SEARCHES, TEXT, Method, PlanRequest
-from layoutopt.methods.replication import REPLICATING
+from layoutopt.methods.interface import FEATURES, GUIDES, RANKINGS, SEARCHES, TEXT, Method, PlanRequest
+from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.methods import BUILT_IN
 from layoutopt.partitioning.registry import find_partitioner
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.errors import PlanError
 from layoutopt.features.weights import MARGINAL, segment_weights
-from layoutopt.methods.proposals import (
+from layoutopt.methods.interface import (
     BOTH,
     COUNT,
     FEATURES,
@@ -25,7 +25,8 @@ from layoutopt.methods.proposals import (
     PartitionHistogram,
     PlanningInput,
 )
-from layoutopt.model.arrays import Floats
+from layoutopt.model.arrays import Floats, spread
+from layoutopt.model.engine_costs import at_budget
 from layoutopt.model.layout import (
     CUT_BY,
     MIN_ROWS,
@@ -42,22 +43,20 @@ from layoutopt.model.layout import (
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, column_literals, weight_of
 from layoutopt.model.schema import Schema
-from layoutopt.model.sequences import spread
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import unpack
-from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.bounds import blocking_lower_bound
-from layoutopt.partitioning.calibrate import calibrate_min_rows
-from layoutopt.partitioning.objective import SkipSetObjective, objective_of
+from layoutopt.partitioning.block_sizes import blocking_lower_bound, calibrate_min_rows, min_rows_for
+from layoutopt.partitioning.objective import SkipSetObjective, exponent_of, objective_of
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
-from layoutopt.partitioning.weights import exponent_of
-from layoutopt.search.bounds import cells_lower_bound
-from layoutopt.search.grouping import Group, cost_of
+from layoutopt.search.costs import Costs
+from layoutopt.search.grouping import Group, cells_lower_bound, cost_of, full_scan
 from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_as_written, search_groups
 from layoutopt.search.local import prefixes
-from layoutopt.search.problem import Problem, Sample, Unit, make_problem
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thinned
+from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
 from layoutopt.search.rows import ComputedRows
+from layoutopt.search.thesis_algorithms import FeatureCosts, SearchAsWritten, scheme_as_written, within
 
 PARTITIONER = WARD
 """What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
@@ -365,3 +364,114 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         "predicate-sort": partial(by_order, PREDICATE_SORT),
     }
 )
+
+
+# ----------------------------------------------------------------------------------------------------
+# The methods with copies (Sun 2017, chapter 5): from what planning knows to overlapping layouts.
+
+_ESTIMATED_ROWS = 2_000
+"""Rows of a sample by which the text's operations are compared: there are thousands."""
+_ESTIMATED_VECTORS = 150
+"""Vectors of a layout, for the same reason."""
+
+
+def gsop_r(planning: PlanningInput) -> LayoutProposal:
+    """Overlapping layouts within a storage budget, the best found for each budget asked (5.5)."""
+    if planning.request.search == TEXT:
+        return _as_written(planning)
+    search = _search(planning)
+    return _proposed(planning, search, search.curve(planning.request.budgets))
+
+
+def gsop_selective(planning: PlanningInput) -> LayoutProposal:
+    """Column groups, and copies of what single features request (5.3.1)."""
+    search = _search(planning)
+    return _proposed(planning, search, [search.selective(budget) for budget in planning.request.budgets])
+
+
+def gsop_fullcopy(planning: PlanningInput) -> LayoutProposal:
+    """Several copies of the table, each with column groups for some of the queries (5.3.2)."""
+    search = _search(planning)
+    return _proposed(planning, search, [search.full_copies(planning.request.copies)])
+
+
+REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcopy": gsop_fullcopy}
+"""The methods by name."""
+
+
+def _search(planning: PlanningInput) -> ReplicationSearch:
+    problem, groups = problem_of(planning), groups_of(planning).best.groups
+    stored = planning.bytes if planning.request.budget_unit == "bytes" else None
+    partitioner = find_partitioner(PARTITIONER)
+    return planning.known.once(
+        "copies", planning.request, lambda: ReplicationSearch(problem, partitioner, groups, stored)
+    )
+
+
+def _as_written(planning: PlanningInput) -> LayoutProposal:
+    """Algorithms 1 and 2 for each budget asked; cells are what they count."""
+    request, problem = planning.request, problem_of(planning)
+    full = full_scan(problem)
+    costs, search = planning.known.once("copies as written", request, lambda: _searched_as_written(problem))
+    found = {budget: next(filter(within(costs, budget), search.passed(budget))) for budget in request.budgets}
+    figures = {
+        budget: {
+            "cells_and_tids_fraction": _share(costs.query_cost(layouts), full),
+            "storage_cells": round(costs.storage(layouts), 6),
+        }
+        for budget, layouts in found.items()
+    }
+    scheme = scheme_as_written(costs, found[request.chosen_budget], request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, request.chosen_budget))
+
+
+def _searched_as_written(problem: Problem) -> tuple[FeatureCosts, SearchAsWritten]:
+    """The costs on all that is sampled, and the search by a part of it."""
+    partitioner = find_partitioner(PARTITIONER)
+    few = replace(thinned(problem, _ESTIMATED_ROWS), max_vectors=min(problem.max_vectors, _ESTIMATED_VECTORS))
+    return FeatureCosts(problem, partitioner), SearchAsWritten(FeatureCosts(few, partitioner))
+
+
+def _with_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
+    """The predictions for the budget chosen, and where there are several those of every budget."""
+    predicted = dict(figures[chosen])
+    if len(figures) > 1:
+        predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
+    return predicted
+
+
+def _proposed(planning: PlanningInput, search: ReplicationSearch, found: Sequence[ReplicatedScheme]) -> LayoutProposal:
+    """The scheme of the budget chosen, with its predictions, and those of every budget."""
+    figures = {each.budget: _predicted(planning, search, each) for each in found}
+    chosen = (
+        found[0] if len(found) == 1 else next(each for each in found if each.budget == planning.request.chosen_budget)
+    )
+    scheme = scheme_of_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, chosen.budget))
+
+
+def _predicted(planning: PlanningInput, search: ReplicationSearch, found: ReplicatedScheme) -> Mapping[str, float]:
+    """Shares of a full scan by the training queries on the samples, and storage over the table stored once."""
+    cells = Unit.cells(len(search.problem.columns))
+    predicted = {
+        "cells_and_tids_fraction": _fraction(search, found, cells),
+        "storage_cells": round(found.cells, 6),
+    }
+    unit = planning.bytes
+    if unit is not None:
+        in_bytes = Costs(search.exact.evaluator, unit)
+        stored, plain = in_bytes.storage(found.layouts), in_bytes.storage(search.plain)
+        predicted |= {
+            "bytes_fraction": _fraction(search, found, unit),
+            "storage_bytes": round(stored / plain, 6),
+        }
+    return predicted
+
+
+def _fraction(search: ReplicationSearch, found: ReplicatedScheme, unit: Unit) -> float:
+    full = full_scan(search.problem, unit)
+    return _share(Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts), full)
+
+
+def _share(cost: float, full: float) -> float:
+    return round(cost / full, 6) if full else 0.0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,3 +24,32 @@ Packed = Bytes
 """Bits, eight a byte."""
 Keys = npt.NDArray[Any]
 """Keys of one kind: int64, or objects that are all int, all str or all bytes (anything where they are not known)."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# Choosing among the values of a sequence, and putting numbers in order.
+
+T = TypeVar("T")
+
+
+def spread(values: Sequence[T], count: int) -> list[T]:
+    """At most ``count`` of the values, spread evenly.
+
+    >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998], 3)
+    [1993, 1995, 1997]
+    """
+    count = min(len(values), count)
+    return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
+
+
+def stable_order(numbers: Ints, below: int) -> Places:
+    """The places of numbers in ``[0, below)``, the least number first, and equal ones as they stand.
+
+    What fits 16 bits numpy sorts digit by digit, in a quarter of the time. That they are in that range is not checked.
+
+    >>> stable_order(np.array([2, 0, 2, 1]), 3).tolist()
+    [1, 3, 0, 2]
+    >>> stable_order(np.array([65536, 1, 65537]), 65538).tolist()
+    [1, 0, 2]
+    """
+    return np.argsort(numbers.astype(np.uint16) if below <= 1 << 16 else numbers, kind="stable")

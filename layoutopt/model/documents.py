@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, ClassVar, Final, Literal, Self, cast
 
 from layoutopt.errors import PlanError
-from layoutopt.model.records import Record, from_json
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.query import Query
+from layoutopt.model.records import Form, Record, from_json
+from layoutopt.model.schema import Schema
 
 _SIGNIFICANT_DIGITS: Final = 6
 LARGEST_COUNT: Final = 2**53
@@ -78,3 +82,46 @@ def _json(data: bytes | str, what: str) -> object:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise PlanError(f"{data!r:.80} is no {what}: {error}; give a file that layoutopt wrote") from error
+
+
+# ----------------------------------------------------------------------------------------------------
+# features.json: the product of workload analysis, from which plans are made.
+
+
+@dataclass(frozen=True)
+class SkippedStatement(Record):
+    """A statement of the log that was not used.
+
+    Attributes:
+        id: its place in the log, from 0.
+        reason: a stable code, a key of the workload package's ``STATEMENT_REASONS``.
+        detail: one sentence that names the offending text.
+        sql: the statement's text.
+    """
+
+    id: int
+    reason: str
+    detail: str = ""
+    sql: str = ""
+
+
+@dataclass(frozen=True)
+class FeaturesDocument(Document):
+    """The features of a workload with the queries that they were mined from.
+
+    Attributes:
+        table: the table's name in the log.
+        schema: the table's columns.
+        features: the features, best first.
+        queries: the analysed queries.
+        skipped: the statements that were not used, each with its reason.
+        exclude_columns: the columns that were to make no features.
+    """
+
+    table: str
+    schema: Schema
+    features: FeatureSet
+    queries: tuple[Query, ...]
+    skipped: tuple[SkippedStatement, ...] = ()
+    exclude_columns: tuple[str, ...] = ()
+    form: ClassVar = Form(constants={"format": "layoutopt-features", "version": 1})

@@ -8,7 +8,7 @@ gives the same plan on any machine: only their ratios matter then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import ClassVar, Final
 
@@ -151,3 +151,155 @@ BUILT_IN: Final = Calibration(
     }
 )
 """What `calibrate` found on two cores of 2026, in seconds: the same for everybody, so that plans are."""
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a query reads and what a scheme stores, in cells and tids (Sun 2017, 4.4.2 and 5.4.3).
+#
+# A cell is one value of one row. A tid is charged like a cell, for every row read from a layout, but only where a query
+# reads several layouts: Equation 4.2. (Equation 5.1 charges tids for a single layout too, where nothing needs them.)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What a query reads of one layout or column group.
+
+    Attributes:
+        rows: that can't be skipped there: ``r`` in Equation 4.1, ``rr`` in 5.1.
+        columns: how many of the query's columns are read there.
+    """
+
+    rows: int
+    columns: int
+
+
+def cells_scanned(reads: Iterable[Read]) -> int:
+    """Equation 4.1: the cells that a query scans, over all layouts.
+
+    >>> cells_scanned([Read(rows=100, columns=2), Read(rows=40, columns=1)])
+    240
+    """
+    return sum(read.rows * read.columns for read in reads)
+
+
+def tids_scanned(reads: Sequence[Read]) -> int:
+    """The tids that a query scans: those of all rows read, but none where it reads a single layout (4.2).
+
+    >>> tids_scanned([Read(rows=100, columns=2), Read(rows=40, columns=1)]), tids_scanned([Read(rows=100, columns=2)])
+    (140, 0)
+    """
+    return sum(read.rows for read in reads) if len(reads) > 1 else 0
+
+
+def query_cost(reads: Sequence[Read]) -> int:
+    """Equation 4.3; with layouts that overlap Equation 5.1, but for tids where a single layout is read.
+
+    Sorting by tid costs nothing here, since rows are scattered to their places by tid.
+    """
+    return cells_scanned(reads) + tids_scanned(reads)
+
+
+# ----------------------------------------------------------------------------------------------------
+# A plan's predictions by name, and those for every storage budget that was asked for.
+
+_AT: Final = "@"
+_BY: Final = {"bytes": "bytes", "cells": "cells", "time": "seconds"}
+"""What is predicted of queries held back, by the objective."""
+_TRIED: Final = {by: f"held_back_{what}_fraction:" for by, what in _BY.items()}
+_SPREAD: Final = {by: f"held_back_{what}_spread:" for by, what in _BY.items()}
+_CALIBRATED: Final = "calibrated_seconds:"
+
+
+def at_budget(name: str, budget: float) -> str:
+    """The name of a prediction for one storage budget among several.
+
+    >>> at_budget("storage_cells", 1.2)
+    'storage_cells@1.2'
+    """
+    return f"{name}{_AT}{budget:g}"
+
+
+def of_the_plan(predicted: Mapping[str, float]) -> dict[str, float]:
+    """The predictions of the plan's own scheme.
+
+    >>> of_the_plan({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
+    {'storage_cells': 1.19}
+    """
+    others = (*_TRIED.values(), *_SPREAD.values(), _CALIBRATED)
+    return {name: value for name, value in predicted.items() if _AT not in name and not name.startswith(others)}
+
+
+def when_tried(label: str, by: str = "bytes") -> str:
+    """The name of what a method, or a choice of parameters, would take of full scans by queries held back.
+
+    >>> when_tried("gsop"), when_tried("gsop", "time")
+    ('held_back_bytes_fraction:gsop', 'held_back_seconds_fraction:gsop')
+    """
+    return _TRIED[by] + label
+
+
+def spread_when_tried(label: str, by: str = "bytes") -> str:
+    """The name of the standard deviation of that, if other queries like those held back came.
+
+    >>> spread_when_tried("gsop")
+    'held_back_bytes_spread:gsop'
+    """
+    return _SPREAD[by] + label
+
+
+def spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
+    """The standard deviations of what was tried on queries held back, where they are known.
+
+    >>> spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
+    {'sop': 0.02}
+    """
+    return _after(predicted, _SPREAD[by])
+
+
+def tried(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
+    """What was tried on queries held back, the best first.
+
+    >>> tried({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
+    {'gsop': 0.1, 'sop': 0.2}
+    """
+    return dict(sorted(_after(predicted, _TRIED[by]).items(), key=lambda item: item[1]))
+
+
+def calibrated(engine: str, seconds_of: Mapping[str, float]) -> dict[str, float]:
+    """The costs of an engine that a plan was chosen by, by their names among its predictions.
+
+    >>> calibrated("spark", {"files": 0.01})
+    {'calibrated_seconds:spark:files': 0.01}
+    """
+    return {f"{_CALIBRATED}{engine}:{kind}": seconds for kind, seconds in seconds_of.items()}
+
+
+def calibrations(predicted: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """The costs that a plan was chosen by, where its user gave them: of each engine, by kind of work.
+
+    >>> calibrations({"gap": 0.1, "calibrated_seconds:spark:files": 0.01})
+    {'spark': {'files': 0.01}}
+    """
+    found: dict[str, dict[str, float]] = {}
+    for name, seconds in _after(predicted, _CALIBRATED).items():
+        engine, _, kind = name.partition(":")
+        found.setdefault(engine, {})[kind] = seconds
+    return found
+
+
+def _after(predicted: Mapping[str, float], prefix: str) -> dict[str, float]:
+    return {name.removeprefix(prefix): value for name, value in predicted.items() if name.startswith(prefix)}
+
+
+def curve(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:
+    """The predictions of each storage budget, ascending; empty if there was only one.
+
+    >>> curve({"storage_cells": 1.19, "storage_cells@1.2": 1.19, "storage_cells@1.1": 1.09})
+    {1.1: {'storage_cells': 1.09}, 1.2: {'storage_cells': 1.19}}
+    """
+    found: dict[float, dict[str, float]] = {}
+    for name, value in predicted.items():
+        plain, at, budget = name.partition(_AT)
+        if at:
+            found.setdefault(float(budget), {})[plain] = value
+    return dict(sorted(found.items()))

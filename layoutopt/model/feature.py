@@ -9,12 +9,11 @@ from functools import cached_property
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.nodes import Columns, Node, Predicate, order_of
 from layoutopt.model.predicates.normal import conjunction, disjunction
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.query import Query
-from layoutopt.model.records import Record
+from layoutopt.model.records import HashedOnce, Record
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import ClassVar, Final
 
-from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates import Expr, describe
-from layoutopt.model.predicates.elements import array_of
-from layoutopt.model.records import Form, Record
+from layoutopt.model.predicates.normal import array_of
+from layoutopt.model.records import Form, HashedOnce, Record
 
 _KIND: Final = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
@@ -21,7 +20,7 @@ class IndexSpec(HashedOnce, Record):
 
     Attributes:
         subject: a column, or a function of columns; or all elements of an array
-            (:mod:`layoutopt.model.predicates.elements`).
+            (:mod:`layoutopt.model.predicates.normal`).
         kind: the type of index, by the name that ``plan --index`` takes (:mod:`layoutopt.indexes`).
         parameter: the one number that the type may be tuned by, such as Bloom's share of false positives; None for the
             type's own.

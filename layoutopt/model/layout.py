@@ -14,9 +14,8 @@ from layoutopt.errors import SchemaError
 from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetIndex, rounded
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.late import LateTuple
 from layoutopt.model.query import Query
-from layoutopt.model.records import As, Form, Record, from_json
+from layoutopt.model.records import As, Form, LateTuple, Record, from_json
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 

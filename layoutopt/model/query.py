@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from layoutopt.model.predicates.cnf import Filter
 from layoutopt.model.predicates.nodes import Col, InSet, Node, columns_of, literals_of
+from layoutopt.model.predicates.subsume import Filter
 from layoutopt.model.records import Record
 
 

@@ -8,14 +8,75 @@ constructors of the nouns refuse. (Why no library does this: docs/decisions/0004
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from types import NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Self,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 from layoutopt.errors import LayoutoptError, PlanError
-from layoutopt.model.late import LateTuple
+
+# ----------------------------------------------------------------------------------------------------
+# A tuple whose items are made when they are first asked for.
+
+Item = TypeVar("Item")
+
+
+class LateTuple(Sequence[Item], Generic[Item]):
+    """A tuple whose items are made when they are first asked for. It equals the tuple; its length is known before.
+
+    >>> late = LateTuple(2, lambda: (1, 2))
+    >>> len(late), late == (1, 2), late[1:], hash(late) == hash((1, 2))
+    (2, True, (2,), True)
+    """
+
+    def __init__(self, length: int, make: Callable[[], tuple[Item, ...]]) -> None:
+        self._length, self._make = length, make
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return self._make()
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        return self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._items == (other._items if isinstance(other, LateTuple) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (self._items,)
+
 
 Json = dict[str, object]
 Reader = Callable[[Any, str], Any]
@@ -294,3 +355,31 @@ def short(value: object) -> str:
     """The value for a message, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+# ----------------------------------------------------------------------------------------------------
+# A base for frozen nouns whose hash is computed once: filters are looked up in tables again and again.
+
+
+class HashedOnce:
+    """A frozen dataclass that remembers its hash.
+
+    ``@dataclass`` replaces an inherited ``__hash__``, so a class says ``__hash__ = HashedOnce.__hash__`` itself. The
+    hash is not pickled: that of a string differs from process to process.
+    """
+
+    _hash: ClassVar[int]  # of the object; a ClassVar so that dataclasses take it for no field
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            computed = hash((type(self).__name__, *self._values()))
+            object.__setattr__(self, "_hash", computed)
+            return computed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._values()
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]

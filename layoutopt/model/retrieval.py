@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Places
-from layoutopt.model.cost import Read, query_cost
+from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 
 MOST_PATHS = 4096
@@ -34,7 +34,7 @@ class RetrievalPath:
         return tuple(layout for layout, _ in self.columns)
 
     def reads(self, rows_per_layout: Sequence[int]) -> tuple[Read, ...]:
-        """What is read of each layout, for :func:`layoutopt.model.cost.query_cost`."""
+        """What is read of each layout, for :func:`layoutopt.model.engine_costs.query_cost`."""
         return tuple(Read(rows_per_layout[layout], len(columns)) for layout, columns in self.columns)
 
 

@@ -8,8 +8,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.objective import Objective
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.objective import Objective, Partition
 
 
 class Partitioner(Protocol):

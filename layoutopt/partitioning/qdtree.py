@@ -6,13 +6,10 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.balance import with_heavy
-from layoutopt.partitioning.derived import Derived, derive
-from layoutopt.partitioning.objective import FeatureObjective, Objective
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.local_search import State, fit, join_leaves
+from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive
 from layoutopt.partitioning.partitioner import check_arguments
-from layoutopt.partitioning.repair import fit, join_leaves
-from layoutopt.partitioning.state import State
 from layoutopt.partitioning.ward import ward_by
 
 

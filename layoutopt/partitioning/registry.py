@@ -7,10 +7,10 @@ from functools import partial
 from types import MappingProxyType
 
 from layoutopt import extensions
+from layoutopt.partitioning.local_search import refined_ward
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.portfolio import Effort, portfolio
 from layoutopt.partitioning.qdtree import qdtree
-from layoutopt.partitioning.refinement import refined_ward
 from layoutopt.partitioning.ward import ward
 
 WARD = "ward"

@@ -16,11 +16,9 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.balance import with_heavy
-from layoutopt.partitioning.objective import Objective
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.objective import Objective, Partition, integer_weights
 from layoutopt.partitioning.partitioner import check_arguments
-from layoutopt.partitioning.weights import integer_weights
 
 
 def ward(
@@ -43,7 +41,7 @@ def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partiti
 
     Args:
         counts: rows of every vector, ``int64[d]``.
-        bits: ``bool[d, t]``: features, or derived ones (:mod:`layoutopt.partitioning.derived`).
+        bits: ``bool[d, t]``: features, or derived ones (:mod:`layoutopt.partitioning.objective`).
         weights: integers of which all sums are exact in float32, ``float64[t]``.
         min_rows: the smallest block.
     """
@@ -67,7 +65,7 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
     if n < 2:
         return np.arange(n)
     # Compiling takes its time to be imported, which nothing else here needs.
-    from layoutopt.partitioning.loops.clusters import Clusters, merge_all
+    from layoutopt.partitioning.ward_loops import Clusters, merge_all
 
     clusters = Clusters(
         weights=weights.astype(np.float32),

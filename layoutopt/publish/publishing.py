@@ -14,16 +14,15 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone, names_of, snapshots_since
-from layoutopt.catalog.retention.publications import FORMATS, Publication, forget, note, publications, table_id
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import check_is_table
+from layoutopt.catalog.publications import FORMATS, Publication, forget, note, publications, table_id
+from layoutopt.catalog.snapshot import Snapshot, check_is_table
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require
 from layoutopt.publish.contents import IN_CATALOG, DataFile, View, files_of, sizes_of, views_of
-from layoutopt.publish.target import Added, PublishHook, Shown, Target, Wanted
+from layoutopt.publish.table_format import Added, PublishHook, Shown, Target, Wanted
 
 PUBLISH_POINTS = ("noted", "committed", "finished")
 """Where ``at`` is called for each table that is shown."""

@@ -17,10 +17,10 @@ from fsspec.core import url_to_fs
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.foreign.source_files import SourceFiles
+from layoutopt.external.source_files import SourceFiles
 from layoutopt.scan.files import check_footers, check_row_groups, damaged, missing
-from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead
+from layoutopt.scan.table_read import TableRead
 
 _MOST_AT_ONCE = 32 << 20  # bytes of a request
 

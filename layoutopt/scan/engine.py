@@ -22,9 +22,9 @@ from layoutopt.errors import LayoutoptError, QueryError, recovered
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quoted
 from layoutopt.scan.arrow_types import conform, empty_table
-from layoutopt.scan.reads import TableRead
-from layoutopt.sql.duckdb.functions import PortableFunction
-from layoutopt.sql.plain_names import is_stand_in, plain_name
+from layoutopt.scan.table_read import TableRead
+from layoutopt.sql.duckdb.expressions import PortableFunction
+from layoutopt.sql.schema import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)

@@ -17,22 +17,20 @@ import pyarrow as pa
 
 from layoutopt.errors import DataFileError, QueryError
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.columns import TID
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
-from layoutopt.model.schema import Column, Schema
+from layoutopt.model.schema import TID, Column, Schema
 from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import read_segments
-from layoutopt.scan.reconstruct import present_everywhere
+from layoutopt.scan.read import present_everywhere, read_segments
 from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
-from layoutopt.sql.condition import plain_condition
 from layoutopt.sql.duckdb.translate import portable_sql
-from layoutopt.sql.plain_names import plain_name
-from layoutopt.writer.matching import matching_rows
+from layoutopt.sql.scans import plain_condition
+from layoutopt.sql.schema import plain_name
+from layoutopt.writer.evaluation import matching_rows
 
 Progress = Callable[[int, int], None]
 

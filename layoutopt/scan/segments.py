@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.deletes import places_in
-from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
+from layoutopt.catalog.deletion_vectors import places_in
+from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.types import nested_parts
 from layoutopt.scan.prune import PrunedPlan

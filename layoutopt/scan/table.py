@@ -20,12 +20,13 @@ from layoutopt.model.types import quoted
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import any_arrow_type
-from layoutopt.scan.checked import prune_checked, table_read
 from layoutopt.scan.files import BATCH_ROWS
-from layoutopt.scan.opened import OpenedTable
+from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
-from layoutopt.scan.reads import Mentions, TableRead, remembered_mentions
-from layoutopt.sql.lexing.remembered import remembered
+from layoutopt.scan.shadow_check import check_decision
+from layoutopt.scan.table_read import Mentions, TableRead, remembered_mentions
+from layoutopt.sql.scans import TableScan
+from layoutopt.sql.text_cache import remembered
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,6 +38,39 @@ if TYPE_CHECKING:
     from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
     from layoutopt.sql.duckdb.translate import PortableSql
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a filter needs of a table, compared with the rows where this process checks what it skips.
+
+
+def checked(table: OpenedTable, root: Node, pruned: tuple[PrunedPlan, ...]) -> tuple[PrunedPlan, ...]:
+    """What was decided under a filter, once more compared with the rows where skipping is checked.
+
+    Raises:
+        SkippingError: a row for which the filter is TRUE would not be read.
+        DataFileError: it is checked, and a data file is missing or damaged.
+    """
+    if switch.is_on():
+        check_decision(table, root, pruned)
+    return pruned
+
+
+def prune_checked(table: OpenedTable, root: Node, columns: Sequence[str], settings: Settings) -> tuple[PrunedPlan, ...]:
+    """What a scan of these columns under this filter reads, one item a plan; raises as :func:`checked`."""
+    return prune_under(table, root, columns, [settings] * len(table.sources))
+
+
+def prune_under(
+    table: OpenedTable, root: Node, columns: Sequence[str], settings: Sequence[Settings]
+) -> tuple[PrunedPlan, ...]:
+    """Return what a scan reads under settings of its own for each plan; raises as :func:`checked`."""
+    return checked(table, root, table.decide(root, columns, settings))
+
+
+def table_read(table: OpenedTable, scan: TableScan, settings: Settings) -> TableRead:
+    """The read that one mention of a table makes in a session with these settings; raises as :func:`checked`."""
+    return TableRead(table, scan, prune_checked(table, scan.filter.root, scan.columns, settings))
 
 
 DUCKDB: Final = "duckdb"
@@ -79,7 +113,7 @@ def open_table(
             raise SettingError(
                 f"the indexes {str(path)!r} know {found.source!r} only as it is now; leave the snapshot and time out"
             ) from found
-        from layoutopt.foreign.opening import open_indexed
+        from layoutopt.external.indexed_source import open_indexed
 
         catalog = open_indexed(str(path), found.source, any_arrow_type, read_through)
     return Table(catalog, by_name(udfs))
@@ -118,7 +152,7 @@ class Table(OpenedTable):
 
     def _check_names(self, sql: str) -> None:
         """Refuse a text that names tables, but not this one."""
-        from layoutopt.sql.references import qualified_tables
+        from layoutopt.sql.scans import qualified_tables
 
         others = qualified_tables(sql)
         if others:
@@ -128,7 +162,7 @@ class Table(OpenedTable):
         """What a SQL text reads in a session with these settings; raises as :meth:`scan`."""
         reads = self.reads_under(sql, settings)
         if switch.is_on():
-            from layoutopt.scan.checking.texts import check_text
+            from layoutopt.scan.shadow_check_texts import check_text
 
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)
         return Scan(self, sql, reads, settings)

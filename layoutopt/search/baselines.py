@@ -12,8 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from layoutopt.model.arrays import Floats
-from layoutopt.search.agglomerate import agglomerate
-from layoutopt.search.grouping import Group, column_classes, served_by
+from layoutopt.search.grouping import Group, agglomerate, column_classes, served_by
 from layoutopt.search.problem import Problem
 
 _HYRISE_SUBGRAPH = 10

@@ -2,17 +2,269 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, cached_property, partial
 from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats
-from layoutopt.search.candidates import Candidate, Candidates, Queries
-from layoutopt.search.evaluation import Evaluator
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.grouping import Group
-from layoutopt.search.problem import Problem, Unit
+from layoutopt.search.local import feature_choices
+from layoutopt.search.problem import Problem, Unit, restricted
+from layoutopt.search.rows import rows_by
+
+# ----------------------------------------------------------------------------------------------------
+# Candidate layouts of a search for replication: columns, and the queries that are to read them there.
+#
+# The text's operations (Sun 2017, 5.5.1) move features between layouts. Here a layout is told which queries it serves,
+# and its local features follow from these: see :mod:`layoutopt.search.costs`.
+
+Queries = frozenset[int]
+"""Query numbers of a problem."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A layout in a search.
+
+    Attributes:
+        columns: what it stores.
+        served: the queries that are to read it.
+        copy: whether it may leave out rows that its queries don't need.
+    """
+
+    columns: Group
+    served: Queries
+    copy: bool = False
+
+
+Candidates = tuple[Candidate, ...]
+
+
+def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
+    """A set of queries as a mask, ``bool[n_queries]``."""
+    mask = np.zeros(n_queries, dtype=np.bool_)
+    mask[list(queries)] = True
+    return mask
+
+
+def joined(layouts: Iterable[Candidate]) -> Candidates:
+    """The automatic merge (5.5.2): layouts that serve the same queries are one, in the order of their first columns.
+
+    They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are left out.
+    """
+    by_queries: dict[Queries, Candidate] = {}
+    for layout in layouts:
+        if layout.columns:
+            other = by_queries.get(layout.served, layout)
+            by_queries[layout.served] = Candidate(
+                layout.columns | other.columns, layout.served, layout.copy and other.copy
+            )
+    return tuple(sorted(by_queries.values(), key=lambda layout: (sorted(layout.columns), sorted(layout.served))))
+
+
+def tidied(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
+    """The layouts without columns that none of their queries reads, where another layout has the column."""
+    read = [frozenset(np.flatnonzero(problem.reads[sorted(d.served)].any(axis=0)).tolist()) for d in layouts]
+    holders = Counter(column for layout in layouts for column in layout.columns)
+    kept = []
+    for layout, used in zip(layouts, read, strict=True):
+        spare = {column for column in layout.columns - used if holders[column] > 1}
+        holders.subtract(spare)
+        kept.append(replace(layout, columns=layout.columns - spare))
+    return kept
+
+
+# ----------------------------------------------------------------------------------------------------
+# Which rows a copy must hold: features such that every row that its queries need has one of them (Sun 2017, 5.4.1).
+#
+# A query may read a layout of some rows only where the OR of the layout's features subsumes it (5.6.1), which is where
+# all members of one of the query's skip sets are among them. What is to hold for queries not seen yet is cross-
+# validated:
+# the features found for one half of the queries must serve the other half too. That rules out copies for the very
+# constants of the log, and leaves general features and sets that have every constant.
+
+_LEAST_SERVED = 0.95
+"""Of the weight of the queries held back."""
+
+
+class Covers:
+    """Finds covers for sets of queries of one problem."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._members: Bits = problem.members > 0
+        self._weights: Floats = problem.weights.sum(axis=0)
+
+    def find(self, served: Bits) -> tuple[int, ...]:
+        """Few rows' features, by which all these queries and, by cross-validation, others like them are served.
+
+        Of the queries ``bool[queries]``; feature numbers, ascending, none where there is no such set.
+        """
+        numbers = np.flatnonzero(served)
+        if not self._hold_for_others(numbers):
+            return ()
+        return self._cover(numbers)
+
+    def share(self, features: tuple[int, ...]) -> float:
+        """The share of the sampled rows that have one of these features, weighed by what the samples stand for."""
+        rows = self._problem.rows
+        return min(1.0, self._problem.rows_with_any(features) / rows) if rows else 1.0
+
+    def serves(self, features: tuple[int, ...], queries: Ints) -> Bits:
+        """Which of the queries these features serve, ``bool[len(queries)]``."""
+        inside = np.zeros(len(self._members), dtype=np.bool_)
+        inside[list(features)] = True
+        whole: Bits = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
+        return np.asarray((self._problem.skips[queries] & whole).any(axis=1), dtype=np.bool_)
+
+    def _hold_for_others(self, queries: Ints) -> bool:
+        if len(queries) < 2:
+            return bool(len(queries))
+        for half, other in ((queries[::2], queries[1::2]), (queries[1::2], queries[::2])):
+            weights = self._weights[other]
+            features = self._cover(half)
+            if not features or weights @ self.serves(features, other) < _LEAST_SERVED * weights.sum():
+                return False
+        return True
+
+    def _cover(self, queries: Ints) -> tuple[int, ...]:
+        """The features of skip sets that serve all queries: one skip set for all, or several chosen greedily."""
+        skips = self._problem.skips[queries]
+        found = [features for features in (self._common(skips), self._greedy(skips, queries)) if features]
+        return min(found, key=lambda features: (self.share(features), features), default=())
+
+    def _common(self, skips: Bits) -> tuple[int, ...]:
+        common = np.flatnonzero(skips.all(axis=0))
+        if not len(common):
+            return ()
+        return self._features(common[[int(np.argmin(self._shares[common]))]])
+
+    def _greedy(self, skips: Bits, queries: Ints) -> tuple[int, ...]:
+        """By most weight of queries newly served for the rows of a skip set."""
+        weights = self._weights[queries] + 1e-9
+        open_, chosen = np.ones(len(queries), dtype=np.bool_), []
+        while open_.any():
+            worth = (weights[open_] @ skips[open_]) / np.maximum(self._shares, 1e-6)
+            best = int(np.argmax(worth))
+            if worth[best] <= 0:
+                return ()
+            chosen.append(best)
+            open_ &= ~skips[:, best]
+        return self._features(np.array(chosen))
+
+    def _features(self, skip_sets: Ints) -> tuple[int, ...]:
+        return tuple(np.flatnonzero(self._members[:, skip_sets].any(axis=1)).tolist())
+
+    @cached_property
+    def _shares(self) -> Floats:
+        """The share of rows with a member of each skip set, ``float64[skip_sets]``."""
+        return self._problem.rows_with_sets() / max(1, self._problem.rows)
+
+
+# ----------------------------------------------------------------------------------------------------
+# What candidate layouts are worth: the samples partitioned as a load would, once for each set of queries served.
+#
+# A layout's local features follow from the queries that it serves: those that guide its blocking as in 4.5, and for a
+# copy those that keep the fewest rows that its queries need (Sun 2017, 5.4.1).
+
+_MOST_COPIED = 0.8
+"""A copy that would hold more of the rows holds all: it then serves every query, at little more storage."""
+
+Guides = tuple[int, ...]
+"""The local features that guide a blocking (4.5), ascending."""
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a candidate layout comes to on the samples.
+
+    Attributes:
+        features: where it is a copy of some rows: any row that its queries need has one of these. None: all rows.
+        share: of the rows, those that it holds whole (``|R_i| / |R|``).
+        rows: what each query reads, by weight and over all samples, ``float64[queries]``; infinite if it is not served.
+        guides: the local features that guide the blocking.
+    """
+
+    features: tuple[int, ...] | None
+    share: float
+    rows: Floats
+    guides: Guides = ()
+
+
+@dataclass(frozen=True, eq=False)
+class _Blockings:
+    """The rows that a layout holds, and what every query reads of them by each of several choices of guides."""
+
+    features: tuple[int, ...] | None
+    share: float
+    choices: tuple[tuple[Floats, Guides], ...]
+
+
+class Evaluator:
+    """Evaluates candidate layouts, remembering all of them."""
+
+    def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
+        """With ``few_guides`` fewer local features than fit are tried too, as :func:`feature_choices` says."""
+        self.problem = problem
+        self._few_guides = few_guides
+        self._partitioner = partitioner
+        self._covers = Covers(problem)
+        self._known: dict[Candidate, Evaluation] = {}
+        self._blocked = cache(self._block)
+        self._restricted = cache(partial(restricted, problem))
+
+    def evaluate(self, layout: Candidate) -> Evaluation:
+        """What the layout comes to, by the guides with which its queries read least of its columns."""
+        if layout not in self._known:
+            found = self._blocked(layout.served, layout.copy)
+            price = self._price(layout)
+            costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in found.choices]
+            rows, guides = found.choices[int(np.argmin(costs))]
+            self._known[layout] = Evaluation(found.features, found.share, rows, guides)
+        return self._known[layout]
+
+    def like(self, problem: Problem) -> Evaluator:
+        """Another evaluator whose copies hold the same rows; the problems differ in their search limits alone."""
+        other = Evaluator(problem, self._partitioner, self._few_guides)
+        other._covers = self._covers
+        return other
+
+    def _price(self, layout: Candidate) -> Floats:
+        """What a row of the layout costs each query served: its cells, and a tid where more is read elsewhere."""
+        problem, columns = self.problem, sorted(layout.columns)
+        price = problem.reads[:, columns] @ problem.unit.cell[columns]
+        elsewhere = problem.reads.sum(axis=1) > problem.reads[:, columns].sum(axis=1)
+        served = mask_of(layout.served, len(problem.reads)) & (price > 0)
+        return np.asarray(np.where(served, price + problem.unit.tid * elsewhere, 0.0), dtype=np.float64)
+
+    def _block(self, queries: Queries, copy: bool) -> _Blockings:
+        served = mask_of(queries, len(self.problem.reads))
+        if not queries:
+            return _Blockings(None, 1.0, ((np.full(len(served), np.inf), ()),))
+        if not copy:
+            return _Blockings(None, 1.0, tuple(self._choices(self.problem, served)))
+        features = self._covers.find(served)
+        share = self._covers.share(features) if features else 1.0
+        if share > _MOST_COPIED:
+            return self._blocked(queries, False)
+        return _Blockings(features, share, tuple(self._choices(self._restricted(features), served, features)))
+
+    def _choices(self, problem: Problem, served: Bits, always: Guides = ()) -> Iterator[tuple[Floats, Guides]]:
+        """What the queries served read by each choice of guides; ``always`` are among them in a load."""
+        if not problem.samples:
+            yield np.where(served, 0.0, np.inf), ()
+            return
+        for chosen in feature_choices(problem, served)[: None if self._few_guides else 1]:
+            guides = np.union1d(chosen, np.array(always, dtype=np.int64))
+            read = (rows_by(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
+            yield np.where(served, read, np.inf), tuple(guides.tolist())
+
 
 _MOST_FAMILIES = 24
 """Families beyond these join the family that shares most columns: what is tried of them grows with their square."""

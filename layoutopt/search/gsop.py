@@ -9,9 +9,17 @@ import numpy as np
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.baselines import hillclimb, hyrise
-from layoutopt.search.grouping import Group, Grouping, column_classes, cost_of, cost_unless_above, served_by
-from layoutopt.search.merging import merge_bottom_up, starting_groups
-from layoutopt.search.moves import move_classes
+from layoutopt.search.grouping import (
+    Group,
+    Grouping,
+    column_classes,
+    cost_of,
+    cost_unless_above,
+    merge_bottom_up,
+    move_classes,
+    served_by,
+    starting_groups,
+)
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows, Estimate, rows_estimator
 

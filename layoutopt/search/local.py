@@ -10,7 +10,7 @@ import numpy as np
 from layoutopt.features.weights import feature_weights
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 from layoutopt.model.vectors import WORD_BITS, VectorCounts, project
-from layoutopt.partitioning.balance import min_rows_for
+from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.problem import Problem, Sample
 

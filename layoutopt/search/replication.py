@@ -2,23 +2,261 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.basic import full_copies, selective
-from layoutopt.search.candidates import Candidate, Candidates, mask_of
-from layoutopt.search.costs import Costs, few_families, masters_of
-from layoutopt.search.evaluation import Evaluator
-from layoutopt.search.families import Copy, CopyScheme, CopySearch
+from layoutopt.search.costs import (
+    Candidate,
+    Candidates,
+    Costs,
+    Evaluator,
+    Family,
+    Queries,
+    few_families,
+    joined,
+    mask_of,
+    masters_of,
+    tidied,
+)
 from layoutopt.search.grouping import Group, served_by
 from layoutopt.search.gsop import search_groups
+from layoutopt.search.layout_operations import improve, read_by, subsumed_queries
 from layoutopt.search.problem import Problem, Unit, thinned
-from layoutopt.search.transform import improve
+
+# ----------------------------------------------------------------------------------------------------
+# The coarse operation of replication: whole families of queries get copies of their columns.
+#
+# The text's operations move one feature of one layout at a time, and most gain nothing before the last conflict is
+# gone.
+# A family's queries (those of a template) share columns and filters. In a layout of its own each skips all that it can,
+# reads no tids, and its features leave the layouts of the others. Copies of several families may be merged.
+
+_NOTHING = 1e-6
+
+Copy = frozenset[int]
+"""Numbers of the families that one copy serves."""
+
+
+Operation = tuple[Copy, ...]
+"""The name of an operation, by which its worth is remembered: two copies (or none), then the copies made of them."""
+
+
+class Figures(NamedTuple):
+    """What queries read, and what is stored."""
+
+    cost: float
+    stored: float
+
+
+@dataclass(frozen=True)
+class CopyScheme:
+    """A scheme of column groups, and copies for some families.
+
+    Attributes:
+        groups: of the columns; what no copy serves reads these.
+        copies: the families of each copy.
+    """
+
+    groups: tuple[Group, ...]
+    copies: frozenset[Copy] = frozenset()
+
+    @property
+    def copied(self) -> Copy:
+        """The families that read a copy."""
+        return frozenset(family for copy in self.copies for family in copy)
+
+
+class CopySearch:
+    """Greedy search over :class:`CopyScheme`, by what an operation gains for each cell that it stores."""
+
+    def __init__(self, problem: Problem, families: tuple[Family, ...], costs: Costs) -> None:
+        self._problem = problem
+        self._families = families
+        self._costs = costs
+        self._readers = cache(self._read_by)
+
+    def layouts(self, scheme: CopyScheme) -> Candidates:
+        """The layouts: a group loses the columns that only copies are read for, and those of equal readers are one."""
+        copies = [self._copy(copy) for copy in scheme.copies]
+        copied = frozenset(query for copy in copies for query in copy.served)
+        groups = [Candidate(group, self._readers(group) - copied) for group in scheme.groups]
+        return joined(tidied(self._problem, [*groups, *copies]))
+
+    def grow(self, scheme: CopyScheme, budget: float) -> CopyScheme:
+        """Take the operation that gains most for what it stores, within the budget, until none gains."""
+
+        def worth(before: Figures, after: Figures) -> float:
+            gain = before.cost - after.cost
+            if after.stored > budget or gain <= _NOTHING * before.cost:
+                return -np.inf
+            # Where nothing more is stored, any gain comes before all others, the largest first.
+            more = after.stored - before.stored
+            return gain / more if more > _NOTHING else gain / _NOTHING
+
+        known: dict[Operation, float] = {}
+        while (better := self._best(scheme, worth, known)) is not None:
+            scheme = better
+        return scheme
+
+    def shrink(self, scheme: CopyScheme, budget: float) -> CopyScheme | None:
+        """Take the operation that loses least for what it frees until the budget holds; None if it never does."""
+
+        def worth(before: Figures, after: Figures) -> float:
+            freed = before.stored - after.stored
+            return (before.cost - after.cost) / freed if freed > _NOTHING else -np.inf
+
+        known: dict[Operation, float] = {}
+        while self._figures(scheme).stored > budget:
+            better = self._best(scheme, worth, known)
+            if better is None:
+                return None
+            scheme = better
+        return scheme
+
+    def _best(
+        self, scheme: CopyScheme, worth: Callable[[Figures, Figures], float], known: dict[Operation, float]
+    ) -> CopyScheme | None:
+        """The result of the worthiest operation, None if none is allowed.
+
+        What an operation was worth before is about what it is worth now: they are tried in that order until what is
+        left was worth less than the best found. ``known`` is brought up to date.
+        """
+        before = self._figures(scheme)
+        best, found = -np.inf, None
+        operations = dict(self._operations(scheme))
+        for operation in sorted(operations, key=lambda each: -known.get(each, np.inf)):
+            if known.get(operation, np.inf) <= best:
+                break
+            known[operation] = worth(before, self._figures(operations[operation]))
+            if known[operation] > best:
+                best, found = known[operation], operations[operation]
+        return found
+
+    def _figures(self, scheme: CopyScheme) -> Figures:
+        layouts = self.layouts(scheme)
+        return Figures(self._costs.query_cost(layouts), self._costs.storage(layouts))
+
+    def _operations(self, scheme: CopyScheme) -> Iterator[tuple[Operation, CopyScheme]]:
+        """Give a family a copy, let it join one, merge two copies, give one up, or let one family leave."""
+        copies = sorted(scheme.copies, key=sorted)
+        nothing: Copy = frozenset()
+
+        def changed(one: Copy, other: Copy, *new: Copy) -> tuple[Operation, CopyScheme]:
+            return (one, other, *new), replace(scheme, copies=scheme.copies - {one, other} | set(new))
+
+        for family in range(len(self._families)):
+            if family not in scheme.copied:
+                alone = frozenset((family,))
+                yield changed(nothing, nothing, alone)
+                yield from (changed(copy, alone, copy | alone) for copy in copies if self._share_columns(copy, alone))
+        for one, other in combinations(copies, 2):
+            if self._share_columns(one, other):
+                yield changed(one, other, one | other)
+        for copy in copies:
+            yield changed(copy, nothing)
+            if len(copy) > 1:
+                yield from (changed(copy, nothing, copy - {family}) for family in sorted(copy))
+
+    def _share_columns(self, one: Copy, other: Copy) -> bool:
+        """Whether a common copy could store less than two."""
+        return any(self._families[i].columns & self._families[j].columns for i in one for j in other)
+
+    def _copy(self, copy: Copy) -> Candidate:
+        families = [self._families[number] for number in copy]
+        columns: Group = frozenset().union(*(family.columns for family in families))
+        return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
+
+    def _read_by(self, group: Group) -> Queries:
+        return frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())
+
+
+# ----------------------------------------------------------------------------------------------------
+# The two basic ways to replicate that GSOP-R is compared with (Sun 2017, 5.3): selective, and full copies.
+
+_MOST_COPIED = 64
+"""Features replicated at most."""
+
+
+def selective(problem: Problem, plain: Candidates, allowed: float, costs: Costs) -> Candidates:
+    """GSOP with the rows and columns that features request stored once more, one feature after the other (5.3.1).
+
+    The feature comes next that gains most for what it stores, until no more is ``allowed``, in the unit of the costs'
+    storage. Its queries leave the column groups (``plain``), which are then partitioned for the others.
+    """
+    layouts, left = plain, dict(subsumed_queries(problem))
+    for _ in range(_MOST_COPIED):
+        best = _most_worth(problem, layouts, left, allowed, costs)
+        if best is None:
+            break
+        relieved = _relieved(layouts, best.served)
+        layouts = min(((*relieved, best), (*layouts, best)), key=costs.query_cost)
+        del left[best.served]
+    return layouts
+
+
+def _most_worth(
+    problem: Problem, layouts: Candidates, left: dict[Queries, float], allowed: float, costs: Costs
+) -> Candidate | None:
+    """The feature's copy that gains most for each cell stored while the groups stay as they are."""
+    cost, stored = costs.query_cost(layouts), costs.storage(layouts)
+    found: tuple[float, Candidate] | None = None
+    for queries in left:
+        copy = Candidate(read_by(problem, queries), queries, copy=True)
+        more = costs.storage((*layouts, copy)) - stored
+        gain = cost - costs.query_cost((*layouts, copy)) if stored + more <= allowed else 0.0
+        worth = gain / max(more, _NOTHING)
+        if gain > _NOTHING * cost and (found is None or worth > found[0]):
+            found = (worth, copy)
+    return found[1] if found else None
+
+
+def _relieved(layouts: Candidates, queries: Queries) -> Candidates:
+    """The layouts without these queries, where they are not copies for features."""
+    return tuple(layout if layout.copy else replace(layout, served=layout.served - queries) for layout in layouts)
+
+
+def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Candidates:
+    """Whole copies of the table, each with column groups for its share of the queries (5.3.2).
+
+    The text merges features, bottom-up and by cost, until as many clusters are left as copies. Here families of queries
+    are merged, few from the start, each with the features that serve it; what a cluster costs is estimated by one
+    layout for it, and every pair's merge is estimated once.
+    """
+    layouts: list[Candidate] = []
+    clusters = _clusters(problem, copies, costs)
+    for cluster in clusters + [frozenset()] * (copies - len(clusters)):
+        reads = problem.reads.copy()
+        reads[[query for query in range(len(reads)) if query not in cluster]] = False
+        groups = search_groups(replace(problem, reads=reads), partitioner).best.groups
+        layouts += [
+            Candidate(group, frozenset(np.flatnonzero(reads[:, sorted(group)].any(axis=1)).tolist()))
+            for group in groups
+        ]
+    return tuple(layouts)
+
+
+def _clusters(problem: Problem, count: int, costs: Costs) -> list[Queries]:
+    clusters = [family.queries for family in few_families(problem)]
+
+    def cost(queries: Queries) -> float:
+        rows = costs.evaluator.evaluate(Candidate(read_by(problem, queries), queries)).rows
+        numbers = sorted(queries)
+        return float((rows[numbers] * (problem.reads[numbers] @ problem.unit.cell)).sum())
+
+    while len(clusters) > count:
+        one, other = min(
+            combinations(clusters, 2), key=lambda pair: cost(pair[0] | pair[1]) - cost(pair[0]) - cost(pair[1])
+        )
+        clusters = [cluster for cluster in clusters if cluster not in (one, other)] + [one | other]
+    return clusters
+
 
 _COARSE_VECTORS = 300
 _COARSE_ROWS = 10_000

@@ -9,13 +9,11 @@ from typing import Final
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column
-from layoutopt.publish.iceberg_snapshot import ManifestFolder, snapshot_of
+from layoutopt.publish.iceberg_metadata import ManifestFolder, snapshot_of
 from layoutopt.serve.filters import Json, columns_in, condition_of, residual_of
 from layoutopt.serve.planning import Planned
-from layoutopt.serve.refusals import bad_request, no_such_namespace
-from layoutopt.serve.requests import ScanRequest
-from layoutopt.serve.shown import Shown
-from layoutopt.serve.tables import Tables
+from layoutopt.serve.protocol import ScanRequest, bad_request, no_such_namespace
+from layoutopt.serve.tables import Shown, Tables
 
 _ENDPOINTS: Final = (
     "GET /v1/{prefix}/namespaces",

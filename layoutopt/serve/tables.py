@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from threading import Lock
 from typing import Final
 
+import pyarrow as pa
+
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshots import check_is_table, snapshot_states
+from layoutopt.catalog.snapshot import check_is_table, snapshot_numbers, snapshot_states
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import (
@@ -25,11 +28,190 @@ from layoutopt.errors import (
     SourceError,
     SourceIndexError,
 )
-from layoutopt.publish.contents import views_of
-from layoutopt.scan.opened import OpenedTable
-from layoutopt.serve.refusals import bad_request, no_such_table
-from layoutopt.serve.shown import Shown, ShownTable
-from layoutopt.serve.sources import ServedSource
+from layoutopt.external.footers import read_footers
+from layoutopt.external.indexed_source import open_indexed
+from layoutopt.external.listing import Listed, list_source, state_of
+from layoutopt.external.source_files import SourceFiles
+from layoutopt.model.schema import Column, Schema
+from layoutopt.publish.contents import View, views_of
+from layoutopt.publish.external import HeldFile, SourceTold, iceberg_source, named_source
+from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
+from layoutopt.scan.arrow_types import any_arrow_type
+from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.serve.planning import Planner
+from layoutopt.serve.protocol import bad_request, no_such_table
+from layoutopt.sources.iceberg import open_iceberg
+from layoutopt.sources.snapshot import SourceName, source_name
+
+# ----------------------------------------------------------------------------------------------------
+# One table of Iceberg's: what a client loads and has scans planned of.
+
+
+@dataclass(frozen=True, eq=False)
+class ShownTable:
+    """A view of a table's snapshot.
+
+    Attributes:
+        table: at the snapshot.
+        view: what of it is shown.
+    """
+
+    table: OpenedTable
+    view: View
+
+    @property
+    def constants(self) -> tuple[Column, ...]:
+        """The columns that files don't say: none."""
+        return ()
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What plans its scans."""
+        return Planner(self.table, self.view)
+
+    def metadata(self, manifests: ManifestFolder, older: Sequence[Shown]) -> str:
+        """Iceberg's metadata as JSON, with some older snapshots.
+
+        Raises:
+            CatalogError, PublicationError: the table is damaged, or can't be shown.
+            OSError: its manifests can't be written.
+        """
+        listed = [(each.table.catalog, each.view) for each in (*older, self)]
+        snapshots = [(catalog, manifests.manifest_list(catalog, view)) for catalog, view in listed]
+        return metadata_json(snapshots, self.view)
+
+
+@dataclass(frozen=True, eq=False)
+class ShownSource:
+    """Files that somebody else keeps, as they are at one moment.
+
+    Attributes:
+        table: what is known of them.
+        source: what readers are told of them.
+    """
+
+    table: OpenedTable
+    source: SourceTold
+
+    @property
+    def view(self) -> View:
+        """All columns."""
+        return View(None, self.table.schema, None, Schema(()))
+
+    @property
+    def constants(self) -> tuple[Column, ...]:
+        """The columns that some files don't say."""
+        return self.source.constants
+
+    @cached_property
+    def planner(self) -> Planner:
+        """What plans its scans."""
+        return Planner(self.table, self.view, self.source)
+
+    def metadata(self, manifests: ManifestFolder, older: Sequence[Shown]) -> str:
+        """Iceberg's metadata as JSON; there is no older snapshot. Raises OSError if manifests can't be written."""
+        return self.source.metadata(manifests)
+
+
+Shown = ShownTable | ShownSource
+
+
+# ----------------------------------------------------------------------------------------------------
+# Files that somebody else keeps, served with what `layoutopt index` measured of them: as they are at each request.
+
+_TRIES: Final = 3
+
+State = tuple[int, str]
+"""The number of the indexes' newest snapshot, and what tells the source from itself after a change."""
+
+
+@dataclass(eq=False)
+class ServedSource:
+    """A source whose files are indexed.
+
+    The source is listed for each request. What it is like is kept until it, or what is known of it, is something else.
+
+    Attributes:
+        root: the folder of the indexes.
+        source: whose they are.
+    """
+
+    root: str
+    source: str
+    _opened: tuple[State, ShownSource] | None = None
+    _told: tuple[Column, ...] | None = None
+    _schemas: dict[str, tuple[str, pa.Schema]] = field(default_factory=dict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def shown(self, number: int | None = None) -> tuple[ShownSource, ...]:
+        """The one table that shows the source as it is now.
+
+        Raises:
+            NotATableError, CatalogError: what was measured can't be read.
+            SourceError, SchemaError, PublicationError: the source can't be read, or shown.
+            RefusedError: an older snapshot is asked for.
+        """
+        state = self._state()
+        with self._lock:
+            if self._opened is None or self._opened[0] != state:
+                self._opened = self._open()
+            shown = self._opened[1]
+        if number is not None and number + 1 != shown.source.snapshot:
+            raise bad_request(
+                f"files of others are shown as they are now, which is snapshot {shown.source.snapshot}; load the table "
+                "again"
+            )
+        return (shown,)
+
+    def _state(self) -> State:
+        numbers = snapshot_numbers(TableFiles(self.root))
+        if not numbers:
+            raise NotATableError(f"the indexes {self.root!r} were never finished; run `layoutopt index` again")
+        name = self._iceberg
+        return numbers[-1], state_of(list_source(self.source)) if name is None else open_iceberg(name).metadata_location
+
+    @property
+    def _iceberg(self) -> SourceName | None:
+        """The source's name where it is a table of Iceberg's, whose files never change under one metadata file."""
+        name = source_name(self.source)
+        return name if name is not None and name.format == "iceberg" else None
+
+    def _open(self) -> tuple[State, ShownSource]:
+        """The source with what is known of it, and its state; read again if it changed meanwhile."""
+        for _ in range(_TRIES):
+            before = self._state()
+            catalog = open_indexed(self.root, self.source, any_arrow_type)
+            told = self._by_ids(catalog) if self._iceberg is not None else self._by_names(catalog)
+            if self._state() == before:
+                self._check_constants(told.constants)
+                return before, ShownSource(OpenedTable(catalog), told)
+        raise SourceError(f"{self.source!r} changes faster than it can be read; ask again")
+
+    def _by_ids(self, catalog: Catalog) -> SourceTold:
+        assert self._iceberg is not None, "only then"
+        return iceberg_source(catalog, open_iceberg(self._iceberg))
+
+    def _by_names(self, catalog: Catalog) -> SourceTold:
+        files = catalog.data
+        assert isinstance(files, SourceFiles), "the catalog is of a source's files"
+        new = [key for key, mark in files.marks.items() if self._schemas.get(key, ("",))[0] != mark]
+        listed = [Listed(files.held[key], files.marks[key]) for key in new]
+        for key, footer in zip(new, read_footers(files, listed), strict=True):
+            self._schemas[key] = (files.marks[key], footer.arrow)
+        self._schemas = {key: one for key, one in self._schemas.items() if key in files.marks}
+        held = [HeldFile(file, self._schemas[key][1]) for key, file in files.held.items()]
+        return named_source(catalog, held, int(time.time() * 1000))
+
+    def _check_constants(self, columns: tuple[Column, ...]) -> None:
+        """Refuse other columns in folders' names than before: clients would take NULL for what they were not told."""
+        if self._told is None:
+            self._told = columns
+        if self._told != columns:
+            raise PublicationError(
+                f"the folders of {self.source!r} say other columns, or of other types, than when it was first served; "
+                "restart the server and load the table again in its clients"
+            )
+
 
 DEFAULT_NAMESPACE: Final = ("default",)
 _NAMED: Final = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)

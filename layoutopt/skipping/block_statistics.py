@@ -65,7 +65,7 @@ class BlockIndex(Protocol):
 
     The invariant: where :meth:`cannot_match` is TRUE, no value of the expression in any row of the block makes the
     literal TRUE. Of rows where the expression is NULL it says nothing. Of the elements of an array
-    (:mod:`layoutopt.model.predicates.elements`) a row has many values, or none.
+    (:mod:`layoutopt.model.predicates.normal`) a row has many values, or none.
     """
 
     @property
@@ -119,10 +119,10 @@ class BlockStatistics:
 
     @cached_property
     def derived(self) -> dict[Expr, ColumnBounds | None]:
-        """Bounds of functions that were asked for; :mod:`layoutopt.skipping.derived.bounds` fills it."""
+        """Bounds of functions that were asked for; :mod:`layoutopt.skipping.derived_bounds` fills it."""
         return {}
 
     @cached_property
     def proved_by_indexes(self) -> dict[Node, Packed]:
-        """What indexes have proved of literals so far; :mod:`layoutopt.skipping.indexed` fills it."""
+        """What indexes have proved of literals so far; :mod:`layoutopt.skipping.cannot_match` fills it."""
         return {}

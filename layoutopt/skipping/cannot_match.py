@@ -10,19 +10,151 @@ feature, a bound, a count of NULLs, an index, a kind of literal) proves nothing,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
-from layoutopt.model.predicates import And, Constant, InSet, Node, Or, Predicate, columns_of
+from layoutopt.model.predicates import And, Call, Const, Constant, Expr, InSet, Like, Node, Or, Predicate, columns_of
+from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockIndex, BlockStatistics, ColumnBounds, FeatureBits
-from layoutopt.skipping.implied import ImpliedPredicates
-from layoutopt.skipping.indexed import IndexEvaluator
-from layoutopt.skipping.zone_maps import ZoneMapEvaluator
+from layoutopt.skipping.derived_bounds import implied_beginning
+from layoutopt.skipping.implied_literals import follows_for, literals_of_elements
+from layoutopt.skipping.zone_maps import ZoneMapEvaluator, remembered
+
+# ----------------------------------------------------------------------------------------------------
+# Which of some predicates follow from a node, for all of them at once: ``implies``, with shared parts done once.
+#
+# Filters of one log are made of few literals, and features of few predicates. What a literal implies is asked once;
+# of an
+# AND and an OR it is then a union and an intersection of sets of predicates, which are bits of one Python integer.
+
+
+class ImpliedPredicates:
+    """The predicates that follow from nodes, remembered for every node it has seen.
+
+    Args:
+        predicates: predicate ``i`` is bit ``i`` of every answer.
+    """
+
+    def __init__(self, predicates: Sequence[Predicate]) -> None:
+        self._predicates = tuple(predicates)
+        self._all = (1 << len(self._predicates)) - 1
+        self._always = sum(1 << i for i, predicate in enumerate(self._predicates) if predicate.is_always_true)
+        self._sharing: dict[frozenset[str], int] = {}
+        self._answers: dict[Node, int] = {}
+
+    def of(self, node: Node) -> int:
+        """The predicates that are TRUE of every row for which the node is TRUE, as bits: what ``implies`` says."""
+        found = self._answers.get(node)
+        if found is None:
+            found = self._answers[node] = self._find(node)
+        return found
+
+    def _find(self, node: Node) -> int:
+        sharing = self._sharing_columns(columns_of(node))
+        # On other columns a predicate follows only where that has nothing to do with columns.
+        others = self._all if isinstance(node, Constant) and not node.value else self._always
+        return (self._of_parts(node, sharing) & sharing) | (others & ~sharing)
+
+    def _of_parts(self, node: Node, sharing: int) -> int:
+        if isinstance(node, And):
+            union = 0
+            for child in node.children:
+                union |= self.of(child)
+            return union
+        if isinstance(node, Or):
+            common = self._all
+            for child in node.children:
+                common &= self.of(child)
+            return common
+        candidates = (i for i in range(sharing.bit_length()) if sharing >> i & 1)
+        return sum(1 << i for i in candidates if implies(node, self._predicates[i]))
+
+    def _sharing_columns(self, columns: frozenset[str]) -> int:
+        """The predicates that read one of these columns."""
+        found = self._sharing.get(columns)
+        if found is None:
+            found = sum(1 << i for i, p in enumerate(self._predicates) if not columns.isdisjoint(columns_of(p)))
+            self._sharing[columns] = found
+        return found
+
+
+# ----------------------------------------------------------------------------------------------------
+# What indexes of blocks prove about single literals, and about several at once, over all blocks at once.
+
+
+class IndexEvaluator:
+    """What the indexes of literals' subjects prove, ``bool[n]`` each."""
+
+    def __init__(self, statistics: BlockStatistics) -> None:
+        self.statistics = statistics
+        self._zone_maps = ZoneMapEvaluator(statistics)
+
+    def packed(self, node: Node) -> Packed:
+        """As :meth:`cannot`, eight blocks a byte; remembered, since the queries of a log share many literals."""
+        return remembered(self.statistics.proved_by_indexes, node, self.cannot)
+
+    def cannot(self, node: Node) -> Bits:
+        """The blocks that hold no row which makes the node, a literal or some children of an AND, TRUE.
+
+        Indexes speak of values. Where NULL makes a literal TRUE too, the block must also be known to have none.
+        """
+        proved = np.zeros(self.statistics.n, dtype=np.bool_)
+        if isinstance(node, And):
+            return self._cannot_all(node)
+        if not isinstance(node, InSet | Like):
+            return proved
+        of_values = replace(node, null=False) if isinstance(node, InSet) else node
+        for index in self._of(node.subject):
+            proved |= index.cannot_match(of_values)
+        for of_elements in literals_of_elements(of_values):
+            for index in self._of(of_elements.subject):
+                proved |= index.cannot_match(of_elements)
+        if isinstance(of_values, InSet):
+            for index, following in self._following(of_values):
+                proved |= index.cannot_match(following)
+        implied = implied_beginning(node) if isinstance(node, InSet) else None
+        if implied is not None:
+            proved |= self.cannot(implied)
+        has_null = isinstance(node, InSet) and node.null
+        return proved & self._zone_maps.without_nulls(node.subject) if has_null else proved
+
+    def _of(self, subject: Expr) -> Iterator[BlockIndex]:
+        """The indexes of an expression, and those of what it is a function of, where they know that function."""
+        indexes = self.statistics.indexes
+        yield from indexes.get(subject, ())
+        for argument in dict.fromkeys(subject.args if isinstance(subject, Call) else ()):
+            if isinstance(subject, Call) and not isinstance(argument, Const):
+                yield from (index for index in indexes.get(argument, ()) if subject.fn in index.functions)
+
+    def _following(self, literal: InSet) -> Iterator[tuple[BlockIndex, InSet]]:
+        """The indexes of functions of the literal's text, each with what follows for the function."""
+        if literal.subject.type != "string":
+            return
+        for function, indexes in self.statistics.indexes.items():
+            following = None if function == literal.subject else follows_for(function, literal)
+            if following is not None:
+                yield from ((index, following) for index in indexes)
+
+    @cached_property
+    def _joint(self) -> tuple[BlockIndex, ...]:
+        return tuple(index for of_one in self.statistics.indexes.values() for index in of_one if index.parts)
+
+    def _cannot_all(self, conjunction: And) -> Bits:
+        """By indexes of several expressions: a row in which one of these is NULL does not make the AND TRUE."""
+        proved = np.zeros(self.statistics.n, dtype=np.bool_)
+        literals = {each.subject: each for each in conjunction.children if isinstance(each, InSet) and not each.null}
+        for index in self._joint:
+            asked = [literals[part] for part in index.parts if part in literals]
+            if len(asked) == len(index.parts):
+                proved |= index.cannot_match_all(asked)
+        return proved
+
 
 __all__ = [
     "UNKNOWN_NULLS",

@@ -10,8 +10,7 @@ from layoutopt.model.arrays import Bits, Keys, Packed
 from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived.bounds import bounds_of
-from layoutopt.skipping.derived.texts import implied_beginning
+from layoutopt.skipping.derived_bounds import bounds_of, implied_beginning
 
 # Up to so many intervals are compared one after the other, more by binary search.
 _FEW_INTERVALS = 8

@@ -13,8 +13,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.local_store import has_codes
+from layoutopt.catalog.storage.filesystem import TableFiles, has_codes
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema

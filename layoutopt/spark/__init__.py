@@ -6,10 +6,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from layoutopt.advise.advice import Advice
-    from layoutopt.config.advising import AdviseSettings
+    from layoutopt.advice import Advice
+    from layoutopt.config.settings import AdviseSettings
     from layoutopt.spark.core.functions import declare
-    from layoutopt.spark.planning.advising import advise
+    from layoutopt.spark.planning.advise import advise
     from layoutopt.spark.session.enabling import disable, enable, last_scans, read_table, why
     from layoutopt.spark.session.metrics import ScanMetrics
     from layoutopt.spark.session.tables import register, unregister
@@ -30,10 +30,10 @@ __all__ = [
 ]
 
 _LAZY = {
-    "Advice": "layoutopt.advise.advice",
-    "AdviseSettings": "layoutopt.config.advising",
+    "Advice": "layoutopt.advice",
+    "AdviseSettings": "layoutopt.config.settings",
     "ScanMetrics": "layoutopt.spark.session.metrics",
-    "advise": "layoutopt.spark.planning.advising",
+    "advise": "layoutopt.spark.planning.advise",
     "declare": "layoutopt.spark.core.functions",
     "disable": "layoutopt.spark.session.enabling",
     "enable": "layoutopt.spark.session.enabling",

@@ -18,8 +18,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError
 from layoutopt.sql.functions import DATE_TRUNC_UNITS
-from layoutopt.sql.lexing.comments import without_comments
-from layoutopt.sql.lexing.names import is_sparks
+from layoutopt.sql.lexing import is_sparks, without_comments
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")

@@ -14,12 +14,12 @@ from typing import Final
 from sqlglot import exp
 
 from layoutopt.model.predicates import Call, Col, Const, Expr, InSet, Like, Node, Or, disjunction
-from layoutopt.model.predicates.elements import some_element as element_meeting
+from layoutopt.model.predicates.normal import some_element as element_meeting
 from layoutopt.model.schema import Column
 from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.model.values import ValueSet
-from layoutopt.sql.calls.subjects import Context
 from layoutopt.sql.expressions import subject
+from layoutopt.sql.operands import Context
 from layoutopt.sql.problems import Unusable
 
 _MIRRORED: Final[dict[type[exp.Expr], type[exp.Expr]]] = {

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from sqlglot import exp
 
-from layoutopt.model.predicates import Call, Col, Const, Expr
-from layoutopt.model.predicates.nodes import RUN_CODE
-from layoutopt.sql import nested
-from layoutopt.sql.calls import arithmetic, moments, pieces
-from layoutopt.sql.calls.subjects import Context, Operand, Reader, Subject, cast_subject, const, explicit_cast
+from layoutopt.model.predicates import Call, Col, Comparison, Const, Expr, Node, simplified
+from layoutopt.model.predicates.nodes import GET_FIELD, RUN_CODE
+from layoutopt.model.predicates.normal import keys_of, values_of
+from layoutopt.model.types import INTEGER_BITS, nested_parts
+from layoutopt.model.values import key_kind
+from layoutopt.sql import calls as arithmetic
+from layoutopt.sql.calls import (
+    date_added,
+    end_of_array,
+    get_json_object,
+    months_added,
+    regexp_extract,
+    split_part,
+    substring_index,
+    try_variant_get,
+)
+from layoutopt.sql.constant_folding import fold
 from layoutopt.sql.functions import (
     DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
@@ -20,11 +33,114 @@ from layoutopt.sql.functions import (
     Function,
     is_non_deterministic,
 )
+from layoutopt.sql.operands import Context, Operand, Reader, Subject, cast_subject, const, explicit_cast
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types.coerce import TypedConstant, cast_constant
-from layoutopt.sql.types.fold import fold
-from layoutopt.sql.types.rules import normal_type
+from layoutopt.sql.types import TypedConstant, cast_constant, is_integer, is_whole_of_double, normal_type
+
+# ----------------------------------------------------------------------------------------------------
+# Parts of nested values in conditions: fields of structs, keys and values of maps, elements of arrays.
+#
+# Each is a call that fails on no row: ``get_field`` (of a struct and a field's name), ``try_element_at`` and ``get``,
+# which give NULL where a map lacks the key or an array the place. Spark without ANSI mode gives NULL there too; in ANSI
+# mode it may fail, and then the condition is TRUE for no such row either.
+
+_COMPARED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "float", "double"})
+"""Types of elements that are compared with constants of the very same type, beside texts and whole numbers."""
+
+
+def field_of(struct: Expr, name: str, text: str) -> Call:
+    """A field of a struct, found as Spark finds it, without regard to case.
+
+    Raises:
+        Unusable: the expression is no struct, or has not just one field of that name.
+    """
+    kind, inner = _parts(struct.type, text)
+    fields = [part.partition(":") for part in inner] if kind == "struct" else []
+    found = [(field, type) for field, _, type in fields if field.lower() == name.lower()]
+    if len(found) != 1:
+        raise Unusable("unsupported-expression", f"{text} is not surely one field of a struct")
+    ((field, type),) = found
+    return Call(GET_FIELD, (struct, Const(field, "string")), comparable(type, text))
+
+
+def element_of(container: Expr, key: TypedConstant, from_one: bool, text: str) -> Call:
+    """A map's value of a key, an array's element at a place (from 0, or ``from_one``), or a struct's field by its name.
+
+    Raises:
+        Unusable: the expression is none of these, or the key has another type.
+    """
+    kind, inner = _parts(container.type, text)
+    if kind == "struct" and isinstance(key.value, str) and not from_one:
+        return field_of(container, key.value, text)
+    if kind == "map":
+        return Call("try_element_at", (container, _constant(key, inner[0], text)), comparable(inner[1], text))
+    if kind == "array" and is_integer(key.type) and not (from_one and key.value == 0):
+        place = _constant(key, "int", text)
+        return Call("try_element_at" if from_one else "get", (container, place), comparable(inner[0], text))
+    raise Unusable("unsupported-expression", f"{text} is an element of {container.type} by a {key.type}")
+
+
+def contains(array: Expr, value: TypedConstant, text: str) -> Call:
+    """Whether an array has an element; NULL where it is NULL, or has a NULL and not the element.
+
+    Raises:
+        Unusable: the expression is no array, or its elements are of another type than the value.
+    """
+    kind, inner = _parts(array.type, text)
+    if kind != "array":
+        raise Unusable("unsupported-expression", f"{text} is asked of {array.type}, which is no array")
+    same_type = value.type == inner[0] and value.type in _COMPARED
+    return Call("array_contains", (array, const(value) if same_type else _constant(value, inner[0], text)), "boolean")
+
+
+def part_of_map(of_map: Expr, values: bool, text: str) -> Call:
+    """A map's keys or its values, as an array; NULL where it is NULL.
+
+    Raises:
+        Unusable: the expression is no map, or its keys or values do not compare byte by byte.
+    """
+    found = values_of(of_map) if values else keys_of(of_map)
+    if found is None:
+        raise Unusable("unsupported-expression", f"{text} is asked of {of_map.type}, which is no map")
+    comparable(nested_parts(found.type)[1][0], text)
+    return found
+
+
+def comparable(type: str, text: str) -> str:
+    """The type of a part, if values of it compare byte by byte or are parts of others.
+
+    Raises:
+        Unusable: it is CHAR, or has a collation.
+    """
+    if type.startswith(("char", "varchar")) or "collate" in type:
+        raise Unusable("unordered-type", f"{text} is {type}, which is not compared byte by byte")
+    return type
+
+
+def _parts(type: str, text: str) -> tuple[str, list[str]]:
+    kind, inner = nested_parts(type)
+    if not inner:
+        raise Unusable("unsupported-expression", f"{text} is a part of {type}, which has none")
+    return kind, inner
+
+
+def _constant(given: TypedConstant, type: str, text: str) -> Const:
+    """A key or an element of just that type: a text, or a whole number that fits."""
+    value = given.value
+    if type == "string" and given.type == "string" and isinstance(value, str):
+        return Const(value, "string")
+    if is_integer(type) and is_integer(given.type) and isinstance(value, int) and _fits(value, type):
+        return Const(value, type)
+    raise Unusable(
+        "coercion",
+        f"{text} compares {type} with {given.type}; only texts, whole numbers and values of the very type are",
+    )
+
+
+def _fits(value: int, type: str) -> bool:
+    half = 1 << (INTEGER_BITS[type] - 1)
+    return -half <= value < half
 
 
 def operand(node: exp.Expr, context: Context) -> Operand:
@@ -73,13 +189,13 @@ def _column(node: exp.Expr, context: Context) -> Subject:
         raise Unusable("unordered-type", f"{column.name} is {column.type}, which is not compared byte by byte")
     found: Expr = Col(column.name, kind)
     for name in fields:
-        found = nested.field_of(found, name, node.sql("spark"))
+        found = field_of(found, name, node.sql("spark"))
     return Subject(found, found.type)
 
 
 def _field(node: exp.Expr, context: Context) -> Subject:
     struct = subject(node.this, context)
-    found = nested.field_of(struct.expr, node.expression.name, node.sql("spark"))
+    found = field_of(struct.expr, node.expression.name, node.sql("spark"))
     return Subject(found, found.type)
 
 
@@ -89,7 +205,7 @@ def _element(node: exp.Expr, context: Context) -> Subject:
     container, key = subject(node.this, context), operand(node.expressions[0], context)
     if not isinstance(key, TypedConstant):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for constant keys only")
-    found = nested.element_of(container.expr, key, node.args.get("offset") == 1, node.sql("spark"))
+    found = element_of(container.expr, key, node.args.get("offset") == 1, node.sql("spark"))
     return Subject(found, found.type)
 
 
@@ -97,7 +213,7 @@ def _array_contains(node: exp.Expr, context: Context) -> Subject:
     array, value = subject(node.this, context), operand(node.expression, context)
     if not isinstance(value, TypedConstant) or value.value is None:
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a constant only")
-    return Subject(nested.contains(array.expr, value, node.sql("spark")), "boolean")
+    return Subject(contains(array.expr, value, node.sql("spark")), "boolean")
 
 
 def _map_contains_key(node: exp.Expr, context: Context) -> Subject:
@@ -106,7 +222,7 @@ def _map_contains_key(node: exp.Expr, context: Context) -> Subject:
 
 
 def _part_of_map(node: exp.Expr, of_map: exp.Expr, context: Context, values: bool = False) -> Subject:
-    found = nested.part_of_map(subject(of_map, context).expr, values, node.sql("spark"))
+    found = part_of_map(subject(of_map, context).expr, values, node.sql("spark"))
     return Subject(found, found.type)
 
 
@@ -141,7 +257,7 @@ def _by_name(node: exp.Expr, context: Context) -> Subject:
     if name == "map_values" and name not in context.udfs and len(node.expressions) == 1:
         return _part_of_map(node, node.expressions[0], context, values=True)
     if name == "try_variant_get" and name not in context.udfs:
-        return pieces.try_variant_get(node, context, lambda argument: operand(argument, context))
+        return try_variant_get(node, context, lambda argument: operand(argument, context))
     return _user_defined(node, context)
 
 
@@ -214,7 +330,7 @@ def _date_trunc(node: exp.Expr, context: Context) -> Subject:
 
 
 def _end_of_array(name: str) -> Callable[[exp.Expr, Context], Subject]:
-    return lambda node, context: pieces.end_of_array(name, subject(node.this, context), node.sql("spark"))
+    return lambda node, context: end_of_array(name, subject(node.this, context), node.sql("spark"))
 
 
 def _with_arguments(reader: Callable[[exp.Expr, Context, Reader], Subject]) -> Callable[[exp.Expr, Context], Subject]:
@@ -242,12 +358,12 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Floor: _with_arguments(arithmetic.floored("floor")),
     exp.Ceil: _with_arguments(arithmetic.floored("ceil")),
     exp.Round: _with_arguments(arithmetic.rounded),
-    exp.TsOrDsAdd: _with_arguments(moments.date_added),
-    exp.AddMonths: _with_arguments(moments.months_added),
-    exp.SplitPart: _with_arguments(pieces.split_part),
-    exp.SubstringIndex: _with_arguments(pieces.substring_index),
-    exp.RegexpExtract: _with_arguments(pieces.regexp_extract),
-    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(pieces.get_json_object)),
+    exp.TsOrDsAdd: _with_arguments(date_added),
+    exp.AddMonths: _with_arguments(months_added),
+    exp.SplitPart: _with_arguments(split_part),
+    exp.SubstringIndex: _with_arguments(substring_index),
+    exp.RegexpExtract: _with_arguments(regexp_extract),
+    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(get_json_object)),
     exp.ArrayMax: _end_of_array("array_max"),
     exp.ArrayMin: _end_of_array("array_min"),
     exp.Anonymous: _by_name,
@@ -257,3 +373,30 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.MapContainsKey: _map_contains_key,
     exp.MapKeys: lambda node, context: _part_of_map(node, node.this, context),
 }
+
+
+# ----------------------------------------------------------------------------------------------------
+# Comparisons of two expressions of a row, as both readers build them: the one of SQL texts and that of Catalyst.
+
+OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+"""The operator that is TRUE where another one is FALSE."""
+MIRRORED: Final = {"=": "=", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+"""The operator that means the same with the sides exchanged."""
+
+
+def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
+    """Return the rows for which two subjects of one type compare so.
+
+    Raises:
+        Unusable: their type has no order here, or one of them may fail.
+    """
+    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
+    first, second = left.expr, right.expr  # whole numbers compare alike in any width
+    if not (is_integer(first.type) and is_integer(second.type)):
+        first, second = explicit_cast(left), explicit_cast(right)
+        if first.type != second.type or key_kind(first.type) is None:
+            raise Unusable("unordered-type", f"{first.type} and {second.type} are not compared here")
+    if operator in (">", ">="):
+        first, second, operator = second, first, MIRRORED[operator]
+    return simplified(Comparison(first, operator, second))

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 import re
-from collections.abc import Iterator, Sequence
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,11 +20,163 @@ from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import INTEGER_BITS, VARIANT
-from layoutopt.sql.collations import Collations, collations_of, variants_of
+from layoutopt.model.types import INTEGER_BITS, VARIANT, whole_type
 from layoutopt.sql.dialect import Spark4, dialect_named, split_statements
-from layoutopt.sql.folder_columns import folder_columns, values_in_folders
 from layoutopt.sql.problems import StatementError
+
+# ----------------------------------------------------------------------------------------------------
+# Columns that only the names of Hive-style folders tell of (``day=2026-11-24/``): their values, and types guessed.
+
+_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
+_FORMS: Final = tuple((type, re.compile(form)) for type, form in (
+    ("int", r"-?[0-9]{1,99}"),  # or bigint
+    ("double", r"-?[0-9]{0,99}\.[0-9]{1,99}"),
+    ("date", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"),
+    ("timestamp", r"[0-9]{4}-[0-9]{2}-[0-9]{2} ([01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"),
+))  # fmt: skip
+_OTHER_FORMS: Final = re.compile(
+    r"\s*[+-]?(NaN|Infinity|0[xX][0-9a-fA-F.]+[pP][+-]?[0-9]+|([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?)[fFdD]?\s*"
+    r"|[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]*)?"
+    r"|-?([0-9]{5,}|0000|(?<=-)[0-9]{4})-[0-9]{2}-[0-9]{2}( [0-9:.]*)?|[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9:.]*"
+)
+"""Of what Spark may take for decimals, other doubles, times, or days and moments."""
+_COMMON: Final = {
+    frozenset({"int", "bigint"}): "bigint", frozenset({"int", "double"}): "double",
+    frozenset({"date", "timestamp"}): "timestamp",
+}  # fmt: skip
+"""Types of which Spark makes one; values of any others are texts together, as those of bigint and double are."""
+
+
+def values_in_folders(path: str) -> dict[str, str | None]:
+    """The columns whose values a path's folders say, None for NULL.
+
+    >>> values_in_folders("/day=2024-01-01/city=a%2Fb/f.parquet")
+    {'day': '2024-01-01', 'city': 'a/b'}
+    """
+    parts = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
+    said = [(unquote(name), unquote(value)) for name, _, value in parts]
+    return {name: None if value == _NULL else value for name, value in said if name}
+
+
+def is_shown(name: str) -> bool:
+    """Whether Spark looks at a file or a folder of a name when it lists a folder.
+
+    >>> is_shown("a.parquet"), is_shown("_SUCCESS"), is_shown("_day=1"), is_shown(".a.parquet.crc")
+    (True, False, True, False)
+    """
+    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
+
+
+def folder_columns(values: Iterable[Mapping[str, str | None]]) -> tuple[Column, ...]:
+    """The columns that folders say, each of the type that Spark guesses.
+
+    Args:
+        values: of each file, as :func:`values_in_folders` gives them.
+
+    Raises:
+        SourceError: a value may be of a type that is not followed here, so that two of Spark's would be one.
+
+    >>> folder_columns([{"n": "01", "day": "2024-01-01"}, {"n": None, "day": "2024-01-02"}])
+    (Column(name='n', type='int', nullable=True), Column(name='day', type='date', nullable=True))
+    """
+    texts: dict[str, set[str]] = {}
+    for said in values:
+        for name, value in said.items():
+            texts.setdefault(name, set()).update([] if value is None else [value])
+    return tuple(Column(name, _guessed(name, found)) for name, found in texts.items())
+
+
+def _guessed(name: str, texts: set[str]) -> str:
+    types = {_type_of_folder_values(text): text for text in sorted(texts)}
+    if "string" in types or not types:
+        return "string"
+    if None in types:
+        raise SourceError(
+            f"the folder '{name}={types[None]}' has a value that Spark may take for another number or time than is "
+            "read here; store the column in the files"
+        )
+    found = frozenset(type for type in types if type is not None)
+    return next(iter(found)) if len(found) == 1 else _COMMON.get(found, "string")
+
+
+def _type_of_folder_values(text: str) -> str | None:
+    """The type of one value; None where Spark's may be another one than those that are followed."""
+    latin = "".join(str(unicodedata.decimal(character, character)) for character in text)
+    if latin != text:  # Java reads digits of any script
+        return "string" if _type_of_folder_values(latin) == "string" else None
+    form = next((type for type, form in _FORMS if form.fullmatch(text)), None)
+    if form == "int":
+        return whole_type(int(text))  # beyond, decimals
+    if form in ("date", "timestamp"):
+        if text.startswith("0000"):  # no year of Python's
+            return None
+        try:
+            dt.datetime.fromisoformat(text)
+        except ValueError:
+            return "string"
+    return form or (None if _OTHER_FORMS.fullmatch(text) else "string")
+
+
+# ----------------------------------------------------------------------------------------------------
+# What Spark keeps beside the schema that all other engines read: the collations of texts, and which columns vary.
+
+_ROW_METADATA: Final = b"org.apache.spark.sql.parquet.row.metadata"
+_COLLATIONS: Final = "__COLLATIONS"
+
+Collations = Mapping[str, str]
+"""The collation of each text in a column by its path, such as ``s`` or ``m.value``; plain texts are left out."""
+
+
+def collations_of(schema: pa.Schema) -> dict[str, Collations]:
+    """Each collated column's collations; fields of structs lie below the path of the struct.
+
+    Spark writes them into the metadata of the field that holds the text: ``{"arr.element": "spark.UTF8_LCASE"}``, the
+    name's first part being the provider. Metadata that is no JSON of Spark's says nothing, as it does to Spark.
+    """
+    found = {name: _of_field(field) for name, field in _described(schema)}
+    return {name: collations for name, collations in found.items() if collations}
+
+
+def variants_of(schema: pa.Schema) -> frozenset[str]:
+    """The columns that are of type VARIANT to Spark, which other readers take for structs of binaries."""
+    return frozenset(name for name, field in _described(schema) if field.get("type") == VARIANT)
+
+
+def _described(schema: pa.Schema) -> list[tuple[str, Any]]:
+    """The columns as Spark describes them; none where it does not."""
+    try:
+        return _fields(json.loads((schema.metadata or {}).get(_ROW_METADATA, b"null")))
+    except ValueError:
+        return []
+
+
+def _fields(struct: Any) -> list[tuple[str, Any]]:
+    fields = struct.get("fields") if isinstance(struct, dict) else None
+    named = [field for field in fields if isinstance(field, dict)] if isinstance(fields, list) else []
+    return [(str(field.get("name")), field) for field in named]
+
+
+def _of_field(field: Mapping[str, Any]) -> dict[str, str]:
+    """The collations of a field by path, the field's own name first."""
+    name, metadata = str(field.get("name")), field.get("metadata")
+    noted = metadata.get(_COLLATIONS) if isinstance(metadata, dict) else None
+    found = (
+        {str(path): str(given).rsplit(".", 1)[-1] for path, given in noted.items()} if isinstance(noted, dict) else {}
+    )
+    return found | _inside(name, field.get("type"))
+
+
+def _inside(path: str, kind: Any) -> dict[str, str]:
+    """The collations of the structs inside a type: their fields have metadata of their own."""
+    found: dict[str, str] = {}
+    if not isinstance(kind, dict):
+        return found
+    for part, inner in (("element", "elementType"), ("key", "keyType"), ("value", "valueType")):
+        found |= _inside(f"{path}.{part}", kind.get(inner))
+    for _, field in _fields(kind):
+        found |= {f"{path}.{below}": given for below, given in _of_field(field).items()}
+    return found
+
 
 _ARROW_TYPES = {
     pa.bool_(): "boolean",
@@ -270,3 +429,42 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"
     raise SchemaError(f"the Parquet type {str(kind)!r} is none that can be stored; convert the column")
+
+
+# ----------------------------------------------------------------------------------------------------
+# Plain names in place of those that a parser of SQL or an engine might read in more than one way.
+#
+# The parser of whole texts reads names once more where it qualifies columns, so that a quote or a dot in one is lost,
+# and
+# DuckDB tells ``Ä`` from ``ä`` where Spark does not. So such names stand under others while a text is with them: of
+# letters, digits and underscores, and the same wherever the name occurs, in any case.
+
+_PREFIX: Final = "_layoutopt_name_"
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+
+def plain_name(name: str) -> str:
+    """The name itself where every reader takes it as it is, else its stand-in.
+
+    >>> plain_name("Year"), plain_name("a.b") == plain_name("A.b")
+    ('Year', True)
+    """
+    if _PLAIN.fullmatch(name):
+        return name
+    return _PREFIX + sha256(name.lower().encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def is_stand_in(name: str) -> bool:
+    """Whether a name was made by :func:`plain_name`."""
+    return name.startswith(_PREFIX)
+
+
+def with_plain_names(schema: Schema) -> Schema:
+    """The schema as texts with plain names call it."""
+    return Schema(tuple(replace(column, name=plain_name(column.name)) for column in schema.columns))
+
+
+def name_plainly(tree: exp.Expr) -> None:
+    """Put plain names in a tree, in place; their places in the text stay known."""
+    for identifier in tree.find_all(exp.Identifier):
+        identifier.set("this", plain_name(identifier.this))

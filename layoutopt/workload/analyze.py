@@ -9,16 +9,15 @@ from functools import cache
 from typing import Final
 
 from layoutopt.errors import LogError
-from layoutopt.model.document import SkippedStatement
+from layoutopt.model.documents import SkippedStatement
 from layoutopt.model.feature import Settings
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
-from layoutopt.sql.bound import bound_text
+from layoutopt.sql.bind_log import bound_text
 from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.references import tables_named
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, scans_of, tables_named
 from layoutopt.workload.entries import LogEntry
 
 UNUSABLE: Final = "unusable:"

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import csv
+import datetime as dt
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Final
 
+import numpy as np
+
 from layoutopt import extensions
 from layoutopt.errors import LogError
+from layoutopt.model.arrays import Floats
+from layoutopt.model.query import Query
 from layoutopt.sql.dialect import is_readable, split_statements
+from layoutopt.sql.problems import Unusable
+from layoutopt.sql.types import zone_of
 from layoutopt.workload.entries import LogEntry, one_statement
-from layoutopt.workload.history import Weigh, entries_of
-from layoutopt.workload.records import DAMAGED, SUFFIXES, Record, records_of
-from layoutopt.workload.systems import SYSTEMS, guess_system
+from layoutopt.workload.history import DAMAGED, SUFFIXES, SYSTEMS, Record, Weigh, entries_of, guess_system, records_of
 
 __all__ = ["LogEntry", "read_log"]
 
@@ -48,7 +54,7 @@ def read_log(
     ``column`` names the one with the text (``sql`` when left out), the same optional columns count. A damaged record
     becomes an entry with a ``problem``.
 
-    A query history as a system exports it (:mod:`layoutopt.workload.systems`) is known by its fields, unless ``column``
+    A query history as a system exports it (:mod:`layoutopt.workload.history`) is known by its fields, unless ``column``
     says where the text is; ``.json`` and ``.parquet`` hold records, too. Its texts have the system's own dialect.
 
     Args:
@@ -211,3 +217,56 @@ LogReader = Callable[[IO[str], str, str], Iterator[LogEntry]]
 _READERS: Final[Mapping[str, LogReader]] = MappingProxyType(
     {".sql": _read_sql, ".jsonl": _read_jsonl, ".csv": _read_csv}
 )
+
+
+# ----------------------------------------------------------------------------------------------------
+# Statements that count less the older they are, so that what a log says follows what people ask now.
+
+FORGOTTEN: Final = 20.0
+"""After so many half-lives a statement, which is worth a millionth then, counts no more."""
+
+
+def decayed(queries: Sequence[Query], half_life: dt.timedelta, time_zone: str = "UTC") -> tuple[Query, ...]:
+    """The queries with weights that halve with each half-life that they are older than the newest one.
+
+    Those of more than :data:`FORGOTTEN` half-lives are left out.
+
+    Args:
+        queries: of one log, in any order, each with the time when it ran.
+        half_life: longer than nothing.
+        time_zone: of times without one.
+
+    Raises:
+        LogError: a statement has no time, or one that can't be read.
+    """
+    times = times_of(queries, time_zone)
+    ages = (times.max(initial=0.0) - times) / half_life.total_seconds()
+    return tuple(
+        replace(query, weight=query.weight * 0.5**age)
+        for query, age in zip(queries, ages.tolist(), strict=True)
+        if age <= FORGOTTEN
+    )
+
+
+def times_of(queries: Sequence[Query], time_zone: str = "UTC") -> Floats:
+    """When each query ran, in seconds since 1970, ``float64[n_queries]``.
+
+    Raises:
+        LogError: a statement has no time, or one that can't be read; or the zone's clocks are not known.
+    """
+    try:
+        zone = zone_of(time_zone)
+    except Unusable as error:
+        raise LogError(f"{error}, so times without one can't be read; name a region, as Europe/Prague") from error
+    return np.array([_seconds(query, zone) for query in queries], dtype=np.float64)
+
+
+def _seconds(query: Query, zone: dt.tzinfo) -> float:
+    try:
+        moment = dt.datetime.fromisoformat(query.timestamp or "")
+    except ValueError:
+        has = f"the timestamp {query.timestamp!r}" if query.timestamp else "no timestamp"
+        raise LogError(
+            f"statement {query.id} of the log has {has}; give each the time when it ran, like 2026-11-22T10:00:00"
+        ) from None
+    return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()

@@ -108,7 +108,7 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
     """About the compressed bytes of each column's chunks, ``int64[n_blocks]``.
 
     Some blocks are encoded as they would be written, all of them where they are few. The others take as many bytes a
-    row as the nearest of these, since blocks side by side are alike (:mod:`layoutopt.partitioning.seriation`).
+    row as the nearest of these, since blocks side by side are alike (:mod:`layoutopt.partitioning.order`).
 
     Args:
         rows: of the blocks that :func:`blocks_encoded` names, behind one another.

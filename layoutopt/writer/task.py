@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import fsspec
 import numpy as np
@@ -26,13 +26,13 @@ from layoutopt.catalog.statistics import block_statistics, with_bytes
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import TableError, carrying
+from layoutopt.indexes.expressions import is_stored
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
-from layoutopt.model.columns import BLOCK, TID
-from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Column
-from layoutopt.writer.answers import Answer
-from layoutopt.writer.checksum import is_hashable, sums_by_block
+from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
+from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.schema import BLOCK, TID, Column
+from layoutopt.writer.checksum import Positions, is_hashable, position_sums, scrambled, sums_by_block, value_hashes
 from layoutopt.writer.encodings import (
     Encodings,
     blocks_encoded,
@@ -42,10 +42,8 @@ from layoutopt.writer.encodings import (
     estimate_sizes,
     row_group_starts,
 )
-from layoutopt.writer.gather import POOL, GatheredSegment, OfLeft, gather_segment
-from layoutopt.writer.parquet_indexes import parquet_index_options
-from layoutopt.writer.positions import Positions, position_sums, scrambled, value_hashes
 from layoutopt.writer.routing import (
+    CellRows,
     Routing,
     blocked_alike,
     cell_bytes,
@@ -57,11 +55,99 @@ from layoutopt.writer.routing import (
     union_words,
 )
 from layoutopt.writer.row_order import in_row_order
-from layoutopt.writer.slices import CellRows
-from layoutopt.writer.small_blocks import for_few_rows
+from layoutopt.writer.segment import POOL, GatheredSegment, OfLeft, gather_segment
+from layoutopt.writer.task_result import Answer
 
 if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
+
+
+# ----------------------------------------------------------------------------------------------------
+# Parquet's own indexes in data files, for engines that read the files as they are; readers of ours need none.
+#
+# A page index has minima and maxima of each page, so that engines skip pages within a block; a chunk of a block's
+# rows is
+# a single page unless pages are made small. A Bloom filter has a block's values of one column, for equality.
+
+PAGE_ROWS: Final = 1_000
+"""Rows of a page where pages are indexed."""
+FALSE_POSITIVES: Final = 0.01
+_OF_EQUALITY: Final = frozenset({"bloom", "hybrid", "value-list"})
+
+
+def parquet_index_options(plan: Plan, schema: pa.Schema, offsets: Ints) -> dict[str, Any]:
+    """The arguments of ``pyarrow.parquet.ParquetWriter`` for the indexes that a plan wants in its files.
+
+    Args:
+        plan: says which; Bloom filters are of the columns of its indexes that serve equality.
+        schema: the file's.
+        offsets: where its blocks begin, ``int64[n_blocks + 1]``.
+    """
+    options: dict[str, Any] = {}
+    if "page" in plan.parquet_indexes:
+        options |= {"write_page_index": True, "max_rows_per_page": PAGE_ROWS}
+    if "bloom" in plan.parquet_indexes:
+        most = int(np.diff(offsets).max(initial=1))  # the filter is folded to what a block's values need
+        filters = {path: {"ndv": most, "fpp": FALSE_POSITIVES} for path in _looked_up(plan, schema)}
+        options |= {"bloom_filter_options": filters} if filters else {}
+    return options
+
+
+def _looked_up(plan: Plan, schema: pa.Schema) -> Iterator[str]:
+    """The file's columns that indexes for equality are of, as Parquet has their paths."""
+    for spec in plan.indexes:
+        names = _path(spec.subject)
+        if spec.kind in _OF_EQUALITY and names and names[0] in schema.names and _is_hashed(schema, names):
+            yield ".".join(names)
+
+
+def _path(expr: Expr) -> tuple[str, ...]:
+    if isinstance(expr, Col):
+        return (expr.name,)
+    if isinstance(expr, Call) and is_stored(expr) and isinstance(expr.args[1], Const):
+        return (*_path(expr.args[0]), str(expr.args[1].value))
+    return ()
+
+
+def _is_hashed(schema: pa.Schema, names: tuple[str, ...]) -> bool:
+    """Whether Parquet has Bloom filters of the column: not of booleans, nor of what has parts."""
+    type = schema.field(names[0]).type
+    for name in names[1:]:
+        type = type.field(name).type
+    type = type.value_type if pa.types.is_dictionary(type) else type
+    return not (pa.types.is_boolean(type) or pa.types.is_nested(type) or pa.types.is_null(type))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Smaller blocks than a plan asks for: where rows are too few to fill blocks of its size with rows that are alike.
+
+FEWEST_BLOCKS: Final = 12
+"""Into so many blocks few rows are cut, as long as blocks do not become too small."""
+
+SMALLEST: Final = 250
+"""Rows of a block, below which what a block costs by itself is more than it saves."""
+
+
+def scaled(plan: Plan, scale: float) -> Plan:
+    """The plan with blocks of so many times fewer rows."""
+    layouts = []
+    for layout in plan.scheme.layouts:
+        params = dict(layout.blocking.params)
+        if isinstance(layout.blocking, ByVectors) and MIN_ROWS in params:
+            params[MIN_ROWS] = max(1, round(float(params[MIN_ROWS]) / scale))
+            layout = replace(layout, blocking=replace(layout.blocking, params=tuple(params.items())))
+        layouts.append(layout)
+    return replace(plan, block_rows=max(1, round(plan.block_rows / scale)), scheme=Scheme(tuple(layouts)))
+
+
+def for_few_rows(plan: Plan, rows: int) -> Plan:
+    """The plan as it is for so many rows, or with smaller blocks where these are few.
+
+    A single block of late rows would hold some of every kind, so that every query would read it.
+    """
+    block_rows = max(min(plan.block_rows, SMALLEST), rows // FEWEST_BLOCKS)
+    return plan if block_rows >= plan.block_rows else scaled(plan, plan.block_rows / block_rows)
+
 
 WHOLE, REST = 0, 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layoutopt.advise.advice import Advice, Asked, LayoutAdvice, Period, Reading, StatementAdvice
+from layoutopt.advice import Advice, Asked, LayoutAdvice, Period, Reading, StatementAdvice
 
 GB = 1e9
 

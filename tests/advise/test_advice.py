@@ -9,10 +9,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from layoutopt.advise.advice import Period, Reading
-from layoutopt.advise.asked import MOST_TOLD, asked_of
-from layoutopt.advise.figures import REHEARSED_ERROR, SAMPLED_ERROR, AsItIs, Tried, statements_of
-from layoutopt.advise.period import period_of
+from layoutopt.advice import (
+    MOST_TOLD,
+    REHEARSED_ERROR,
+    SAMPLED_ERROR,
+    AsItIs,
+    Period,
+    Reading,
+    Tried,
+    asked_of,
+    period_of,
+    statements_of,
+)
 from tests.advise.figures import advice, layout
 from tests.inspect.logs import logged
 from tests.scan.tables import SCHEMA

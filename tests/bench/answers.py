@@ -14,7 +14,7 @@ from layoutopt.bench.experiment import SEED, LoggedQuery, write_log
 from layoutopt.bench.tpch_queries import TABLE, TEMPLATES, TEST_QUERIES, Stream, draw_stream
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.snapshots import ensure_table_root
+from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from tests.catalog.loads import SmallLoad
 

@@ -22,16 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.blocks import block_schema
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.paths import data_path
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import read_snapshot
+from layoutopt.catalog.snapshot import Snapshot, read_snapshot
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema

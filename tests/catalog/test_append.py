@@ -6,11 +6,9 @@ import json
 
 import pytest
 
-from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
+from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load, restore
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import history, latest_snapshot, read_snapshot
+from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError
@@ -115,7 +113,7 @@ def test_older_programs_read_what_they_understand_and_refuse_the_rest(files: Tab
 @pytest.mark.parametrize("change", [{"version": 1}, {"load_id": "l1"}])
 def test_entries_that_can_not_be_are_damage(files: TableFiles, change: dict[str, object]) -> None:
     """A partition twice in a snapshot of the first version, and twice of the same load."""
-    from layoutopt.catalog import snapshot_json
+    from layoutopt.catalog import snapshot as snapshot_json
 
     append(files, "l2", (1995,))
     content = json.loads(files.read_bytes(snapshot_path(1)))

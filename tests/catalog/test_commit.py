@@ -10,13 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from layoutopt.catalog import snapshot_json
+from layoutopt.catalog import snapshot as snapshot_json
 from layoutopt.catalog.commit import CRASH_POINTS, CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_encoding import PackedIndexes, pack_index
+from layoutopt.catalog.storage.index_files import PackedIndexes, pack_index
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, PlanError, SchemaError
 from layoutopt.model.index_spec import IndexSpec

@@ -14,10 +14,9 @@ from typing import Any
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from tests.catalog.crash import check_contents, commit, read
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from tests.catalog.crash import (
     Content,

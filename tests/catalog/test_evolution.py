@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.evolution import absent_columns, grown, is_older
+from layoutopt.catalog.entries import absent_columns, grown, is_older
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SchemaError

@@ -7,9 +7,8 @@ import pytest
 
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
-from layoutopt.catalog.deletes import Marks, packed
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import latest_snapshot
+from layoutopt.catalog.deletion_vectors import Marks, packed
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
 from tests.catalog.loads import SmallLoad

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.commit import RESTORE_POINTS, ensure_table_root, restore
 from layoutopt.catalog.optimistic_commit import names_of
-from layoutopt.catalog.restore import RESTORE_POINTS, restore
-from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 from tests.catalog.crash import check_contents, commit, read

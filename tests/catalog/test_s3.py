@@ -11,13 +11,12 @@ from typing import Any
 
 import pytest
 
-from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshots import latest_snapshot, snapshot_numbers
+from layoutopt.catalog.commit import ensure_table_root, restore
+from layoutopt.catalog.snapshot import latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage import filesystem
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import DecodedFooters
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import check_contents, commit, read

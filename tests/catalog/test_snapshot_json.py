@@ -11,9 +11,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.snapshot import Bounds, FileDigest, PartitionEntry, Snapshot
-from layoutopt.catalog.snapshot_json import dumps, loads
-from layoutopt.catalog.versions import check_version, version_state
+from layoutopt.catalog.paths import FileDigest
+from layoutopt.catalog.snapshot import (
+    Bounds,
+    PartitionEntry,
+    Snapshot,
+    check_version,
+    dumps,
+    loads,
+    version_state,
+)
 from layoutopt.errors import CatalogError
 from layoutopt.model.schema import Column, Schema
 

@@ -13,13 +13,11 @@ from typing import Any
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries
+from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import VACUUM_POINTS, vacuum
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.snapshots import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import VACUUM_POINTS, vacuum
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError, TableError
 from tests.catalog.crash import check_contents, commit, read
 from tests.catalog.loads import SmallLoad

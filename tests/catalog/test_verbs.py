@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.snapshots import read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from tests.catalog.crash import commit, read

@@ -20,7 +20,7 @@ import layoutopt
 from layoutopt.cli.app import app, main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.verbs import VERBS
+from layoutopt.config.files import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
 
 LOG = """

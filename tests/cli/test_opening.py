@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.snapshots import ensure_table_root
+from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.console import Session
-from layoutopt.cli.opening import start_spark
+from layoutopt.cli.inputs import start_spark
 from layoutopt.errors import EncryptionKeyError
 
 

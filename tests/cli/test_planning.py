@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from layoutopt.cli import opening
+from layoutopt.cli import inputs as opening
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, Session
-from layoutopt.cli.opening import spark_if_needed
+from layoutopt.cli.inputs import spark_if_needed
 from layoutopt.model.feature import Settings
 from tests.effort import PROCESSES
 

@@ -7,14 +7,18 @@ from pathlib import Path
 import pytest
 
 from layoutopt.config.benching import BenchSettings
-from layoutopt.config.changing import OptimizeSettings
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.functions import find_udfs
-from layoutopt.config.indexing import IndexSettings, RefreshSettings
-from layoutopt.config.keeping import PublishSettings, RestoreSettings
-from layoutopt.config.reading import make_settings, read_functions, read_spark_properties, read_values
-from layoutopt.config.settings import AnalyzeSettings, PlanSettings, VerifySettings
-from layoutopt.config.verbs import VERBS
+from layoutopt.config.files import VERBS, find_udfs, make_settings, read_functions, read_spark_properties, read_values
+from layoutopt.config.settings import (
+    AnalyzeSettings,
+    IndexSettings,
+    OptimizeSettings,
+    PlanSettings,
+    PublishSettings,
+    RefreshSettings,
+    RestoreSettings,
+    VerifySettings,
+)
 from layoutopt.errors import SettingError
 
 REQUIRED = {"log", "schema", "source", "table", "sql", "experiment", "where", "set", "on"}

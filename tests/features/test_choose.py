@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from layoutopt.features.choose import default_excluded, default_threshold, mine_features, mine_ranges
+from layoutopt.features.selection import default_excluded, default_threshold, mine_features, mine_ranges
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import Col, Comparison, describe
 from layoutopt.model.schema import Column, Schema

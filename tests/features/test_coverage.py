@@ -6,8 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.features.coverage import eliminate_redundant, rank_by_coverage
-from layoutopt.features.mine import Candidates, find_candidates
+from layoutopt.features.selection import Candidates, eliminate_redundant, find_candidates, rank_by_coverage
 from layoutopt.model.predicates import Predicate
 from tests.features.workloads import (
     OVER_21,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.features.enclosing import Enclosing
-from layoutopt.features.implications import Implications
+from layoutopt.features.implications import Enclosing, Implications
 from layoutopt.model.predicates import Col, Comparison, InSet, Literal, Predicate
 from layoutopt.model.predicates.normal import like
 from layoutopt.model.predicates.patterns import parse_like

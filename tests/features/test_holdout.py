@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from layoutopt.features.choose import mine_features
-from layoutopt.features.holdout import mined_from
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.features.selection import mine_features, mined_from
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.predicates import Col, InSet
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema

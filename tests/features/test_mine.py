@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.features.augment import augment, subject_of
-from layoutopt.features.mine import MOST_TRANSACTIONS, find_candidates
+from layoutopt.features.selection import MOST_TRANSACTIONS, find_candidates
 from layoutopt.model.predicates import Constant, InSet, Predicate
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query

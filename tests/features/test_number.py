@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.features.mine import find_candidates
-from layoutopt.features.number import MOST, number_that_pays
-from layoutopt.features.splits import ENOUGH
+from layoutopt.features.cross_validation import ENOUGH
+from layoutopt.features.selection import MOST, find_candidates, number_that_pays
 from layoutopt.model.predicates import Col
 from layoutopt.model.query import Query
 from tests.features.workloads import is_in, query

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from layoutopt.features.recurrence import unseen_shares
+from layoutopt.features.stability import unseen_shares
 from layoutopt.model.query import Query, classes
 from layoutopt.model.schema import Column, Schema
 from tests.spark.tables import document, is_value

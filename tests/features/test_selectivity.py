@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.features.selectivity import assumed_selectivity, share_of
+from layoutopt.features.weights import assumed_selectivity, share_of
 from layoutopt.model.predicates import Comparison, Like, Literal, parse_like
 from tests.features.workloads import OVER_21, PRODUCT, REGION, REVENUE, SHOES, comparison, is_in, predicate
 

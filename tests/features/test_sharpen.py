@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.features.choose import mine_all
+from layoutopt.features.selection import mine_all
 from layoutopt.features.sharpen import bluntest, sharpened, sharpest
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import InSet, Predicate

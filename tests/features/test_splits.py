@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.features.splits import ENOUGH, FEWEST, FOLDS, folds, hold_back, splits
+from layoutopt.features.cross_validation import ENOUGH, FEWEST, FOLDS, folds, hold_back, splits
 from layoutopt.model.predicates import Col, Filter, InSet
 from layoutopt.model.query import Query
 from layoutopt.model.values import compare

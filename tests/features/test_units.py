@@ -6,10 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.features.coverage import rank_by_coverage
 from layoutopt.features.implications import Implications
-from layoutopt.features.mine import find_candidates
-from layoutopt.features.units import MOST_UNITS, units_of
+from layoutopt.features.selection import find_candidates, rank_by_coverage
+from layoutopt.features.weights import MOST_UNITS, units_of
 from layoutopt.model.predicates import And, InSet, Or, Predicate
 from layoutopt.model.query import Query
 from tests.features.workloads import PRODUCT, REVENUE, comparison, is_in, predicate, query

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from layoutopt.model.types import quoted
 from layoutopt.sql.dialect import parse_statement
-from layoutopt.sql.references import Span, span_of
+from layoutopt.sql.scans import Span, span_of
 
 
 def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:

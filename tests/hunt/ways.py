@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.errors import LayoutoptError, QueryError
-from layoutopt.inspect.condition import block_conditions
+from layoutopt.inspect.block_condition import block_conditions
 from layoutopt.model.types import quoted
 from layoutopt.scan.table import Scan
 from layoutopt.spark import disable, enable, read_table, register

@@ -15,8 +15,7 @@ from hypothesis import given, settings
 
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
-from layoutopt.indexes.asking import indexes_asked
-from layoutopt.indexes.choosing import candidates
+from layoutopt.indexes.choosing import candidates, indexes_asked
 from layoutopt.indexes.expressions import evaluate, is_computed_here, left_to_spark
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import suits
@@ -25,7 +24,7 @@ from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import ANY_STRING, And, Call, Col, Const, Expr, InSet, Like, Node, Or, like, matches
-from layoutopt.model.predicates.elements import elements_of, keys_of, met_by_some, some_element, values_of
+from layoutopt.model.predicates.normal import elements_of, keys_of, met_by_some, some_element, values_of
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match

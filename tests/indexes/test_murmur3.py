@@ -77,7 +77,7 @@ def _raise(*_: object) -> None:
 @pytest.mark.parametrize("broken", ["no numba", "does not compile", "told not to"])
 def test_without_a_compiler_that_works_arrays_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     if broken == "no numba":
-        for name in ("layoutopt.indexes.hash_loop", "layoutopt.partitioning.loops.native"):
+        for name in ("layoutopt.indexes.hash_loop", "layoutopt.partitioning.native"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.setitem(sys.modules, "numba", None)
     elif broken == "does not compile":

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layoutopt.features.choose import mine_features
-from layoutopt.indexes.suggesting import suggested_indexes
+from layoutopt.features.selection import mine_features
+from layoutopt.indexes.choosing import suggested_indexes
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload.analyze import analyze

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshot import FileDigest
+from layoutopt.catalog.commit import restore
+from layoutopt.catalog.paths import FileDigest
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.indexes.bloom import Bloom
 from layoutopt.indexes.measuring import measure_indexes

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.inspect.condition import block_conditions, condition_sql
+from layoutopt.inspect.block_condition import block_conditions, condition_sql
 from layoutopt.scan.table import Table
 from tests.effort import examples
 from tests.scan.builder import build, building, by_vector

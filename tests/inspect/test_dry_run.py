@@ -13,7 +13,7 @@ import pytest
 import layoutopt
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.inspect.dry_run import dry_run
+from layoutopt.inspect.cost import dry_run
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

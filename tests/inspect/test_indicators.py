@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.indicators import NAMES, geometric_means, indicators
+from layoutopt.inspect.evaluate import NAMES, evaluate, geometric_means, indicators
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS

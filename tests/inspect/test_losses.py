@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layoutopt.inspect.entry_bytes import entry_bytes
-from layoutopt.inspect.losses import DatedLog, prospects
+from layoutopt.inspect.cost import entry_bytes
+from layoutopt.inspect.drift import DatedLog, prospects
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.workload.decay import times_of
+from layoutopt.workload.log import times_of
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids

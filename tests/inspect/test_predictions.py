@@ -10,9 +10,8 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.predictions import compare
-from layoutopt.report.evaluation import print_evaluation
+from layoutopt.inspect.evaluate import compare, evaluate
+from layoutopt.report.inspections import print_evaluation
 from tests.inspect.replayed import LOG
 from tests.scan.builder import build, building
 from tests.scan.layouts import OVERLAPPING

@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from layoutopt.inspect.entry_bytes import entry_bytes, shares
+from layoutopt.inspect.cost import entry_bytes, shares
+from layoutopt.inspect.drift import regret_of
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.regret import regret_of
 from layoutopt.scan.table import Table
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building

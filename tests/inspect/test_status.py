@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.snapshots import history
+from layoutopt.catalog.commit import restore
+from layoutopt.catalog.snapshot import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.errors import PlanError, StalePlanError

@@ -17,8 +17,7 @@ import pytest
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SettingError
-from layoutopt.inspect.file_runs import FileVerdict, check_files
-from layoutopt.inspect.verify import verify
+from layoutopt.inspect.verify import FileVerdict, check_files, verify
 from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table
 from tests.scan import builder

@@ -7,8 +7,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.inspect.cost import costs_for, scan_work
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.work import costs_for, scan_work
 from layoutopt.model.engine_costs import BUILT_IN, Calibration, Work
 from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.methods.proposals import PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.interface import PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.strategies import predicted_rows
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByVectors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from layoutopt.config.settings import PlanSettings
 from layoutopt.methods import strategies
 from layoutopt.methods.registry import METHODS
-from layoutopt.methods.replication import REPLICATING
+from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.methods import AUTO, BUILT_IN, COMPARED, TRIED
 
 

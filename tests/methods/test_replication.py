@@ -11,17 +11,17 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import Known, PartitionHistogram, PlanRequest
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.methods.interface import Known, PartitionHistogram, PlanRequest
+from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.engine_costs import curve, of_the_plan
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicted import curve, of_the_plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.histograms import Counting, sample_histograms
 from layoutopt.spark.planning.plan import make_plan, propose_plan
+from layoutopt.spark.planning.source_profile import Counting, sample_histograms
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, random_queries, rows_of
 from tests.spark.session.answers import spark_sql

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layoutopt.errors import PlanError
-from layoutopt.model.document import FeaturesDocument, SkippedStatement
+from layoutopt.model.documents import FeaturesDocument, SkippedStatement
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query

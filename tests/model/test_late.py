@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from layoutopt.model.late import LateTuple
+from layoutopt.model.records import LateTuple
 
 
 def test_nothing_is_made_before_an_item_is_asked_for() -> None:

@@ -11,10 +11,10 @@ import pytest
 
 from layoutopt.errors import PlanError, SchemaError
 from layoutopt.model.feature import Feature, FeatureSet, Settings
-from layoutopt.model.late import LateTuple
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
+from layoutopt.model.records import LateTuple
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from tests.model.conditions import col

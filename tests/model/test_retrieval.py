@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.cost import cells_scanned, query_cost
+from layoutopt.model.engine_costs import cells_scanned, query_cost
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path, choose_path, greedy_layouts
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.partitioning.objective import SkipSetObjective
-from layoutopt.partitioning.weights import integer_weights
+from layoutopt.partitioning.objective import SkipSetObjective, integer_weights
 from tests.partitioning.segments import Segment
 
 

@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Floats
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.balance import join_remainder, min_rows_for, split_heavy
-from layoutopt.partitioning.calibrate import calibrate_min_rows
-from layoutopt.partitioning.objective import Objective
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.block_sizes import calibrate_min_rows, join_remainder, min_rows_for, split_heavy
+from layoutopt.partitioning.objective import Objective, Partition
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.segments import random_segment
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.bounds import blocking_lower_bound
+from layoutopt.partitioning.block_sizes import blocking_lower_bound
 from layoutopt.partitioning.objective import scanned
 from layoutopt.partitioning.registry import find_partitioner
 from tests.effort import examples

@@ -8,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning import derived as module
-from layoutopt.partitioning.derived import Derived, derive
-from layoutopt.partitioning.objective import FeatureObjective, Objective, scanned
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning import objective as module
+from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive, scanned
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.partitioning.partition import Partition, assign_rows
+from layoutopt.partitioning.objective import Partition, assign_rows
 
 
 def ints(*values: int) -> np.ndarray:

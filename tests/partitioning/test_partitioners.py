@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
 from layoutopt.model.vectors import VectorCounts, pack, unpack
-from layoutopt.partitioning.objective import FeatureObjective, scanned
-from layoutopt.partitioning.partition import Partition, assign_rows
+from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows, scanned
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.effort import examples
 from tests.partitioning.segments import Segment, random_segment, segments

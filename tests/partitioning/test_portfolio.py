@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning import portfolio as module
-from layoutopt.partitioning.derived import derive
-from layoutopt.partitioning.hypergraph import has_hypergraphs, hypergraph_labels
-from layoutopt.partitioning.objective import FeatureObjective, scanned
-from layoutopt.partitioning.portfolio import EFFORTS, Effort, portfolio
+from layoutopt.partitioning.objective import FeatureObjective, derive, scanned
+from layoutopt.partitioning.portfolio import EFFORTS, Effort, has_hypergraphs, hypergraph_labels, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective

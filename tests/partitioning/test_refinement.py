@@ -8,11 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.derived import derive
-from layoutopt.partitioning.objective import FeatureObjective, Objective, SkipSetObjective, scanned
-from layoutopt.partitioning.partition import Partition
-from layoutopt.partitioning.refinement import refine
-from layoutopt.partitioning.state import State
+from layoutopt.partitioning.local_search import State, refine
+from layoutopt.partitioning.objective import FeatureObjective, Objective, Partition, SkipSetObjective, derive, scanned
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.partitioning.seriation import in_reading_order
+from layoutopt.partitioning.order import in_reading_order
 
 
 def length(unions: Bits, weights: Floats, order: Ints) -> float:

@@ -8,12 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.partitioning.derived import derive
-from layoutopt.partitioning.neighbourhood import search_neighbourhoods
-from layoutopt.partitioning.objective import scanned
-from layoutopt.partitioning.refinement import improve
-from layoutopt.partitioning.repair import fit
-from layoutopt.partitioning.state import State
+from layoutopt.partitioning.local_search import State, fit, improve, search_neighbourhoods
+from layoutopt.partitioning.objective import derive, scanned
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments

@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, distinct, pack
-from layoutopt.partitioning.balance import with_heavy
-from layoutopt.partitioning.partition import assign_rows
+from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.objective import assign_rows, integer_weights
 from layoutopt.partitioning.ward import cluster, ward
-from layoutopt.partitioning.weights import integer_weights
 from tests.effort import examples
 from tests.partitioning.segments import Segment, segments
 

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.partitioning.weights import integer_weights
+from layoutopt.partitioning.objective import integer_weights
 
 
 @given(st.lists(st.integers(0, 5_000), min_size=1, max_size=64), st.integers(1, 10**8), st.integers(-4, 4))

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from layoutopt.catalog.retention.publications import Publication
+from layoutopt.catalog.publications import Publication
 from layoutopt.publish.publishing import publish, publish_all
 from tests.catalog.crash import Content, Load, Step, Vacuum, check_contents, events_of, read, start
 

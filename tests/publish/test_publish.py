@@ -16,12 +16,11 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.table import StaticTable
 
-from layoutopt.catalog.commit import APPEND
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.publications import PUBLISHED, Publication, publications
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.commit import APPEND, restore
+from layoutopt.catalog.publications import PUBLISHED, Publication, publications
+from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
@@ -324,7 +323,7 @@ def forge_iceberg(root: Path, metadata: dict[str, object]) -> None:
     """A version in which a file is gone, as another writer's delete leaves it."""
     table = StaticTable.from_metadata(str(root))
     gone = next(iter(table.scan().plan_files())).file
-    from layoutopt.publish.iceberg_folder import FolderCatalog
+    from layoutopt.publish.iceberg import FolderCatalog
 
     loaded = FolderCatalog(TableFiles(str(root))).load()
     assert loaded is not None

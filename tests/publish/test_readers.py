@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from pyiceberg.table import StaticTable
 
-from layoutopt.catalog.retention.publications import Publication
+from layoutopt.catalog.publications import Publication
 from layoutopt.publish.publishing import publish
 from tests.effort import examples
 from tests.publish.readers import Filter, check_delta, check_iceberg, filters, is_plain

@@ -7,8 +7,7 @@ from html.parser import HTMLParser
 
 from rich.console import Console
 
-from layoutopt.report.advice import print_advice
-from layoutopt.report.advice_page import advice_page
+from layoutopt.report.advice import advice_page, print_advice
 from tests.advise.figures import advice
 
 

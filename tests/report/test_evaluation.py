@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.console import Console
 
-from layoutopt.model.document import SkippedStatement
-from layoutopt.report.evaluation import print_evaluation
+from layoutopt.model.documents import SkippedStatement
+from layoutopt.report.inspections import print_evaluation
 
 AMOUNTS = {
     "rows_scanned": 25,

@@ -7,12 +7,11 @@ from collections.abc import Callable
 
 from rich.console import Console
 
-from layoutopt.evolve.families import NEW, SAME, FamilyChange, FamilyChanges
-from layoutopt.evolve.sampled import Interval
 from layoutopt.inspect.audit import AuditReport, Loss
-from layoutopt.inspect.drift import Drift
-from layoutopt.inspect.regret import Regret
+from layoutopt.inspect.drift import Drift, Regret
 from layoutopt.inspect.verify import Problem, SourceCheck, VerifyReport
+from layoutopt.maintenance.query_families import NEW, SAME, FamilyChange, FamilyChanges
+from layoutopt.maintenance.sampling_error import Interval
 from layoutopt.report.inspections import print_audit, print_drift, print_verify
 
 

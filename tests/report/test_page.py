@@ -13,9 +13,8 @@ import pytest
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.worst import worst_queries
-from layoutopt.report.page import evaluation_page
+from layoutopt.inspect.evaluate import evaluate, worst_queries
+from layoutopt.report.pages import evaluation_page
 from layoutopt.scan.table import Table
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building

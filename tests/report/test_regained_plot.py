@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.report.regained_plot import plot_regained
+from layoutopt.report.pages import plot_regained
 
 CURVE = [(0.0, 0.0), (0.2, 0.7), (1.0, 1.0)]
 

@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries
-from layoutopt.catalog.deletes import Marks
+from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
-from layoutopt.catalog.storage.index_encoding import split_indexes
+from layoutopt.catalog.storage.index_files import split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
@@ -32,9 +32,8 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
-from layoutopt.writer.checksum import block_sums, is_hashable
+from layoutopt.writer.checksum import Positions, block_sums, is_hashable, position_sums, value_hashes
 from layoutopt.writer.encodings import chunks_of, row_group_starts
-from layoutopt.writer.positions import Positions, position_sums, value_hashes
 from tests import duck
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]

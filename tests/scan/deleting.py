@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.deletes import Marks, commit_deletes, packed, places_in, vectors_of
+from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, packed, places_in, vectors_of
 from layoutopt.catalog.optimistic_commit import CommitHook
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry

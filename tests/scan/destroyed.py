@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 
-from layoutopt.model.columns import TID
+from layoutopt.model.schema import TID
 from layoutopt.scan.table import Scan
 
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import DataFileError, SkippingError
-from layoutopt.scan import reads
-from layoutopt.scan.reads import rows_at_once
+from layoutopt.scan import table_read as reads
 from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import rows_at_once
 from tests.effort import examples
 from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids, kept

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.snapshots import read_snapshot
+from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.snapshot import read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
 from layoutopt.errors import CatalogError, DataFileError, TableError
-from layoutopt.inspect.intact import verify_path
+from layoutopt.inspect.status import verify_path
 from layoutopt.scan.table import open_table
 from tests.catalog import crash
 

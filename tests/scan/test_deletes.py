@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.catalog.deletes import DELETE_POINTS, encode_deletes, packed, vectors_of
-from layoutopt.catalog.snapshot import FileDigest
-from layoutopt.catalog.snapshot_json import dumps, loads
+from layoutopt.catalog.deletion_vectors import DELETE_POINTS, encode_deletes, packed, vectors_of
+from layoutopt.catalog.paths import FileDigest
+from layoutopt.catalog.snapshot import dumps, loads
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, QueryError
 from layoutopt.inspect.audit import audit
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.intact import verify_path
+from layoutopt.inspect.status import verify_path
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import TRUE

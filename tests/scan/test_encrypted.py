@@ -15,17 +15,17 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from layoutopt.catalog.commit import restore
 from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone
 from layoutopt.catalog.paths import blocks_path, load_folder
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshots import ensure_table_root
+from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.errors import CommitConflictError, EncryptedTableError, EncryptionKeyError, SettingError, TableError
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.intact import verify_path
+from layoutopt.inspect.status import verify_path
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Layout

@@ -7,10 +7,8 @@ import json
 import pyarrow as pa
 import pytest
 
-from layoutopt.scan.explain import Explanation
-from layoutopt.scan.reasons import Reason
+from layoutopt.scan.explain import Conjunct, Explanation, Reason
 from layoutopt.scan.table import Table
-from layoutopt.scan.why_not import Conjunct
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 

@@ -17,12 +17,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.snapshot import FileDigest
+from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.paths import FileDigest
 from layoutopt.catalog.storage.footers import footer_at_end
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError
-from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.documents import canonical_bytes
+from layoutopt.model.documents import FeaturesDocument, canonical_bytes
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Constant, Filter
 from layoutopt.model.records import to_json

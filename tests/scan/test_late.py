@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.model.columns import TID
 from layoutopt.model.predicates import And, Node, columns_of
-from layoutopt.scan import reconstruct
+from layoutopt.model.schema import TID
+from layoutopt.scan import read as reconstruct
 from layoutopt.scan.files import read_files
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
-from layoutopt.writer.matching import matching_rows
+from layoutopt.writer.evaluation import matching_rows
 from tests.effort import examples
 from tests.scan.builder import Building, build, building
 from tests.scan.generated import buildings, conditions

@@ -14,7 +14,7 @@ import pytest
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.prune import PruneOutcome
-from layoutopt.scan.reconstruct import gather_positions, present_everywhere
+from layoutopt.scan.read import gather_positions, present_everywhere
 from layoutopt.scan.table import Table
 from tests.effort import long_too
 from tests.scan.builder import build, building

@@ -1,7 +1,7 @@
 """Tables that live, without Spark: after each change, made whole or killed, every answer is that of the rows in DuckDB.
 
 The catalog, its commits and all readers are the product's; rows are put into files by the tests' own builder. That the
-verbs make such changes of what users ask for is tested with Spark, in ``tests/spark/changing``.
+verbs make such changes of what users ask for is tested with Spark, in ``tests/spark/changes``.
 """
 
 from __future__ import annotations
@@ -21,14 +21,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from layoutopt.catalog.commit import APPEND, CRASH_POINTS
-from layoutopt.catalog.deletes import DELETE_POINTS, Marks
+from layoutopt.catalog.commit import APPEND, CRASH_POINTS, restore
+from layoutopt.catalog.deletion_vectors import DELETE_POINTS, Marks
 from layoutopt.catalog.optimistic_commit import CommitHook
-from layoutopt.catalog.restore import restore
-from layoutopt.catalog.retention.vacuum import vacuum
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table

@@ -11,8 +11,8 @@ import pytest
 from layoutopt.errors import DataFileError
 from layoutopt.scan import read as reading
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import TableRead
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.sql.scans import scans_of
-from layoutopt.writer.matching import matching_rows
+from layoutopt.writer.evaluation import matching_rows
 from tests.effort import examples
 from tests.scan.builder import Building, build, holds
 from tests.scan.generated import buildings, conditions

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.storage import footers
-from layoutopt.catalog.storage.trimmed_footers import ChunkSizes
+from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.errors import DataFileError
 from layoutopt.model.arrays import Ints
 from layoutopt.scan import check_switch, segments
-from layoutopt.scan.reads import TableRead
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.table_read import TableRead
 from tests.effort import examples
 from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids, kept

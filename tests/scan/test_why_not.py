@@ -10,9 +10,8 @@ import pytest
 
 from layoutopt.model.feature import Settings
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.reasons import Reason, reason_of_problem
+from layoutopt.scan.explain import Conjunct, Reason, reason_of_problem
 from layoutopt.scan.table import Table
-from layoutopt.scan.why_not import Conjunct
 from layoutopt.sql.problems import CONDITION_REASONS
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import SCHEMA, some_rows

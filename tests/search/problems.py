@@ -9,13 +9,10 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.candidates import Candidates
-from layoutopt.search.costs import Costs, families_of
-from layoutopt.search.evaluation import Evaluator
-from layoutopt.search.families import CopyScheme, CopySearch
+from layoutopt.search.costs import Candidates, Costs, Evaluator, families_of
 from layoutopt.search.gsop import search_groups, singles
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.replication import ReplicationSearch
+from layoutopt.search.replication import CopyScheme, CopySearch, ReplicationSearch
 from layoutopt.skipping.skip_sets import SkipSet, membership
 
 WARD: Partitioner = find_partitioner("ward")

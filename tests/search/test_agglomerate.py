@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Floats
-from layoutopt.search.agglomerate import agglomerate
+from layoutopt.search.grouping import agglomerate
 from tests.effort import examples
 
 Groups = dict[int, tuple[list[int], np.ndarray, float]]

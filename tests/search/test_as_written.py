@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.as_written import (
+from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.thesis_algorithms import (
     FeatureCosts,
     FeatureLayout,
     FeatureLayouts,
@@ -23,7 +24,6 @@ from layoutopt.search.as_written import (
     replicate,
     scheme_as_written,
 )
-from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.skipping.skip_sets import membership
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, problems

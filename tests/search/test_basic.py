@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.partitioning.partition import Partition
+from layoutopt.partitioning.objective import Partition
 from layoutopt.search.costs import families_of, few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem

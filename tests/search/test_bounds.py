@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.search.bounds import cells_lower_bound
-from layoutopt.search.grouping import cost_of
+from layoutopt.partitioning.block_sizes import min_rows_for
+from layoutopt.search.grouping import cells_lower_bound, cost_of
 from layoutopt.search.gsop import singles, whole
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows

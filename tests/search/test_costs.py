@@ -9,16 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.cost import Read, query_cost
+from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
-from layoutopt.search.candidates import Candidate, Candidates
-from layoutopt.search.costs import Costs, families_of, masters_of, path_costs
-from layoutopt.search.evaluation import Evaluator
-from layoutopt.search.families import CopyScheme, CopySearch
+from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, families_of, masters_of, path_costs
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
+from layoutopt.search.replication import CopyScheme, CopySearch
 from layoutopt.search.rows import ComputedRows
 from tests.model.costs import Stored, storage_cost
 from tests.search.problems import WARD, cells, overlapping, problems, random_problem

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.cover import Covers
+from layoutopt.search.costs import Covers
 from layoutopt.search.problem import Problem, Sample, Unit
 from tests.search.problems import bits_of, problems, queries_of
 

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.cost import Read
-from layoutopt.search.grouping import Group, column_classes, cost_of, served_by
-from layoutopt.search.merging import Pairs, merge_bottom_up, starting_groups
+from layoutopt.model.engine_costs import Read
+from layoutopt.search.grouping import Group, Pairs, column_classes, cost_of, merge_bottom_up, served_by, starting_groups
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, remembered
 from tests.effort import examples

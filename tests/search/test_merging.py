@@ -10,11 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.search import merging
-from layoutopt.search.grouping import Grouping, column_classes, cost_of, cost_unless_above
+from layoutopt.search import grouping as merging
+from layoutopt.search.grouping import (
+    Grouping,
+    Pairs,
+    column_classes,
+    cost_of,
+    cost_unless_above,
+    move_classes,
+    starting_groups,
+)
 from layoutopt.search.gsop import search_groups, singles, whole
-from layoutopt.search.merging import Pairs, starting_groups
-from layoutopt.search.moves import move_classes
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate
 from tests.effort import examples

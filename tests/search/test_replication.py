@@ -11,9 +11,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.candidates import Candidate
-from layoutopt.search.costs import families_of
-from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.costs import Candidate, Evaluator, families_of
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import scheme_of_layouts
 from layoutopt.skipping.skip_sets import membership

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.balance import min_rows_for
-from layoutopt.partitioning.partition import assign_rows
+from layoutopt.partitioning.block_sizes import min_rows_for
+from layoutopt.partitioning.objective import assign_rows
 from layoutopt.search.local import choose_features, local_weights
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import (

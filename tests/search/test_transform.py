@@ -8,11 +8,9 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 
-from layoutopt.search.candidates import Candidate, Candidates, joined, tidied
-from layoutopt.search.costs import Costs
-from layoutopt.search.evaluation import Evaluator
+from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, joined, tidied
+from layoutopt.search.layout_operations import improve, merge, merge_replicate, replicate
 from layoutopt.search.problem import Problem, thinned
-from layoutopt.search.transform import improve, merge, merge_replicate, replicate
 from tests.effort import examples
 from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 

@@ -20,10 +20,9 @@ from pyiceberg.catalog.rest import RestCatalog as Client
 from pyiceberg.table import Table
 
 from layoutopt.events import EventLog
-from layoutopt.serve.app import application
+from layoutopt.serve.app import Limits, application
 from layoutopt.serve.catalog import RestCatalog
-from layoutopt.serve.guard import Limits
-from layoutopt.serve.running import manifest_folder, url_of
+from layoutopt.serve.server import manifest_folder, url_of
 from layoutopt.serve.tables import Tables, tables_named
 
 TOKEN = "0123456789abcdef-the-token"

@@ -13,8 +13,7 @@ from layoutopt.model.predicates import TRUE, Col, InSet, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import float_key
-from layoutopt.serve.filters import MOST_LITERALS, Target, condition_of, residual_of
-from layoutopt.serve.literals import Keys, literal_keys
+from layoutopt.serve.filters import MOST_LITERALS, Keys, Target, condition_of, literal_keys, residual_of
 from layoutopt.sql.scans import scans_of
 
 TYPES = {

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.serve import planning
-from layoutopt.serve.guard import Limits
+from layoutopt.serve.app import Limits
 from tests.effort import examples
 from tests.scan.builder import build, building
 from tests.serve.serving import TOKEN, Served, ask, serving

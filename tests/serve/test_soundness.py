@@ -25,11 +25,11 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.predicates import Col
 from layoutopt.publish.contents import View, views_of
-from layoutopt.publish.iceberg_schema import iceberg_schema
-from layoutopt.scan.opened import OpenedTable
+from layoutopt.publish.iceberg_metadata import iceberg_schema
+from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.serve.filters import condition_of, residual_of
 from layoutopt.serve.planning import Planned, Planner
-from layoutopt.serve.requests import scan_request
+from layoutopt.serve.protocol import scan_request
 from tests.effort import examples
 from tests.publish.typed import NESTED, POOLS, SCHEMA, typed_rows
 from tests.scan.builder import build, building

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyiceberg.table import Table
 
-from layoutopt.publish.iceberg_schema import iceberg_schema
+from layoutopt.publish.iceberg_metadata import iceberg_schema
 from tests.effort import examples
-from tests.foreign.folders import index
+from tests.external.folders import index
 from tests.publish.typed import NESTED, SCHEMA, typed_rows
 from tests.serve.expressions import Readers, expressions, ice
 from tests.serve.serving import Served, serving

@@ -13,9 +13,8 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.serve import tables
-from layoutopt.serve.sources import ServedSource
-from layoutopt.serve.tables import ServedTable, Tables
-from tests.foreign.folders import index, write
+from layoutopt.serve.tables import ServedSource, ServedTable, Tables
+from tests.external.folders import index, write
 from tests.scan.builder import build, building
 from tests.scan.tables import SCHEMA, some_rows
 

@@ -17,12 +17,12 @@ from pyiceberg.table import Table as IcebergTable
 
 from layoutopt.cli.app import main
 from layoutopt.errors import LayoutoptError
-from layoutopt.foreign.listing import canonical
-from layoutopt.foreign.refreshing import refresh
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.external.listing import canonical
+from layoutopt.external.refresh import refresh
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.serve.tables import Tables, tables_named
-from tests.foreign.folders import write
+from tests.external.folders import write
 from tests.serve.expressions import ice
 from tests.serve.serving import ask, files_of, ids_of, serving
 from tests.serve.sources import in_order

@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.indexes.expressions import is_worth_indexing, point_of
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockColumn, suits

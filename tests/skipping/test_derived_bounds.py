@@ -21,9 +21,9 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived.bounds import FUNCTIONS, bounds_of
-from layoutopt.sql.types.fold import plus_months
-from layoutopt.sql.types.rules import arithmetic_type
+from layoutopt.skipping.derived_bounds import FUNCTIONS, bounds_of
+from layoutopt.sql.constant_folding import plus_months
+from layoutopt.sql.types import arithmetic_type
 from tests.effort import examples
 from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
 from tests.skipping.falsifiable import rows as sample_rows

@@ -22,7 +22,7 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col, Expr
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.skipping.derived.bounds import FUNCTIONS
+from layoutopt.skipping.derived_bounds import FUNCTIONS
 from layoutopt.sql.functions import EXTRACT_UNITS, TRY_ARITHMETIC
 from layoutopt.sql.functions import FUNCTIONS as OF_FILTERS
 from layoutopt.sql.scans import scans_of

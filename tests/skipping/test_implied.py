@@ -9,8 +9,7 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import FALSE, TRUE, And, Filter, InSet, Node, Or, Predicate
 from layoutopt.model.predicates.subsume import implies, subsumes
 from layoutopt.model.values import ValueSet
-from layoutopt.skipping.cannot_match import FeatureIndex
-from layoutopt.skipping.implied import ImpliedPredicates
+from layoutopt.skipping.cannot_match import FeatureIndex, ImpliedPredicates
 from tests.effort import examples
 from tests.model.conditions import col, conditions, leaves, to_node
 

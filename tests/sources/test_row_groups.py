@@ -16,11 +16,9 @@ from hypothesis import strategies as st
 from layoutopt.errors import SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.query import Query
-from layoutopt.sources.folders import parquet_files
-from layoutopt.sources.opening import open_snapshot
-from layoutopt.sources.row_groups import RowGroups, row_groups_of
-from layoutopt.sources.snapshot import SnapshotFile, SourceName
-from layoutopt.sources.some_files import MOST_PARTITIONS, some_files
+from layoutopt.sources.external_tables import open_snapshot
+from layoutopt.sources.row_groups import MOST_PARTITIONS, RowGroups, row_groups_of, some_files
+from layoutopt.sources.snapshot import SnapshotFile, SourceName, parquet_files
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.effort import examples

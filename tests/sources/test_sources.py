@@ -10,7 +10,7 @@ from deltalake import write_deltalake
 
 from layoutopt.cli.app import main
 from layoutopt.errors import LayoutoptError, SourceError
-from layoutopt.sources.opening import open_snapshot, pinned
+from layoutopt.sources.external_tables import open_snapshot, pinned
 from layoutopt.sources.snapshot import SourceName, source_name
 from tests.sources.tables import delete_positions, delta_table, first_file, iceberg_table
 

@@ -17,7 +17,8 @@ from unittest.mock import patch
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.cli.app import main
 from layoutopt.events import Stages
-from layoutopt.spark.loading import load, loads
+from layoutopt.spark.loading import load
+from layoutopt.spark.loading import load as loads
 
 SEGMENTS_FIRST = 4
 SEGMENT_WRITTEN, MORE_WRITTEN = "segment-written", "more-segments-written"

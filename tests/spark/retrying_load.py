@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from layoutopt.spark.loading import loads
+from layoutopt.spark.loading import load as loads
 from layoutopt.spark.loading.load import load
 
 

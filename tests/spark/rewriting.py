@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog import snapshot_json
-from layoutopt.catalog.snapshot import FileDigest
+from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.paths import FileDigest
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.verifying import in_spark
+from layoutopt.spark.loading.verify import in_spark
 
 Change = Callable[[pa.Table, list[int]], pa.Table]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Col, Filter, InSet, Node, to_sql

@@ -26,8 +26,7 @@ from layoutopt.scan.table import Table
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, scans_of
-from layoutopt.writer.features import is_keyed, words_by_keys
-from layoutopt.writer.matching import matching_rows
+from layoutopt.writer.evaluation import is_keyed, matching_rows, words_by_keys
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
 from tests.spark.settings import UNCOMPILED, new_session

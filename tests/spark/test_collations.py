@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SchemaError
 from layoutopt.features.analysis import analyze_log
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of

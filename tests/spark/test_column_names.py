@@ -28,9 +28,8 @@ from layoutopt.model.types import is_type_name, quoted
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.loading.rehearse import rehearse
-from layoutopt.sql.plain_names import plain_name
-from layoutopt.sql.schema import schema_from
+from layoutopt.spark.loading.dry_run import rehearse
+from layoutopt.sql.schema import plain_name, schema_from
 from tests.effort import long_too
 from tests.spark.session.answers import scans_under
 from tests.spark.settings import compared_here

@@ -11,19 +11,19 @@ import pytest
 
 import layoutopt.spark as ls
 from layoutopt import open_table
-from layoutopt.config.changing import AppendSettings
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
+from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import SettingError
-from layoutopt.features.choose import mine_all
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.features.selection import mine_all
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Call, Col
 from layoutopt.model.udf import udf
-from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changes.append import append_by
 from layoutopt.spark.core.functions import declared
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load

@@ -12,21 +12,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 import layoutopt.spark as skipping
-from layoutopt.catalog.snapshots import history
+from layoutopt.catalog.snapshot import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import EncryptedTableError, EncryptionKeyError
-from layoutopt.inspect.intact import verify_path
+from layoutopt.inspect.status import verify_path
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.model.predicates import Col
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading.loads import load_by
+from layoutopt.spark.loading.load import load_by
 from tests.scan.encrypting import found_in
-from tests.spark.changing.living import SCHEMES, Living
+from tests.spark.changes.living import SCHEMES, Living
 from tests.spark.tables import document, is_value, plan_of
 
 pytestmark = pytest.mark.spark

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.model.predicates import Call, Col, Const, InSet, to_sql
-from layoutopt.model.predicates.templates import template_groups
+from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.skipping.derived.pieces import follows_for
-from layoutopt.sql.types.rules import normal_type
+from layoutopt.skipping.implied_literals import follows_for
+from layoutopt.sql.types import normal_type
 from tests.effort import examples
 from tests.skipping.falsifiable import (
     SCHEMA,

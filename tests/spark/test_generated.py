@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.scan.reads import TableRead
 from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import TableRead
 from layoutopt.spark import disable, enable, last_scans, register
 from layoutopt.spark.session.enabling import planned_reads
 from layoutopt.sql.scans import scans_of

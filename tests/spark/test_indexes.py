@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col

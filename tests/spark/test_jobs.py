@@ -19,8 +19,7 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.keeping import VacuumSettings
-from layoutopt.config.settings import LoadSettings
+from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
 from tests.conftest import QUICK_JAVA
 from tests.effort import long_too

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.bench.processes import DRIVER, JVM, WORKER, descendants, process_kind
-from layoutopt.catalog.snapshots import snapshot_numbers
+from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE

@@ -12,10 +12,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
-from layoutopt.features.choose import mine_all
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.features.selection import mine_all
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import schema_of

@@ -22,8 +22,8 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.loading.against_source import compare_with_source
-from layoutopt.spark.loading.loads import load_by
+from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.verify import compare_with_source
 from tests.effort import long_too
 
 if TYPE_CHECKING:

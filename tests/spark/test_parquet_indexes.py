@@ -11,14 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import PlanSettings
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.indexes import plan_with_indexes
-from layoutopt.writer.parquet_indexes import parquet_index_options
+from layoutopt.writer.task import parquet_index_options
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:

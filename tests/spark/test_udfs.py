@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 import layoutopt.spark as ls
-from layoutopt.config.functions import find_udfs
+from layoutopt.config.files import find_udfs
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.udf import Udf, udf
 from layoutopt.spark.core.functions import check_features, declared
 from layoutopt.spark.loading.load import load

@@ -11,18 +11,17 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
-from layoutopt.config.changing import DeleteSettings, UpdateSettings
+from layoutopt.config.settings import DeleteSettings, UpdateSettings
 from layoutopt.errors import LayoutoptError, SchemaError
-from layoutopt.features.choose import mine_all
-from layoutopt.indexes.asking import indexes_asked
+from layoutopt.features.selection import mine_all
+from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, read_table, register
-from layoutopt.spark.changing.rows import delete_by, update_by
-from layoutopt.spark.core.source import measure_content, open_source, schema_of
-from layoutopt.spark.core.variants import with_binaries
+from layoutopt.spark.changes.dml import delete_by, update_by
+from layoutopt.spark.core.source import measure_content, open_source, schema_of, with_binaries
 from layoutopt.spark.loading.load import load
 from layoutopt.sql.scans import scans_of
 from layoutopt.sql.schema import schema_from

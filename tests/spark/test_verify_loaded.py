@@ -19,7 +19,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.verifying import in_spark
+from layoutopt.spark.loading.verify import in_spark
 from tests.effort import long_too
 from tests.spark.rewriting import found, recommit, rewrite
 from tests.spark.tables import plan_of

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import SourceError
-from layoutopt.foreign.listing import list_source
+from layoutopt.external.listing import list_source
 from layoutopt.model.schema import Column
 from layoutopt.sql.schema import schema_from
 

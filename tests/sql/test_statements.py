@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import sqlglot
 
-from layoutopt.config.advising import AdviseSettings
+from layoutopt.config.settings import AdviseSettings
 from layoutopt.sql.statements import ENGINES, HILBERT, SORT, ZORDER, engines_for, order_statement
 
 COLUMNS = ["l_shipdate", "order", "it's"]

@@ -15,7 +15,7 @@ from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import LogError
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
-from layoutopt.workload.decay import FORGOTTEN, decayed, times_of
+from layoutopt.workload.log import FORGOTTEN, decayed, times_of
 
 NEWEST = dt.datetime(2026, 11, 22, 10, tzinfo=dt.UTC)
 

@@ -15,8 +15,8 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
 from layoutopt.workload.analyze import Analysis, analyze
+from layoutopt.workload.history import SYSTEMS
 from layoutopt.workload.log import read_log
-from layoutopt.workload.systems import SYSTEMS
 from tests.workload.histories import HISTORIES, USABLE
 
 SCHEMA = Schema(

@@ -19,8 +19,8 @@ from layoutopt.model.layout import ByCuts, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, to_key
 from layoutopt.model.vectors import pack
-from layoutopt.writer.cut_columns import CutColumn
 from layoutopt.writer.routing import feature_guides, route
+from layoutopt.writer.value_cuts import CutColumn
 from tests.spark.tables import document, is_value, plan_of
 
 DOUBLES = st.sampled_from([-math.inf, -2.5, -0.0, 0.0, 5e-324, 1.0, 3.5, math.inf, math.nan])

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from layoutopt.model.feature import Feature
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import WORD_BITS, distinct, pack, unpack, words_for
-from layoutopt.writer import features as writer_features
-from layoutopt.writer.features import (
+from layoutopt.writer import evaluation as writer_features
+from layoutopt.writer.evaluation import (
     distinct_rows,
     features_left_to_spark,
     is_keyed,

@@ -14,10 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import BoundError
-from layoutopt.model.columns import POSITION, SEGMENT, word_names
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
-from layoutopt.model.schema import Column, Schema
-from layoutopt.writer.gather import gather_segment
+from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema, word_names
+from layoutopt.writer.segment import gather_segment
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, is_value, plan_of
 

@@ -24,7 +24,7 @@ from layoutopt.model.predicates import (
     parse_like,
 )
 from layoutopt.model.values import Interval, Key, ValueSet, compare
-from layoutopt.writer.matching import KeyedRows, matching_rows
+from layoutopt.writer.evaluation import KeyedRows, matching_rows
 
 S, T = Col("s", "string"), Col("t", "string")
 EMOJI = "\U0001f600"

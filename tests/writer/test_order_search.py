@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.encodings import encoded_bytes, smallest_encodings
-from layoutopt.writer.order_search import MOST_COLUMNS, ReadBlock, find_row_order
+from layoutopt.writer.row_order import MOST_COLUMNS, ReadBlock, find_row_order
 
 SCHEMA = Schema(
     (Column("shop", "string"), Column("town", "int"), Column("price", "double"), Column("tags", "map<string,int>"))

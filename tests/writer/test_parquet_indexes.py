@@ -16,7 +16,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Call, Col, Const
 from layoutopt.model.predicates.nodes import GET_FIELD
 from layoutopt.model.schema import Column, Schema
-from layoutopt.writer.parquet_indexes import parquet_index_options
+from layoutopt.writer.task import parquet_index_options
 from tests.scan.builder import building
 
 ROWS = pa.schema(

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.writer.checksum import hash_array
-from layoutopt.writer.positions import Positions, at_positions, position_sums, value_hashes
+from layoutopt.writer.checksum import Positions, at_positions, hash_array, position_sums, value_hashes
 
 PAIRS = pa.map_(pa.string(), pa.float64())
 DEEP = pa.list_(pa.map_(pa.int32(), pa.map_(pa.string(), pa.int32())))

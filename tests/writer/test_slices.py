@@ -17,8 +17,8 @@ from layoutopt.model.predicates import TRUE, And, Col, InSet, Node, Or, disjunct
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.writer.cutting import cells_of
-from layoutopt.writer.slices import MOST_SLICES, CellRows, _told_by, best_starts, slice_rows, statistics_of_ranges
+from layoutopt.writer.routing import MOST_SLICES, CellRows, _told_by, best_starts, slice_rows, statistics_of_ranges
+from layoutopt.writer.value_cuts import cells_of
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))

@@ -21,19 +21,19 @@ FileExistsError, and no reader ever sees half a file. How, by store:
 from __future__ import annotations
 
 import os
+import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from layoutopt.catalog.fields import is_safe_path
-from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.storage.encrypted import KeyedFiles
+from layoutopt.catalog.paths import MARKER, hides_values, is_of_catalog, is_safe_path
 from layoutopt.catalog.storage.exclusive import (
     TEMPORARY,
     create_by_rename,
@@ -41,17 +41,239 @@ from layoutopt.catalog.storage.exclusive import (
     create_local,
     replace_local,
 )
-from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, footer_by_end, read_footer
-from layoutopt.catalog.storage.kept import LastUsed
-from layoutopt.catalog.storage.listing import StoredFile, modified_of, walk_local
-from layoutopt.catalog.storage.local_store import LocalStore, absolute, is_url, protocol_of
-from layoutopt.catalog.storage.ranges import FetchedFile, Range
-from layoutopt.catalog.storage.traffic import Traffic
-from layoutopt.catalog.storage.trimmed_footers import Template
-from layoutopt.errors import CatalogError, SettingError
+from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, Template, footer_by_end, read_footer
+from layoutopt.catalog.storage.io_metrics import Traffic
+from layoutopt.catalog.storage.ranges import FetchedFile, LastUsed, Range
+from layoutopt.errors import CatalogError, EncryptedTableError, SettingError
 
 if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
     from layoutopt.encryption.table_keys import TableKeys
+
+
+# ----------------------------------------------------------------------------------------------------
+# The local disk as a store, with those of fsspec's methods that tables need.
+#
+# fsspec has such a store too, but importing it brings the event loop and the network's protocols along, which takes a
+# good part of the time in which a short command should be done.
+
+_CHAIN = re.compile("::|://")
+_CODE = re.compile("%[0-9A-Fa-f]{2}")
+
+
+def is_url(root: str) -> bool:
+    """Whether a table's root is a URL or a chain of them, not the path of a local folder.
+
+    >>> is_url("s3://bucket/events"), is_url("file:///tables/events"), is_url("tables/events")
+    (True, True, False)
+    """
+    return _CHAIN.search(root) is not None
+
+
+def protocol_of(root: str) -> str:
+    """What fsspec calls the outermost store of a table's root.
+
+    >>> protocol_of("simplecache::s3://bucket/events"), protocol_of("tables/events")
+    ('simplecache', 'file')
+    """
+    return _CHAIN.split(root, maxsplit=1)[0] if is_url(root) else "file"
+
+
+def absolute(path: str) -> str:
+    """A local path from the root of the disk; ``~`` is the home folder; ``..`` stays, as links may precede it.
+
+    >>> absolute("/tables/../events"), absolute("file:/events")  # as Java writes paths of this machine
+    ('/tables/../events', '/events')
+    """
+    path = path[len("file:") :] if path.startswith("file:/") else path
+    try:
+        return str(Path(path).expanduser().absolute())
+    except RuntimeError:  # nobody of that name has a home
+        return str(Path(path).absolute())
+
+
+def has_codes(path: str) -> bool:
+    """Whether a local path has what stands for another character in URLs, so that libraries may look elsewhere.
+
+    >>> has_codes("/tables/5%20b"), has_codes("/tables/5%"), has_codes("s3://bucket/5%20b")
+    (True, False, False)
+    """
+    return not is_url(path) and _CODE.search(absolute(path)) is not None
+
+
+class LocalStore:
+    """Files by their whole paths, named and behaving as in an ``fsspec`` filesystem."""
+
+    def invalidate_cache(self) -> None:
+        """Nothing is cached."""
+
+    def cat_file(self, path: str) -> bytes:
+        """A file's content."""
+        return Path(path).read_bytes()
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+        return Path(path).stat().st_size
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+        return Path(path).exists()
+
+    def isfile(self, path: str) -> bool:
+        """Whether there is a file."""
+        return Path(path).is_file()
+
+    def ls(self, path: str, detail: bool = False) -> list[str]:
+        """The paths in a folder, in no order."""
+        assert not detail
+        return [str(each) for each in Path(path).iterdir()]
+
+    def info(self, path: str) -> dict[str, Any]:
+        """When a file was changed, in seconds since 1970."""
+        return {"mtime": Path(path).stat().st_mtime}
+
+    def rm_file(self, path: str) -> None:
+        """Remove a file."""
+        Path(path).unlink()
+
+
+# ----------------------------------------------------------------------------------------------------
+# Files as a store lists them.
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file as a listing has it; ``modified`` is in seconds since 1970 by the store's clock, None where unknown."""
+
+    path: str
+    size: int
+    modified: float | None
+
+
+def walk_local(root: Path, path: str) -> Iterator[StoredFile]:
+    """Every file below a folder of a local root."""
+    for folder, _, names in os.walk(root / path):
+        for name in names:
+            file = Path(folder, name)
+            with suppress(FileNotFoundError):  # removed since
+                status = file.lstat()
+                yield StoredFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime)
+
+
+def modified_of(info: Mapping[str, Any]) -> float | None:
+    """A file's time of change in a store's listing: every driver has a name of its own for it."""
+    for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, str):
+            value = datetime.fromisoformat(value)
+        if isinstance(value, datetime):
+            return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Files of tables that may be encrypted: contents and names between who asks for them and how they are stored.
+
+_SEEN: Final = "_marker_seen"
+
+
+class KeyedFiles:
+    """What a table's files know of keys; ``root``, ``key`` and ``lent`` are those of ``TableFiles``."""
+
+    root: str
+    key: str | None
+    lent: tuple[TableKeys, ...] | None
+
+    def read_bytes(self, path: str) -> bytes:
+        """A file's content."""
+        raise NotImplementedError
+
+    def full_path(self, path: str) -> str:
+        """The path or URL of a file."""
+        raise NotImplementedError
+
+    def _note_marker(self, data: bytes) -> None:
+        """Remember the marker, which never changes: it says whether there are keys."""
+        self.__dict__[_SEEN] = data
+
+    def _forget_keys(self) -> None:
+        self.__dict__.pop("keys", None)
+
+    @cached_property
+    def keys(self) -> TableKeys | None:
+        """What opens and seals the table's files; None where it is not encrypted, or not there.
+
+        Raises:
+            SettingError, EncryptionKeyError: the key can't be had, or is another one.
+            CatalogError: the table's marker is damaged.
+        """
+        if self.lent is not None:
+            return next(iter(self.lent), None)
+        try:
+            marker = self.__dict__.get(_SEEN) or self.read_bytes(MARKER)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if b"encryption" not in marker:
+            return None
+        from layoutopt.encryption.table_keys import keys_in_marker  # which takes its time to import
+
+        return keys_in_marker(marker, self.full_path(MARKER), self.key)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether engines that know nothing of the table may read its data files as they are."""
+        return self.keys is None
+
+    def check_plain(self) -> None:
+        """Refuse files that a reader of plain Parquet can't read.
+
+        Raises:
+            EncryptedTableError: they are encrypted.
+        """
+        if self.keys is not None:
+            raise EncryptedTableError(
+                f"the table {self.root!r} is encrypted, and other engines have no key to its files; read it by "
+                "`query`, in Python or in a Spark session that layoutopt enabled"
+            )
+
+    def encryption(self, path: str) -> pq.FileEncryptionProperties | None:
+        """What pyarrow writes a data file by; None where the table is not encrypted."""
+        return None if self.keys is None else self.keys.encryption(self.stored_path(path))
+
+    def decryption(self, path: str) -> pq.FileDecryptionProperties | None:
+        """What pyarrow reads a data file by; None where the table is not encrypted."""
+        return None if self.keys is None else self.keys.decryption(self.stored_path(path))
+
+    def stored_path(self, path: str) -> str:
+        """Where a file is stored: an encrypted table has others for names that tell of values; a stored path stays."""
+        start, name, end = hides_values(path)
+        return path if not name or self.keys is None else f"{start}{self.keys.name(name)}{end}"
+
+    def _opened(self, path: str, data: bytes) -> bytes:
+        """The content of a file as it is stored.
+
+        Raises:
+            CatalogError: the table is encrypted, and this is not the file that was written there.
+        """
+        if not is_of_catalog(path) or self.keys is None:
+            return data
+        try:
+            return self.keys.unseal(self.stored_path(path), data)
+        except ValueError as error:
+            raise CatalogError(
+                f"the catalog file {self.full_path(path)} of an encrypted table can't be opened: {error}; restore it "
+                "from a copy or load again"
+            ) from error
+
+    def _sealed(self, path: str, content: bytes) -> bytes:
+        """A file's content as it is stored."""
+        if not is_of_catalog(path) or self.keys is None:
+            return content
+        return self.keys.seal(self.stored_path(path), content)
+
 
 READ_THROUGH = 128 << 10
 """Bytes of a gap that are read along rather than asking once more; see docs/decisions/0040."""

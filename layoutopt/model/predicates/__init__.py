@@ -1,6 +1,5 @@
 """The language of filters in one place: nouns, constructors, normal forms and texts."""
 
-from layoutopt.model.predicates.cnf import MAX_CLAUSES, MAX_LITERALS, Filter, predicate_of
 from layoutopt.model.predicates.nodes import (
     FALSE,
     TRUE,
@@ -35,6 +34,7 @@ from layoutopt.model.predicates.patterns import (
     parse_like,
 )
 from layoutopt.model.predicates.render import describe, describe_all, to_sql
+from layoutopt.model.predicates.subsume import MAX_CLAUSES, MAX_LITERALS, Filter, predicate_of
 
 __all__ = [
     "ANY_CHAR",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Final
 
-from layoutopt.model.hashing import HashedOnce
 from layoutopt.model.predicates.patterns import Pattern, canonical_pattern, like_text, parse_like
-from layoutopt.model.records import As, Form, Record
+from layoutopt.model.records import As, Form, HashedOnce, Record
 from layoutopt.model.types import type_name
+from layoutopt.model.udf import is_user_defined
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import Key, key_kind
 
@@ -307,3 +307,34 @@ def order_of(x: Expr | Node) -> str:
 
 def _columns(parts: Iterable[Expr | Node]) -> Columns:
     return frozenset().union(*(part.columns for part in parts))
+
+
+# ----------------------------------------------------------------------------------------------------
+# The user-defined functions that conditions call.
+
+
+def user_calls(x: Node | Expr) -> Iterator[Call]:
+    """The calls of user-defined functions, in the order of the text.
+
+    >>> from layoutopt.model.predicates import Col
+    >>> from layoutopt.model.values import ValueSet
+    >>> mine = Call("_layoutopt_agent_0123456789abcdef", (Call("lower", (Col("a", "string"),), "string"),), "string")
+    >>> [call.fn for call in user_calls(InSet(mine, ValueSet.point("x")))]
+    ['_layoutopt_agent_0123456789abcdef']
+    """
+    match x:
+        case Call():
+            if is_user_defined(x.fn):
+                yield x
+            for argument in x.args:
+                yield from user_calls(argument)
+        case And() | Or():
+            for child in x.children:
+                yield from user_calls(child)
+        case Comparison():
+            yield from user_calls(x.left)
+            yield from user_calls(x.right)
+        case InSet() | Like():
+            yield from user_calls(x.subject)
+        case _:
+            return

@@ -12,8 +12,6 @@ from typing import Final, TypeAlias, cast
 
 import numpy as np
 
-from layoutopt.model.predicates.cnf import Filter
-from layoutopt.model.predicates.elements import EXISTS_LIKE, EXISTS_WITHIN, met_by_some
 from layoutopt.model.predicates.nodes import (
     GET_FIELD,
     And,
@@ -29,12 +27,13 @@ from layoutopt.model.predicates.nodes import (
     Or,
     Predicate,
 )
+from layoutopt.model.predicates.normal import EXISTS_LIKE, EXISTS_WITHIN, met_by_some
 from layoutopt.model.predicates.patterns import like_text
+from layoutopt.model.predicates.subsume import Filter
 from layoutopt.model.types import quoted, type_sql
 from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
-from layoutopt.model.values.constants import constant_sql, short_constant
-from layoutopt.model.values.keys import Key, domain, float_key, key_to_float
+from layoutopt.model.values.keys import Key, constant_sql, domain, float_key, key_to_float, short_constant
 
 Noun = Expr | Node | Predicate | Filter
 _FLOATS: Final = ("float", "double")

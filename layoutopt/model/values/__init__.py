@@ -1,8 +1,7 @@
 """Values in one place: keys, sets of keys, and comparisons with constants."""
 
-from layoutopt.model.values.comparing import compare
 from layoutopt.model.values.keys import NAN_KEY, Key, domain, float_keys, from_key, key_kind, successor, to_key
-from layoutopt.model.values.value_sets import Interval, ValueSet
+from layoutopt.model.values.value_sets import Interval, ValueSet, compare
 
 __all__ = [
     "NAN_KEY",

@@ -28,13 +28,12 @@ from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind
 from layoutopt.model.values.keys import Key, successor
 from layoutopt.spark.catalyst.expressions import contained, text_argument, value_of, whole_of_double
 from layoutopt.spark.catalyst.trees import Reader, Tree, constant_of, key_of, text_constant, text_of, unknown
-from layoutopt.sql.calls.subjects import Subject
-from layoutopt.sql.comparisons import MIRRORED, OPPOSITE, compare_subjects
 from layoutopt.sql.elements import is_followed, is_met
+from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects
+from layoutopt.sql.filters import safe_regex
+from layoutopt.sql.operands import Subject
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.texts import safe_regex
-from layoutopt.sql.types.preimage import fails_unless_replaced, in_set
-from layoutopt.sql.types.rules import is_number
+from layoutopt.sql.types import fails_unless_replaced, in_set, is_number
 
 Handler = Callable[[Tree, bool, Reader], Node]
 

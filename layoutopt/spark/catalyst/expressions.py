@@ -8,7 +8,7 @@ from typing import Final, cast
 
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import RUN_CODE
-from layoutopt.model.predicates.templates import template_groups
+from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.model.values.keys import from_key
@@ -25,13 +25,14 @@ from layoutopt.spark.catalyst.trees import (
     whole_constant,
     zone_of,
 )
-from layoutopt.sql import nested
-from layoutopt.sql.calls import moments, numbers, pieces
-from layoutopt.sql.calls.subjects import Subject, explicit_cast
+from layoutopt.sql import calls as pieces
+from layoutopt.sql import expressions as nested
+from layoutopt.sql import typed_arithmetic as numbers
+from layoutopt.sql.calls import MOST, shift_by, shift_by_days
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS
+from layoutopt.sql.operands import Subject, explicit_cast
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types.coerce import TypedConstant
-from layoutopt.sql.types.rules import is_floating, is_integer, is_number, normal_type
+from layoutopt.sql.types import TypedConstant, is_floating, is_integer, is_number, normal_type
 
 Handler = Callable[[Tree, Reader], Subject]
 
@@ -280,7 +281,7 @@ def days_added(sign: int) -> Handler:
 
     def read(tree: Tree, reader: Reader) -> Subject:
         date, count = tree.pair
-        return moments.moved_by_days(reader.subject(date), sign * _count(count, tree))
+        return shift_by_days(reader.subject(date), sign * _count(count, tree))
 
     return read
 
@@ -292,7 +293,7 @@ def months_added(tree: Tree, reader: Reader) -> Subject:
     kind = count.type
     if kind not in INTEGER_BITS and kind not in ("interval month", "interval year", "interval year to month"):
         raise unknown(tree)
-    return moments.moved_by(reader.subject(moment), "MONTH", _count(count, tree), reader.context, text_of(tree))
+    return shift_by(reader.subject(moment), "MONTH", _count(count, tree), reader.context, text_of(tree))
 
 
 def time_added(tree: Tree, reader: Reader) -> Subject:
@@ -306,9 +307,9 @@ def time_added(tree: Tree, reader: Reader) -> Subject:
     for unit, size in _MICROS:
         if micros % size == 0 and (unit == last or _rank(unit) > _rank(last)):
             count = micros // size
-            if abs(count) > moments.MOST:
+            if abs(count) > MOST:
                 break
-            return moments.moved_by(reader.subject(moment), unit, count, reader.context, text_of(tree))
+            return shift_by(reader.subject(moment), unit, count, reader.context, text_of(tree))
     raise Unusable("unsupported-expression", f"{text_of(tree)} is followed for whole seconds only")
 
 
@@ -318,10 +319,8 @@ def _rank(unit: str) -> int:
 
 def _count(tree: Tree, parent: Tree) -> int:
     value = tree.detail("value")
-    if tree.name != "Literal" or not isinstance(value, int) or isinstance(value, bool) or abs(value) > moments.MOST:
-        raise Unusable(
-            "unsupported-expression", f"{text_of(parent)} is followed for constants to {moments.MOST:,} only"
-        )
+    if tree.name != "Literal" or not isinstance(value, int) or isinstance(value, bool) or abs(value) > MOST:
+        raise Unusable("unsupported-expression", f"{text_of(parent)} is followed for constants to {MOST:,} only")
     return value
 
 

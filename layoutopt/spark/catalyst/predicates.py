@@ -43,11 +43,11 @@ from layoutopt.spark.catalyst.trees import (
     whole_constant,
     zones_of,
 )
-from layoutopt.sql.calls.subjects import Context, Subject
-from layoutopt.sql.comparisons import MIRRORED, OPPOSITE
-from layoutopt.sql.expression import implied_node
+from layoutopt.sql.expressions import MIRRORED, OPPOSITE
+from layoutopt.sql.operands import Context, Subject
 from layoutopt.sql.problems import Unusable, UnusableCondition
-from layoutopt.sql.types.zones import normal_zone
+from layoutopt.sql.scans import implied_node
+from layoutopt.sql.types import normal_zone
 
 _Part: TypeAlias = tuple[Tree, bool]
 _MOST_BRANCHES: Final = 16

@@ -12,10 +12,9 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.udf import Udfs
 from layoutopt.model.values.keys import Key, float_key
-from layoutopt.sql.calls.subjects import Context, Subject, cast_subject
+from layoutopt.sql.operands import Context, Subject, cast_subject
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types.rules import is_number
-from layoutopt.sql.types.zones import normal_zone
+from layoutopt.sql.types import is_number, normal_zone
 
 _WHOLE: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", *INTEGER_BITS})
 _LONGEST_TEXT: Final = 160

@@ -12,15 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError, SettingError
 from layoutopt.indexes.expressions import left_to_spark
-from layoutopt.model.columns import value_names, word_names
 from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
+from layoutopt.model.schema import value_names, word_names
 from layoutopt.model.types import quoted
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.writer.features import features_left_to_spark, words_of
+from layoutopt.writer.evaluation import features_left_to_spark, words_of
 
 _COUNT = "_count"
 # (vector, count) pairs that the driver takes in at most: about a gigabyte at 128 features.
@@ -60,12 +60,12 @@ def word_columns(features: Sequence[Feature]) -> list[Column]:
     return [F.expr(word_sql(features, i)).alias(name) for i, name in enumerate(word_names(len(features)))]
 
 
-def words_left(df: DataFrame, features: Sequence[Feature], columns: Iterable[str] | None = None) -> DataFrame:
+def with_feature_words(df: DataFrame, features: Sequence[Feature], columns: Iterable[str] | None = None) -> DataFrame:
     """The rows, and the words over those of the features that tasks don't find by the keys of their columns.
 
     Args:
         df: the rows.
-        features: all features; of those of functions, LIKE and users are words (:mod:`layoutopt.writer.features`).
+        features: all features; of those of functions, LIKE and users are words (:mod:`layoutopt.writer.evaluation`).
         columns: the columns that go on; all when None.
     """
     names = list(df.columns if columns is None else columns)

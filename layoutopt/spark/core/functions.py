@@ -17,7 +17,7 @@ from layoutopt.errors import SettingError
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
-from layoutopt.model.predicates.calls import user_calls
+from layoutopt.model.predicates.nodes import user_calls
 from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.model.columns import END_OF_SOURCE, POSITION, SEGMENT
+from layoutopt.model.schema import END_OF_SOURCE, POSITION, SEGMENT
 from layoutopt.spark.core.partition_values import null_first, partition_column, plain_type
 
 # No source has names that begin so.

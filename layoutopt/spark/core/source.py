@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import re
+from collections.abc import Collection, Sequence
 from pathlib import Path
+from typing import Any, Final
 from urllib.parse import unquote
 
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -20,6 +25,7 @@ from pyspark.sql.types import (
     MapType,
     NumericType,
     StringType,
+    StructField,
     StructType,
     TimestampNTZType,
     TimestampType,
@@ -28,19 +34,210 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.checks import Content
 from layoutopt.errors import SchemaError, SourceError
-from layoutopt.model.columns import RESERVED
-from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import is_padded, quoted
-from layoutopt.sources.opening import open_snapshot
-from layoutopt.sources.other_formats import check_is_no_table
-from layoutopt.sources.snapshot import source_name
+from layoutopt.model.schema import RESERVED, Schema
+from layoutopt.model.schema import Column as SchemaColumn
+from layoutopt.model.types import is_padded, quoted, type_sql
+from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
+from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, ending, source_name
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
-from layoutopt.spark.core.parquet_reader import parquet_reader
-from layoutopt.spark.core.patterns import is_pattern
-from layoutopt.spark.core.table_sources import snapshot_rows
-from layoutopt.spark.core.variants import binaries
-from layoutopt.sql.folder_columns import is_shown
+from layoutopt.sql.schema import is_shown
 from layoutopt.writer.checksum import is_hashable
+
+# ----------------------------------------------------------------------------------------------------
+# Spark's reader of a source's Parquet files.
+
+# A file that is gone or damaged must never read as empty, whatever the session says.
+WHOLE_FILES: Final = {
+    "ignoreCorruptFiles": "false",
+    "ignoreMissingFiles": "false",
+    "parquet.page.verify-checksum.enabled": "true",
+}
+
+
+def parquet_reader(spark: SparkSession, *, merged: bool = False) -> DataFrameReader:
+    """Return a reader of Parquet that fails where a file is missing or damaged, whatever the session says.
+
+    Args:
+        spark: the session.
+        merged: whether a column that only some files have is a column.
+    """
+    return spark.read.options(**WHOLE_FILES, mergeSchema=merged)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Paths that Spark would take for patterns of many.
+
+_SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
+
+
+def is_pattern(path: str) -> bool:
+    """Whether Spark reads a path as a pattern, which may mean other files."""
+    return _SPECIAL.search(path) is not None
+
+
+def as_no_pattern(path: str) -> str:
+    r"""What Spark is given to read just the file or folder of that path.
+
+    >>> print(as_no_pattern("/tables/ev[1]?/a.parquet"))
+    /tables/ev\[1\]\?/a.parquet
+    """
+    return _SPECIAL.sub(r"\\\1", path)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tables of other formats as Spark's rows, by Spark's own Parquet reader: no jars are needed.
+#
+# The files of a snapshot are read under the columns that they have; rows that were deleted are left out by an anti-join
+# on file and row, and values that only the table's metadata has are joined by file.
+
+FILE: Final = ("_w_uri", "_w_size", "_w_modified")
+"""Columns that tell a row's file, if asked for: its URI, its bytes, and microseconds since 1970 when it was changed.
+
+After the URI comes a # and a digest of the positions of deleted rows, where there are some: with others gone it counts
+as another file.
+"""
+_KEY, _FILE, _ROW, _MARK, _CONSTANT = "_w_key", "_w_file", "_w_row", "_w_mark", "_w_constant"
+_SCHEME: Final = re.compile("^[A-Za-z][A-Za-z0-9+.-]*:/*")
+
+
+def snapshot_rows(
+    spark: SparkSession, snapshot: SourceSnapshot, *, with_file: bool = False, only: Collection[str] | None = None
+) -> DataFrame:
+    """The rows of a snapshot.
+
+    Args:
+        spark: the session.
+        snapshot: what to read.
+        with_file: add the columns :data:`FILE`.
+        only: the URIs of the files to read, as :data:`FILE` has them; None reads all.
+    """
+    wanted = None if only is None else {ending(unquote(uri.partition("#")[0])) for uri in only}
+    groups: dict[tuple[object, ...], list[SnapshotFile]] = {}
+    for file in snapshot.files:
+        if wanted is None or ending(file.path) in wanted:
+            groups.setdefault((file.stored, *sorted(file.constants)), []).append(file)
+    parts = [_rows_of(spark, snapshot, files, with_file) for files in groups.values()]
+    if not parts:
+        parts = [_no_rows(spark, snapshot, with_file)]
+    rows = parts[0]
+    for part in parts[1:]:
+        rows = rows.unionAll(part)
+    return rows
+
+
+def _no_rows(spark: SparkSession, snapshot: SourceSnapshot, with_file: bool) -> DataFrame:
+    columns = [f"{quoted(column.name)} {type_sql(column.type)}" for column in snapshot.schema.columns]
+    files = [f"{FILE[0]} string", f"{FILE[1]} bigint", f"{FILE[2]} bigint"] if with_file else []
+    return spark.createDataFrame([], ", ".join([*columns, *files]))
+
+
+def _rows_of(
+    spark: SparkSession, snapshot: SourceSnapshot, files: Sequence[SnapshotFile], with_file: bool
+) -> DataFrame:
+    """The rows of files that have the same columns."""
+    stored, constants = files[0].stored, sorted(files[0].constants)
+    types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
+    fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
+    rows = parquet_reader(spark).schema(StructType(fields)).parquet(*(as_no_pattern(file.path) for file in files))
+    file = rows.metadataColumn("_metadata")
+    found = rows.select(
+        *(F.col(quoted(field.name)) for field in fields),
+        file["file_path"].alias(FILE[0]),
+        file["row_index"].alias(_ROW),
+        file["file_size"].alias(FILE[1]),
+        F.unix_micros(file["file_modification_time"]).alias(FILE[2]),
+    )
+    if constants or any(file.deleted is not None for file in files):
+        found = _with_numbers(spark, found, snapshot, files, rows.inputFiles())
+        found = _without_deleted(spark, found, files).withColumn(FILE[0], F.concat(FILE[0], _MARK))
+    columns = []
+    for column, name in zip(snapshot.schema.columns, stored, strict=True):
+        value = F.lit(None) if name is None else F.col(quoted(name))
+        if column.name in constants:
+            value = F.when(F.col(_FILE) >= 0, F.col(f"{_CONSTANT}{constants.index(column.name)}"))
+        columns.append(value.cast(type_sql(column.type)).alias(column.name))
+    return found.select(*columns, *(FILE if with_file else ()))
+
+
+def _with_numbers(
+    spark: SparkSession, rows: DataFrame, snapshot: SourceSnapshot, files: Sequence[SnapshotFile], uris: Sequence[str]
+) -> DataFrame:
+    """The rows with the number of their file among ``files``, and the values that metadata says of it.
+
+    Spark spells a file's URI in two ways, so schemes are left out. A row of an unknown file fails the reading: taken
+    for one of a file without deleted rows it would come back.
+    """
+    places = {ending(file.path): number for number, file in enumerate(files)}
+    keys = [_SCHEME.sub("", uri) for uri in uris]
+    numbers = [places[ending(unquote(uri))] for uri in uris]
+    names = sorted(files[0].constants)
+    columns = [pa.array(keys), pa.array(numbers, pa.int32()), pa.array([_mark(files[number]) for number in numbers])]
+    for name in names:
+        held = [files[number].constants[name] for number in numbers]
+        columns.append(pa.array([None if value is None else str(value) for value in held], pa.string()))
+    labels = [_KEY, _FILE, _MARK, *(f"{_CONSTANT}{place}" for place in range(len(names)))]
+    known = spark.createDataFrame(pa.table(columns, names=labels))
+    keyed = rows.withColumn(_KEY, F.regexp_replace(FILE[0], _SCHEME.pattern, ""))
+    unknown = F.raise_error(F.concat(F.lit(f"{snapshot.name} has no file "), F.col(FILE[0])))
+    number = F.when(F.col(_FILE).isNull(), unknown.cast("int")).otherwise(F.col(_FILE))
+    return keyed.join(F.broadcast(known), _KEY, "left").withColumn(_FILE, number)
+
+
+def _mark(file: SnapshotFile) -> str:
+    return "" if file.deleted is None else f"#{hashlib.sha256(file.deleted.tobytes()).hexdigest()[:16]}"
+
+
+def _without_deleted(spark: SparkSession, rows: DataFrame, files: Sequence[SnapshotFile]) -> DataFrame:
+    deleted = [(number, file.deleted) for number, file in enumerate(files) if file.deleted is not None]
+    if not deleted:
+        return rows
+    of_file = np.repeat([number for number, _ in deleted], [len(positions) for _, positions in deleted])
+    positions = np.concatenate([positions for _, positions in deleted])
+    table = pa.table({_FILE: pa.array(of_file, pa.int32()), _ROW: pa.array(positions, pa.int64())})
+    return rows.join(spark.createDataFrame(table), [_FILE, _ROW], "left_anti")
+
+
+# ----------------------------------------------------------------------------------------------------
+# VARIANT columns: the two binaries that a value is of, by which it is compared, since Spark won't hash a variant.
+
+_PARTS: Final = (("value", "getValue"), ("metadata", "getMetadata"))
+"""Of a variant, as Arrow and Parquet have it: the names of its binaries, and Spark's own readers of them."""
+
+
+def binaries(name: str) -> Column:
+    """A variant column as ``struct<value:binary,metadata:binary>``.
+
+    No function of Spark's SQL gives these, so Spark's own object is asked, whichever way a file stores the value.
+
+    Args:
+        name: of the column.
+    """
+    variant = F.col(quoted(name))
+    parts = F.struct(*(_called(variant, method).alias(part) for part, method in _PARTS))
+    return F.when(variant.isNotNull(), parts)
+
+
+def with_binaries(rows: DataFrame) -> DataFrame:
+    """Rows with their variants as :func:`binaries`, since Spark hands no column with a NULL variant to Arrow."""
+    if not any(isinstance(field.dataType, VariantType) for field in rows.schema.fields):
+        return rows
+    numbered = rows.toDF(*(f"c{place}" for place in range(len(rows.columns))))  # a name may come twice
+    chosen = [binaries(of.name) if isinstance(of.dataType, VariantType) else F.col(of.name) for of in numbered.schema]
+    return numbered.select(*chosen).toDF(*rows.columns)
+
+
+def _called(variant: Column, method: str) -> Column:
+    spark = SparkSession.active()
+    java: Any = spark._jvm
+    made = java.org.apache.spark.sql.classic.ExpressionUtils
+    nothing = java.scala.jdk.javaapi.CollectionConverters.asScala(java.java.util.ArrayList()).toSeq()
+    binary = java.org.apache.spark.sql.types.DataTypes.BinaryType
+    asked = java.org.apache.spark.sql.catalyst.expressions.objects.Invoke(
+        made.expression(variant._jc), method, binary, nothing, nothing, True, True, True
+    )
+    found: Any = made.column(asked)
+    return Column(found)
+
 
 ROWS = "_w_rows"  # no source has names that begin so
 RESERVED_PREFIXES = ("_w",)
@@ -132,7 +329,7 @@ def _is_storable(type: DataType) -> bool:
 
 def schema_of(df: DataFrame) -> Schema:
     """The schema of a DataFrame in the model's words."""
-    return Schema(tuple(Column(f.name, f.dataType.simpleString(), f.nullable) for f in df.schema.fields))
+    return Schema(tuple(SchemaColumn(f.name, f.dataType.simpleString(), f.nullable) for f in df.schema.fields))
 
 
 def rename_columns(df: DataFrame, schema: Schema) -> DataFrame:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import carrying, recovered
+from layoutopt.model.schema import SEGMENT
 
 Value = TypeVar("Value")
 Batches = Iterable[pa.RecordBatch]
@@ -75,7 +76,7 @@ def each_in_workers(spark: SparkSession, count: int, function: Callable[[int], V
 
 
 class SparkTasks:
-    """Tasks of Spark's, as :class:`~layoutopt.direct.processes.Tasks` says."""
+    """Tasks of Spark's, as :class:`~layoutopt.local.processes.Tasks` says."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Tasks of a session."""
@@ -120,3 +121,31 @@ def _said_clearly(task: Task, label: str) -> Task:
     run.__name__ = label or run.__name__
     run.__module__ = "__main__"  # so that it travels as it is: by its name it would be looked for in layoutopt
     return run
+
+
+# ----------------------------------------------------------------------------------------------------
+# One Python task for each segment, whatever the columns are called.
+#
+# PySpark's ``mapInArrow`` looks every column up by its name, as if that were SQL: ``a.b`` would be a field of ``a``. So
+# columns travel by their places. The new names are part of the projection below the shuffle, and cost nothing.
+
+
+def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:
+    """What a task makes of each segment's rows, all of them in one call.
+
+    Args:
+        rows: with ``_segment``.
+        segments: how many there are.
+        task: gets the batches of one segment under the names that the columns have here. Layoutopt's own errors reach
+            the driver carried by Spark's.
+        schema: of what it gives.
+    """
+    names = rows.columns
+    places = [f"c{place}" for place in range(len(names))]
+    by_segment = rows.toDF(*places).repartitionById(max(1, segments), places[names.index(SEGMENT)])
+    return map_in_workers(by_segment, partial(_named, task, names), schema)
+
+
+def _named(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
+    with carrying():
+        yield from task(batch.rename_columns(names) for batch in batches)

@@ -19,18 +19,13 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quoted
-from layoutopt.sources.folders import path_of
-from layoutopt.sources.opening import open_snapshot
-from layoutopt.sources.partitions import SourceFile, SourcePartition
-from layoutopt.sources.snapshot import ending, source_name
+from layoutopt.sources.external_tables import open_snapshot
+from layoutopt.sources.snapshot import SourceFile, SourcePartition, ending, path_of, source_name
 from layoutopt.sources.whole_files import check_row_counts
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.parquet_reader import parquet_reader
 from layoutopt.spark.core.partition_values import null_first, of_partitions, partition_column
-from layoutopt.spark.core.patterns import as_no_pattern
-from layoutopt.spark.core.source import open_source, rename_columns
-from layoutopt.spark.core.table_sources import FILE, snapshot_rows
-from layoutopt.sql.folder_columns import values_in_folders
+from layoutopt.spark.core.source import FILE, as_no_pattern, open_source, parquet_reader, rename_columns, snapshot_rows
+from layoutopt.sql.schema import values_in_folders
 
 
 def source_partitions(

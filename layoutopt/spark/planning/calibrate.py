@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.optimize import nnls
 
-from layoutopt.inspect.work import work_of
+from layoutopt.inspect.cost import work_of
 from layoutopt.model.documents import rounded
 from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, Work
 from layoutopt.model.feature import FeatureSet, Settings

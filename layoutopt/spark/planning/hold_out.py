@@ -2,40 +2,40 @@
 
 Each one is planned from the earlier queries of the log, features mined from them alone, on one sample of rows,
 and judged by the bytes that the later queries would read of it (:mod:`layoutopt.spark.planning.sample_evaluation`).
-The best of them can be judged once more, on whole segments (:mod:`layoutopt.spark.planning.segments_rehearsed`).
+The best of them can be judged once more, on whole segments (:mod:`layoutopt.spark.planning.segment_evaluation`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
 import numpy as np
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.direct.processes import Tasks
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
-from layoutopt.features.holdout import mined_from
-from layoutopt.features.splits import splits
-from layoutopt.methods.proposals import FEATURES, PlanningInput
+from layoutopt.features.cross_validation import splits
+from layoutopt.features.selection import mined_from
+from layoutopt.local.processes import Tasks
+from layoutopt.methods.interface import FEATURES, PlanningInput
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.engine_costs import BUILT_IN, EngineCosts
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession
-from layoutopt.spark.planning.histograms import features_within
-from layoutopt.spark.planning.objectives import BYTES, Objective
-from layoutopt.spark.planning.plain_rows import Rows, get_ready, tasks_of
 from layoutopt.spark.planning.plan import guiding_features, needs_bytes, opened, plan_from, request_of
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
 from layoutopt.spark.planning.sample_evaluation import (
+    CATALOG_BYTES_A_CHUNK,
     NOTHING_READ,
     BytesRead,
     RowSample,
@@ -43,8 +43,46 @@ from layoutopt.spark.planning.sample_evaluation import (
     evaluate_on_sample,
     histograms_of,
 )
-from layoutopt.spark.planning.sampling import SAMPLE_ROWS
-from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.source_profile import SAMPLE_ROWS, Rows, features_within, get_ready, tasks_of
+
+# ----------------------------------------------------------------------------------------------------
+# What ``auto`` goes by: the bytes that queries read, the cells, or the seconds that an engine is predicted to take.
+
+BYTES: Final = "bytes"
+CELLS: Final = "cells"
+TIME: Final = "time"
+
+
+@dataclass(frozen=True)
+class Objective:
+    """What a rehearsed plan is judged by.
+
+    Attributes:
+        kind: ``bytes``, ``cells`` or ``time``.
+        costs: what the engine costs, for ``time``.
+    """
+
+    kind: str = BYTES
+    costs: EngineCosts = field(default_factory=lambda: BUILT_IN.costs("spark"))
+
+    def read(self, found: Rehearsed) -> Floats:
+        """What each query takes, ``float64[queries]``; with bytes those of the catalog that it looks at too."""
+        if self.kind == BYTES:
+            read: Floats = np.array(found.read) + CATALOG_BYTES_A_CHUNK * np.array(found.looked_at)
+            return read
+        if self.kind == CELLS:
+            return np.array([work.values + work.joined_values for work in found.work])
+        return np.array([self.costs.seconds(work) for work in found.work])
+
+    def full(self, found: Rehearsed) -> Floats:
+        """What a full scan of each query's columns takes, ``float64[queries]``."""
+        if self.kind == BYTES:
+            return np.array(found.full)
+        if self.kind == CELLS:
+            return np.array([work.values + work.joined_values for work in found.full_work])
+        return np.array([self.costs.seconds(work) for work in found.full_work])
+
 
 _BY_BYTES: Final = Objective()
 _WORST_SHARE: Final = 0.25
@@ -346,3 +384,91 @@ def resampled(found: BytesRead, queries: Sequence[Query], resamples: int, seed: 
     full = factors @ np.array(found.full)
     shares: Floats = np.divide(factors @ np.array(found.read), full, out=np.zeros(resamples), where=full > 0)
     return shares
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether one plan reads less than another, or whether the queries held back can't tell.
+#
+# Both are replayed with the same queries, so what counts is the difference of each query. Statements are drawn anew
+# with
+# replacement, the same ones for both (the paired bootstrap): where one plan reads less in nearly all draws, it does.
+
+_DRAWS: Final = 1_000
+_SURE: Final = 0.95
+"""The share of draws in which a plan has to read less."""
+_DEVIATIONS: Final = 1.645
+"""So many standard deviations are in 95 % of the draws on one side."""
+_MOST_STATEMENTS: Final = 100_000
+
+
+def spread(trial: EvaluatedPlan, held: Sequence[Query]) -> float:
+    """The standard deviation of what a plan reads, as a share of full scans, if other queries like these came."""
+    return float(resampled(trial.read, held, _DRAWS, seed=0).std())
+
+
+def clearly_less(less: EvaluatedPlan, more: EvaluatedPlan, held: Sequence[Query]) -> bool:
+    """Whether the first plan reads less than the second in nearly all draws of queries like those held back."""
+    return float((_difference(less, more, held) > 0).mean()) >= _SURE
+
+
+def statements_to_tell(one: EvaluatedPlan, other: EvaluatedPlan, held: Sequence[Query]) -> int | None:
+    """About how many more statements like those held back would tell which of two plans reads less.
+
+    The deviation of a mean falls with the square root of the number of statements. None where these tell already, or
+    where no log of sensible size would.
+    """
+    difference = _difference(one, other, held)
+    mean, deviation = abs(float(difference.mean())), float(difference.std())
+    statements = sum(query.weight for query in held)
+    if not mean:
+        return None
+    needed = math.ceil(statements * (_DEVIATIONS * deviation / mean) ** 2) - round(statements)
+    return needed if 0 < needed <= _MOST_STATEMENTS else None
+
+
+def _difference(less: EvaluatedPlan, more: EvaluatedPlan, held: Sequence[Query]) -> Floats:
+    """By how much less of full scans the first plan reads in each draw, ``float64[draws]``."""
+    return resampled(more.read, held, _DRAWS, seed=0) - resampled(less.read, held, _DRAWS, seed=0)
+
+
+# ----------------------------------------------------------------------------------------------------
+# Trials on a sample side by side: each is work of one core for seconds, so each is a task of its own.
+
+
+def score_all(
+    evaluation: HoldOutEvaluation, asked: Sequence[PlanSettings], threshold: int
+) -> list[EvaluatedPlan | PlanError]:
+    """Score settings as :meth:`~layoutopt.spark.planning.hold_out.HoldOutEvaluation.score` does, in any order.
+
+    Those that can be planned are among what the evaluation has evaluated then, in the order given.
+
+    Args:
+        evaluation: its sample goes to every task; without rows there are no tasks, and settings are scored here.
+        asked: what to plan by; what takes longest is best named first.
+        threshold: T of the features.
+
+    Returns:
+        The trial of each; where the method can't plan, why.
+    """
+    if not asked:
+        return []
+    evaluation.say(f"trying {', '.join(dict.fromkeys(map(named, asked)))}")
+    alone = evaluation.on_sample_alone(asked)
+    if (tasks := evaluation.tasks) is None:
+        trials = [_score(alone, asked, threshold, number) for number in range(len(asked))]
+    else:
+        with translate_spark_errors("the sample"):
+            trials = tasks.each(len(asked), partial(_score, alone, tuple(asked), threshold))
+    evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
+    return trials
+
+
+def _score(
+    evaluation: HoldOutEvaluation, asked: Sequence[PlanSettings], threshold: int, number: int
+) -> EvaluatedPlan | PlanError:
+    """One trial, in a task or here."""
+    try:
+        evaluation.score(asked[number], threshold)
+    except PlanError as error:
+        return error
+    return evaluation.evaluated[-1]

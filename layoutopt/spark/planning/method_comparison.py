@@ -24,7 +24,7 @@ from layoutopt.spark.core.sessions import AnySession, started
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.sql.schema import schema_from
-from layoutopt.workload.decay import times_of
+from layoutopt.workload.log import times_of
 
 if TYPE_CHECKING:
     from layoutopt.config.measuring import MineSettings

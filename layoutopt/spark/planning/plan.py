@@ -13,10 +13,10 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.proposals import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.interface import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
-from layoutopt.methods.replication import REPLICATING
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.methods.strategies import REPLICATING
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.predicates import Comparison
@@ -28,11 +28,18 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.sessions import AnySession, has_local_paths, started
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
-from layoutopt.spark.planning.costs import unit_in_bytes
-from layoutopt.spark.planning.histograms import Counting, count_histograms, heaviest, sample_histograms
-from layoutopt.spark.planning.plain_rows import Rows, get_ready, rows_to_plan
 from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
-from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.sample_evaluation import unit_in_bytes
+from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.source_profile import (
+    Counting,
+    Rows,
+    count_histograms,
+    get_ready,
+    heaviest,
+    rows_to_plan,
+    sample_histograms,
+)
 
 ALONE: Final = "sop"
 """The method of a single layout; what ``auto`` is where there are no queries to choose by."""

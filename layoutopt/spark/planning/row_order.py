@@ -2,7 +2,7 @@
 
 Which order compresses best depends on how alike the rows of a block are, so none can be chosen on rows drawn at
 random, nor on blocks of a sample, which are smaller than a load's, or wider in their values. So whole segments of the
-source are rehearsed (:mod:`layoutopt.spark.planning.segments_rehearsed`), and a few of their blocks, drawn by the bytes
+source are rehearsed (:mod:`layoutopt.spark.planning.segment_evaluation`), and a few of their blocks, drawn by the bytes
 that the training queries read of them, are encoded in many orders.
 """
 
@@ -18,18 +18,17 @@ import pyarrow as pa
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import with_bytes
 from layoutopt.errors import SchemaError
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import is_peer
 from layoutopt.model.arrays import Floats, Ints
-from layoutopt.model.columns import BLOCK, TID
 from layoutopt.model.layout import Plan, Scheme
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import BLOCK, TID, Schema
 from layoutopt.model.values import key_kind
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
-from layoutopt.spark.loading.rehearse import rehearsed_catalog
-from layoutopt.writer.gather import GatheredSegment
-from layoutopt.writer.order_search import FoundOrder, ReadBlock, find_row_order
+from layoutopt.spark.loading.dry_run import rehearsed_catalog
+from layoutopt.writer.row_order import FoundOrder, ReadBlock, find_row_order
+from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import WHOLE, RoutedFile, WriteJob, content_of, of_blocks, rehearsed_sizes, write_file
 
 AUTO: Final = "auto"

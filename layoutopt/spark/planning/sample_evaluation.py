@@ -18,34 +18,110 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.direct.processes import Tasks
-from layoutopt.direct.survey import vectors
 from layoutopt.features.weights import feature_shares, segment_weights
-from layoutopt.methods.proposals import PartitionHistogram
-from layoutopt.model.arrays import Floats, Ints, Words
-from layoutopt.model.columns import POSITION, TID
+from layoutopt.local.processes import Tasks
+from layoutopt.local.profile import vectors
+from layoutopt.methods.interface import PartitionHistogram, PlanRequest
+from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes
-from layoutopt.model.schema import Schema
-from layoutopt.model.sequences import spread
+from layoutopt.model.schema import POSITION, TID, Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
-from layoutopt.spark.core.featurize import words_left
+from layoutopt.spark.core.featurize import with_feature_words
+from layoutopt.spark.core.partition_values import of_partitions
 from layoutopt.spark.core.segments import with_positions
 from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.spark.core.variants import with_binaries
-from layoutopt.spark.loading.rehearse import narrowed, rehearsed_catalog
-from layoutopt.spark.planning.costs import MEASURED_ROWS, measured_unit, rows_to_measure
-from layoutopt.spark.planning.plain_rows import Rows, by_arrow_or_spark, names_of
-from layoutopt.spark.planning.sampling import SAMPLE_ROWS, SAMPLED_PARTITIONS, drawn_rows, rows_by_partition
-from layoutopt.writer.features import segment_words, words_of
-from layoutopt.writer.gather import GatheredSegment
+from layoutopt.spark.core.source import with_binaries
+from layoutopt.spark.loading.dry_run import narrowed, rehearsed_catalog
+from layoutopt.spark.planning.source_profile import (
+    SAMPLE_ROWS,
+    SAMPLED_PARTITIONS,
+    Rows,
+    by_arrow_or_spark,
+    drawn_rows,
+    names_of,
+    rows_by_partition,
+    rows_drawn,
+)
+from layoutopt.writer.encodings import bytes_a_row
+from layoutopt.writer.evaluation import segment_words, words_of
 from layoutopt.writer.routing import reaching
-from layoutopt.writer.small_blocks import scaled
-from layoutopt.writer.task import WriteJob, write_layouts
+from layoutopt.writer.segment import GatheredSegment
+from layoutopt.writer.task import WriteJob, scaled, write_layouts
+
+# ----------------------------------------------------------------------------------------------------
+# What a cell costs in bytes: measured on rows drawn at random, encoded as a load would encode them.
+#
+# The thesis counts cells; but a text of forty characters is not a flag. A block holds a few of its segment's rows, far
+# apart in the source: rows drawn at random are as far apart, so they compress as a block's do.
+
+_MEASURED_BLOCKS = 2
+MEASURED_ROWS = 30_000
+"""Rows encoded at most to measure what cells take."""
+
+
+def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest) -> Unit:
+    """Compressed bytes of a cell of each column, and of a tid, with each column chunk's share of the footer.
+
+    Args:
+        rows: the source.
+        features: the plan's.
+        partition: the value and the rows of the partition to measure.
+        request: names the partition column, the size of blocks and segments, and the compression.
+    """
+    wanted = min(_MEASURED_BLOCKS * request.block_rows, MEASURED_ROWS)
+    sample = rows_to_measure(rows, features, partition, request.partition_by, wanted)
+    columns, in_segment = names_of(rows), min(partition[1], request.segment_rows)
+    return measured_unit(sample, columns, request.block_rows, in_segment, request.codec, request.seed)
+
+
+def rows_to_measure(
+    rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], partition_by: str | None, wanted: int
+) -> pa.Table:
+    """About so many rows of a partition with all columns, twice as many at most.
+
+    Args:
+        rows: the source.
+        features: those of a plan, whose columns Spark draws by.
+        partition: its value and its rows.
+        partition_by: the partition column, None for none.
+        wanted: how many.
+    """
+    value, count = partition
+
+    def by_spark(frame: DataFrame) -> pa.Table:
+        some = frame if partition_by is None else of_partitions(frame, partition_by, [value])
+        return with_binaries(rows_drawn(some, features, wanted / max(1, count))).toArrow()
+
+    return by_arrow_or_spark(rows, lambda plain: plain.drawn_of_few(value, wanted), by_spark).slice(0, 2 * wanted)
+
+
+def measured_unit(
+    sample: pa.Table, columns: Sequence[str], block_rows: int, segment_rows: int, codec: str, seed: int
+) -> Unit:
+    """The unit of rows drawn from a segment, in the source's order; all 1 where there are none.
+
+    Args:
+        sample: the rows.
+        columns: of the table, in order.
+        block_rows: the mean block.
+        segment_rows: of the segment; tids are below.
+        codec: the Parquet compression.
+        seed: of the tids drawn.
+    """
+    if not sample.num_rows:
+        return Unit.cells(len(columns))
+    drawn = np.random.default_rng(seed).integers(0, segment_rows, sample.num_rows)
+    offsets = np.append(np.arange(0, sample.num_rows, block_rows), sample.num_rows)
+    for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
+        drawn[start:stop].sort()
+    measured = bytes_a_row(sample.append_column(TID, pa.array(drawn, pa.int32())), offsets, codec)
+    return Unit(np.array([measured[name] for name in columns]), measured[TID])
+
 
 CATALOG_BYTES_A_CHUNK = 12
 """Of the catalog, for each block and column: TPC-H's statistics, bounds and unions, compressed."""
@@ -211,7 +287,9 @@ def _drawn_by_content(rows: DataFrame, wanted: SampleRequest) -> RowSample:
     # Positions come last: what is drawn depends on content alone.
     few = drawn_rows(rows, features, wanted.partition_by, wanted.partition_rows, wanted.sample_rows)
     with compiled_in_parts(rows.sparkSession):
-        found = with_binaries(words_left(with_positions(few), features.features, (*columns, POSITION))).toArrow()
+        found = with_binaries(
+            with_feature_words(with_positions(few), features.features, (*columns, POSITION))
+        ).toArrow()
     found = found.take(pa.array(np.argsort(np.asarray(found[POSITION]), kind="stable")))
     words = segment_words(features.features, found.select(list(columns)), lambda left: words_of(found, len(left)))
     return wanted.sample(found, words)

@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import LayoutoptError, QueryError, SchemaError
+from layoutopt.errors import LayoutoptError, QueryError, SchemaError, SkippingError
 from layoutopt.model.predicates import (
     TRUE,
     And,
@@ -37,19 +37,17 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.checked import prune_under
+from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.explain import Explanation, explain
-from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.reads import TableRead
-from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.scan.shadow_check_texts import whole_read
+from layoutopt.scan.table import Table, open_table, prune_under
+from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import add_rule, analyzed, frame_of, has_rule, java_session, optimized, remove_rule
 from layoutopt.spark.core.functions import declare, declared, is_registered, same_code
-from layoutopt.spark.session.checking import check_scan
-from layoutopt.spark.session.files import SnapshotFiles, list_files
-from layoutopt.spark.session.listing import put_back, take_lists
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import plan_read
+from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
     Planned,
     Registered,
@@ -58,14 +56,84 @@ from layoutopt.spark.session.tables import (
     has_view,
     marked_relation,
     pinned,
+    read_every_block,
     registered,
     session_tables,
     show,
     unregister,
-    whole_read,
     whole_rows,
 )
 from layoutopt.sql.scans import TableScan
+
+# ----------------------------------------------------------------------------------------------------
+# Check what a scan in Spark skips: Spark itself counts the rows that its condition finds with and without skipping.
+#
+# What the predicates of a condition say is checked against the rows in ``scan.checking``. Here Spark's own condition is
+# asked, so that the translation of the condition is checked, too.
+
+
+def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> None:
+    """Compare how many rows a scan's condition finds in what is read, and in all rows.
+
+    Args:
+        spark: the session.
+        read: what is left of the table.
+        scan: the rule's scan.
+        plan: what stands in its place.
+
+    Raises:
+        SkippingError: they differ.
+    """
+    if not scan.isPlain():
+        TALLY["undecided scans"] += 1
+        return
+    try:
+        whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
+        expected, found = (frame_of(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
+    except PySparkException:  # what fails will fail for the user, too
+        TALLY["undecided scans"] += 1
+        return
+    if expected != found:
+        raise SkippingError(
+            f"{found} rows of {read.table.name!r} are read under a condition that {expected} rows meet; "
+            "run `layoutopt verify`, and report this where nothing is found"
+        )
+    TALLY["scans of Spark"] += 1
+
+
+# ----------------------------------------------------------------------------------------------------
+# Whether a session takes lists of values to Parquet, which blocks can then be asked for by.
+#
+# Spark hands Parquet the values of a short list, and of a longer one the least and the greatest alone, which skip
+# next to
+# nothing. How long a short list may be is a setting of the session.
+
+_SETTING: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
+MOST_LISTED: Final = 400
+"""Parquet compares with one value after another, each a call within the last: many more would exhaust its stack."""
+
+
+def take_lists(spark: SparkSession) -> str | None:
+    """Let the session take lists of so many values; returns what to put back, empty where nothing was set.
+
+    None where the session takes longer lists anyway.
+    """
+    if int(spark.conf.get(_SETTING) or 0) >= MOST_LISTED:
+        return None
+    before = dict(spark.conf.getAll).get(_SETTING, "")
+    spark.conf.set(_SETTING, MOST_LISTED)
+    return before
+
+
+def put_back(spark: SparkSession, before: str | None) -> None:
+    """Undo :func:`take_lists`, unless somebody has changed the setting since."""
+    if before is None or spark.conf.get(_SETTING) != str(MOST_LISTED):
+        return
+    if before:
+        spark.conf.set(_SETTING, before)
+    else:
+        spark.conf.unset(_SETTING)
+
 
 log = logging.getLogger("layoutopt.spark")
 _ENABLING: Final = threading.RLock()
@@ -210,7 +278,7 @@ def _scanned(
     except Exception as error:
         table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
         log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
-        read = whole_read(table)
+        read = read_every_block(table)
         plan = None if task == "plan" else scan.over(optimized(whole_rows(spark, table)))
     with known.lock:
         planned.scans.append((entry, read, note))

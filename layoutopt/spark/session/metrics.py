@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from layoutopt.scan.opened_table import MECHANISMS, size_over
 from layoutopt.scan.prune import PruneOutcome, ScanSize
-from layoutopt.scan.reads import TableRead
-from layoutopt.scan.sizes import MECHANISMS, size_over
+from layoutopt.scan.table_read import TableRead
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,15 @@ from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.snapshots import newest_state
+from layoutopt.catalog.snapshot import newest_state
 from layoutopt.errors import QueryError
-from layoutopt.foreign.opening import has_changed
+from layoutopt.external.indexed_source import has_changed
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.scan.checked import table_read
-from layoutopt.scan.opened import OpenedTable
-from layoutopt.scan.reads import TableRead
-from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.opened_table import OpenedTable
+from layoutopt.scan.table import Table, open_table, table_read
+from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.rule import frame_of, java_schema, java_session
-from layoutopt.spark.session.files import SnapshotFiles, partition_column
-from layoutopt.spark.session.read import read_to_dataframe
+from layoutopt.spark.session.readers import SnapshotFiles, partition_column, read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
 _IDS: Final = count(1)
@@ -48,7 +46,7 @@ class Registered:
         name: what queries call it.
         table: the table at the newest snapshot that a query has read.
         follows: whether queries read the newest snapshot; else always this one.
-        state: of the snapshot's file, as :func:`~layoutopt.catalog.snapshots.newest_state` has it.
+        state: of the snapshot's file, as :func:`~layoutopt.catalog.snapshot.newest_state` has it.
         view: Spark's own record of the temporary view, by which a view that replaced it is told apart; None where there
             is none.
     """
@@ -239,7 +237,7 @@ def show(spark: SparkSession, known: SessionTables, entry: Registered) -> None:
 def marked_relation(spark: SparkSession, known: SessionTables, entry: Registered) -> Any:
     """Return the relation that stands for a table in plans until the rule replaces it."""
     table = entry.table
-    read = whole_read(table)
+    read = read_every_block(table)
     size = sum(int(plan.source.blocks.bytes[plan.read].sum()) for plan in read.pruned)
     column = partition_column(table)
     return known.rule.register(
@@ -254,10 +252,10 @@ def marked_relation(spark: SparkSession, known: SessionTables, entry: Registered
 
 def whole_rows(spark: SparkSession, table: Table) -> Any:
     """Return all rows of a table at its snapshot, as a DataFrame."""
-    return read_to_dataframe(spark, whole_read(table))
+    return read_to_dataframe(spark, read_every_block(table))
 
 
-def whole_read(table: Table) -> TableRead:
+def read_every_block(table: Table) -> TableRead:
     """Return the read of all rows and columns of a table."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     return table_read(table, scan, table.settings)

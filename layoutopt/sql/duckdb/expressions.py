@@ -10,17 +10,214 @@ import datetime as dt
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
 
 from sqlglot import exp
 
 from layoutopt.errors import QueryError
-from layoutopt.model.types import decimal_digits
-from layoutopt.model.udf import Udfs
-from layoutopt.sql.duckdb import arrays, types
-from layoutopt.sql.duckdb.functions import PortableFunction, portable_function
+from layoutopt.model.types import INTEGER_BITS, decimal_digits, nested_parts
+from layoutopt.model.udf import Udf, Udfs
+from layoutopt.sql import types as rules
+from layoutopt.sql.elements import without_lambda
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types import rules
-from layoutopt.sql.types.zones import is_agreed, zone_of
+from layoutopt.sql.types import (
+    arithmetic_type,
+    decimal_type,
+    is_agreed,
+    is_floating,
+    is_integer,
+    is_number,
+    number_type,
+    zone_of,
+)
+
+# ----------------------------------------------------------------------------------------------------
+# The types whose values mean the same to DuckDB as to Spark, by Spark's names.
+
+_EXACT_DOUBLE_DIGITS = 15
+"""Decimals of so many digits become doubles without a second rounding in either engine."""
+_SCALARS = frozenset(INTEGER_BITS) | {
+    "boolean", "float", "double", "string", "date", "timestamp", "timestamp_ntz", "binary", "void",
+}  # fmt: skip
+
+
+def is_portable(name: str) -> bool:
+    """Whether values of the type mean the same to both engines."""
+    return name in _SCALARS or decimal_digits(name) is not None
+
+
+def common_type(left: str, right: str) -> str | None:
+    """The type that both engines compare, or choose between, values of these two types in; None in doubt.
+
+    >>> common_type("int", "decimal(15,2)"), common_type("int", "bigint"), common_type("int", "string")
+    ('decimal(15,2)', 'bigint', None)
+    """
+    if left != right and "void" not in (left, right):
+        if not (rules.is_number(left) and rules.is_number(right)):
+            return None
+        floating = rules.is_floating(left) or rules.is_floating(right)
+        if floating and any((decimal_digits(name) or (0, 0))[0] > _EXACT_DOUBLE_DIGITS for name in (left, right)):
+            return None
+    try:
+        return rules.common_type(left, right)
+    except Unusable:
+        return None
+
+
+def sum_type(argument: str) -> str | None:
+    """Spark's type of ``sum`` over a column of that type, or None in doubt."""
+    if rules.is_integer(argument):
+        return "bigint"
+    digits = decimal_digits(argument)
+    if digits is not None:
+        return f"decimal({min(38, digits[0] + 10)},{digits[1]})"
+    return argument if argument == "double" else None
+
+
+# ----------------------------------------------------------------------------------------------------
+# Functions of the user's in DuckDB: each by a name that nothing else has, with the types that a text gives it.
+
+_NAMES: Final = {"boolean": "BOOLEAN", "float": "FLOAT", "double": "DOUBLE", "string": "VARCHAR", "date": "DATE"}
+
+
+@dataclass(frozen=True)
+class PortableFunction:
+    """A function of the user's as a DuckDB text calls it.
+
+    Attributes:
+        name: in DuckDB.
+        udf: the function.
+        parameters: DuckDB's types of its arguments.
+        returns: DuckDB's type of its result.
+    """
+
+    name: str
+    udf: Udf
+    parameters: tuple[str, ...]
+    returns: str
+
+
+def portable_function(udf: Udf, parameters: Sequence[str]) -> PortableFunction | None:
+    """The function for arguments of these Spark types; None where Python would get other values than from Spark.
+
+    >>> length = Udf("length", "int", len, ("text",), {}, "00")
+    >>> portable_function(length, ["string"]).parameters, portable_function(length, ["timestamp"])
+    (('VARCHAR',), None)
+    """
+    found = [_type_name(each) for each in (*parameters, udf.returns)]
+    if None in found or (not parameters and udf.returns in ("float", "double")):  # which might be NaN
+        return None
+    *taken, returns = map(str, found)
+    signature = sha256(" ".join(taken).encode()).hexdigest()[:8]
+    return PortableFunction(f"{udf.measured_name}_{signature}", udf, tuple(taken), returns)
+
+
+def _type_name(spark: str) -> str | None:
+    """DuckDB's type whose values Python sees as Spark's Python functions see them."""
+    if spark in INTEGER_BITS:
+        return spark.upper()
+    digits = decimal_digits(spark)
+    return _NAMES.get(spark) if digits is None else f"DECIMAL({digits[0]},{digits[1]})"
+
+
+# ----------------------------------------------------------------------------------------------------
+# Conditions on elements of arrays, and on keys and values of maps, as DuckDB has them.
+#
+# Where no element is known to meet a condition and one is NULL, Spark's answer is NULL; DuckDB's functions say FALSE.
+# So
+# each becomes a CASE that counts the elements that are not NULL.
+
+MAP_PARTS: Final = {"map_keys": 0, "map_values": 1}
+_LAMBDA_FREE: Final = (exp.ArrayContains, exp.Or)
+_ENDS: Final[dict[type[exp.Expr], str]] = {
+    exp.GT: "list_max", exp.GTE: "list_max", exp.LT: "list_min", exp.LTE: "list_min"
+}  # fmt: skip
+
+
+def with_plain_arrays(tree: exp.Expr, udfs: Udfs) -> None:
+    """Write what says whether an array has an element as ``array_contains``, in the tree.
+
+    Other conditions of elements stay as they are.
+    """
+    for node in list(tree.find_all(exp.MapContainsKey, exp.Exists, exp.Anonymous)):
+        if isinstance(node, exp.Anonymous) and node.name.casefold() in udfs:
+            continue
+        plain = _plain(node)
+        if plain is not None:
+            node.replace(exp.Paren(this=plain))
+
+
+def _plain(node: exp.Expr) -> exp.Expr | None:
+    if isinstance(node, exp.MapContainsKey):
+        keys = exp.MapKeys(this=node.this.copy())
+        return exp.ArrayContains(this=keys, expression=node.args["key"].copy())
+    try:
+        found = without_lambda(node, truth=True)
+    except Unusable:
+        return None
+    return found if isinstance(found, _LAMBDA_FREE) else None  # others are TRUE of the same rows, but not FALSE
+
+
+def compared_end(node: exp.Expr) -> exp.Expr | None:
+    """``exists(xs, x -> x > 5)`` as a comparison of the largest (smallest) element; None of another condition."""
+    try:
+        found = without_lambda(node, truth=True)
+    except Unusable:
+        return None
+    return found if type(found) in _ENDS else None
+
+
+def element_type(array: str) -> str | None:
+    """The type of an array's elements, if both engines find and order them alike; None in doubt.
+
+    >>> element_type("array<string>"), element_type("array<double>"), element_type("string")
+    ('string', None, None)
+    """
+    kind, parts = nested_parts(array)
+    known = kind == "array" and len(parts) == 1 and (parts[0] == "string" or parts[0] in INTEGER_BITS)
+    return parts[0] if known else None
+
+
+def part_of_map(name: str, of_map: str) -> str | None:
+    """The type of a map's keys or values as an array; None of another type."""
+    kind, parts = nested_parts(of_map)
+    return f"array<{parts[MAP_PARTS[name]]}>" if kind == "map" and len(parts) == 2 else None
+
+
+def fits(text: str, type: str) -> bool:
+    """Whether digits, with or without a sign, are a value of a whole-number type."""
+    half = 1 << (INTEGER_BITS[type] - 1)
+    return text.removeprefix("-").isdecimal() and -half <= int(text) < half
+
+
+def with_duckdb_arrays(tree: exp.Expr) -> exp.Expr:
+    """A tree that was found to mean the same, with DuckDB's functions in place of Spark's."""
+    return tree.transform(_for_duckdb, copy=False)
+
+
+def _for_duckdb(node: exp.Expr) -> exp.Expr:
+    if isinstance(node, exp.ArrayContains):
+        return _known(_call("list_contains", node.this, node.expression), node.this)
+    if isinstance(node, exp.Exists):
+        compared = compared_end(node)
+        if compared is not None:
+            largest = _call(_ENDS[type(compared)], node.this)
+            return _known(type(compared)(this=largest, expression=compared.expression), node.this)
+    return node
+
+
+def _known(met: exp.Expr, array: exp.Expr) -> exp.Expr:
+    """TRUE where an element is known to meet a condition, FALSE where all are known not to."""
+    without_null = exp.EQ(this=_call("list_count", array), expression=_call("len", array))
+    branches = [exp.If(this=met, true=exp.true()), exp.If(this=without_null, true=exp.false())]
+    return exp.Case(ifs=branches)
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
+    return exp.Anonymous(this=name, expressions=[each.copy() for each in arguments])
+
 
 _DATE_UNITS = frozenset({"DAY", "WEEK", "MONTH", "YEAR"})
 _BIGINT_DIGITS = 18
@@ -43,7 +240,7 @@ def short(text: str, limit: int = 80) -> str:
 def check_groups(names: Sequence[str]) -> None:
     """Refuse types by whose values the engines group differently (NaN and -0.0), or of which that is unknown."""
     for name in names:
-        if rules.is_floating(name) or not types.is_portable(name):
+        if is_floating(name) or not is_portable(name):
             raise refuse(f"grouping by a {name}")
 
 
@@ -103,7 +300,7 @@ class ExpressionTyper(ABC):
 
     def _literal(self, node: exp.Expr) -> str:
         number = _number_text(node)
-        return "string" if number is None else rules.number_type(number)
+        return "string" if number is None else number_type(number)
 
     def _negative(self, node: exp.Expr) -> str | None:
         return self._number(node) if _number_text(node) is None else self._literal(node)
@@ -115,7 +312,7 @@ class ExpressionTyper(ABC):
                 return target
         else:
             source = self.type_of(node.this)
-            if source != "void" and types.common_type(source, target) == target:
+            if source != "void" and common_type(source, target) == target:
                 return target
         return None
 
@@ -127,7 +324,7 @@ class ExpressionTyper(ABC):
         return "boolean"
 
     def _number(self, node: exp.Expr) -> str:
-        return self._expect(node.this, rules.is_number)
+        return self._expect(node.this, is_number)
 
     def _expect(self, node: exp.Expr, accepts: Callable[[str], bool]) -> str:
         name = self.type_of(node)
@@ -140,13 +337,13 @@ class ExpressionTyper(ABC):
             return self._shifted_date(node)
         operands = (node.this, node.expression)
         left, right = (self._operand_type(operand, operands) for operand in operands)
-        if not (rules.is_number(left) and rules.is_number(right)) or "float" in (left, right):
+        if not (is_number(left) and is_number(right)) or "float" in (left, right):
             return None
         if "double" in (left, right):
-            return types.common_type(left, right)
-        name = rules.arithmetic_type(_SIGNS[type(node)], left, right)
+            return common_type(left, right)
+        name = arithmetic_type(_SIGNS[type(node)], left, right)
         for operand in operands:
-            if rules.is_integer(name) and self.type_of(operand) != name:
+            if is_integer(name) and self.type_of(operand) != name:
                 _wrap(operand, name)
         return name
 
@@ -155,8 +352,8 @@ class ExpressionTyper(ABC):
         name = self.type_of(operand)
         beside_decimal = any(decimal_digits(self.type_of(other)) for other in operands)
         number = _number_text(operand)
-        if number is not None and rules.is_integer(name) and beside_decimal:
-            return rules.decimal_type(len(number.removeprefix("-")), 0)
+        if number is not None and is_integer(name) and beside_decimal:
+            return decimal_type(len(number.removeprefix("-")), 0)
         return name
 
     def _shifted_date(self, node: exp.Expr) -> str | None:
@@ -173,7 +370,7 @@ class ExpressionTyper(ABC):
         divisor = node.expression
         names = self.type_of(node.this), self.type_of(divisor)
         known = isinstance(divisor, exp.Literal) and re.search(r"[1-9]", divisor.name) is not None
-        if not known or not all(rules.is_integer(name) or name == "double" for name in names):
+        if not known or not all(is_integer(name) or name == "double" for name in names):
             raise refuse(f"the division {short(node.sql(dialect='spark'))!r}")
         return "double"
 
@@ -187,8 +384,8 @@ class ExpressionTyper(ABC):
             self._coerce(operand, names)
         common = "void"
         for name in [self.type_of(operand) for operand in _operands(node)] + names[len(_operands(node)) :]:
-            unified = types.common_type(common, name)
-            if unified is None or not types.is_portable(unified):
+            unified = common_type(common, name)
+            if unified is None or not is_portable(unified):
                 raise refuse(f"comparing a {common} with a {name}")
             common = unified
         if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
@@ -197,7 +394,7 @@ class ExpressionTyper(ABC):
 
     def _check_range(self, operands: Sequence[exp.Expr]) -> None:
         """Refuses an order of whole numbers and a decimal that may be beyond BIGINT (see ``outcome_for_all``)."""
-        whole = any(rules.is_integer(self.type_of(operand)) for operand in operands)
+        whole = any(is_integer(self.type_of(operand)) for operand in operands)
         for operand in operands:
             digits = decimal_digits(self.type_of(operand)) if whole and not operand.find(exp.Column) else None
             if digits is not None and digits[0] - digits[1] > _BIGINT_DIGITS:
@@ -213,7 +410,7 @@ class ExpressionTyper(ABC):
             _wrap(operand, temporal)
         elif own == "float" and any(name != "float" for name in names):
             _wrap(operand, "double")
-        elif decimal_digits(own) is not None and any(map(rules.is_floating, names)):
+        elif decimal_digits(own) is not None and any(map(is_floating, names)):
             self._as_double(operand)
 
     def _as_double(self, operand: exp.Expr) -> None:
@@ -253,7 +450,7 @@ class ExpressionTyper(ABC):
         values += [value for value in (node.args.get("default"), node.args.get("false")) if value is not None]
         common = "void"
         for value in values:
-            unified = types.common_type(common, self.type_of(value))
+            unified = common_type(common, self.type_of(value))
             if unified is None:
                 return None
             common = unified
@@ -291,7 +488,7 @@ class ExpressionTyper(ABC):
         return "bigint"
 
     def _sum(self, node: exp.Expr) -> str | None:
-        return types.sum_type(self.type_of(node.this))
+        return sum_type(self.type_of(node.this))
 
     def _average(self, node: exp.Expr) -> str | None:
         if self.type_of(node.this) not in ("tinyint", "smallint", "int", "double"):
@@ -301,31 +498,31 @@ class ExpressionTyper(ABC):
     def _extreme(self, node: exp.Expr) -> str | None:
         if node.expressions:
             return None
-        return self._expect(node.this, types.is_portable)
+        return self._expect(node.this, is_portable)
 
     def _contains(self, node: exp.Expr) -> str | None:
         return self._compared_with(node.this, node.expression)
 
     def _compared_with(self, array: exp.Expr, constant: exp.Expr) -> str | None:
         """Elements are compared with constants of just their type."""
-        of, text = arrays.element_type(self.type_of(array)), _number_text(constant)
+        of, text = element_type(self.type_of(array)), _number_text(constant)
         is_text = isinstance(constant, exp.Literal) and constant.is_string
-        known = is_text if of == "string" else of is not None and text is not None and arrays.fits(text, of)
+        known = is_text if of == "string" else of is not None and text is not None and fits(text, of)
         return "boolean" if known else None
 
     def _exists(self, node: exp.Expr) -> str | None:
         if not isinstance(node.expression, exp.Lambda):
             return "boolean"  # of a subquery
-        compared = arrays.compared_end(node)
+        compared = compared_end(node)
         return None if compared is None else self._compared_with(node.this, compared.expression)
 
     def _map_keys(self, node: exp.Expr) -> str | None:
-        return arrays.part_of_map("map_keys", self.type_of(node.this))
+        return part_of_map("map_keys", self.type_of(node.this))
 
     def _by_name(self, node: exp.Expr) -> str | None:
         name = node.name.casefold()
         if name == "map_values" and name not in self._udfs and len(node.expressions) == 1:
-            return arrays.part_of_map(name, self.type_of(node.expressions[0]))
+            return part_of_map(name, self.type_of(node.expressions[0]))
         return self._user_defined(node)
 
     def _user_defined(self, node: exp.Expr) -> str | None:

@@ -11,17 +11,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.storage import compact
-from layoutopt.catalog.storage.compact import BINARY, I32, I64, LIST, STOP, STRUCT, Reader
-from layoutopt.catalog.storage.footers import footer_at_end
+from layoutopt.catalog.storage import footers as compact
+from layoutopt.catalog.storage.footers import BINARY, I32, I64, LIST, STOP, STRUCT, Reader, footer_at_end
 
 NUMBERS = st.integers(0, 2**62)
 
 
 @given(NUMBERS, st.binary(max_size=300), st.lists(NUMBERS, max_size=40))
 def test_what_is_written_is_read(number: int, text: bytes, numbers: list[int]) -> None:
-    data = compact.field(1, I64) + compact.number(number) + compact.field(2, BINARY) + compact.text(text)
-    data += compact.field(1, LIST) + compact.items(I64, [compact.number(of) for of in numbers]) + STOP
+    data = (
+        compact.encode_field(1, I64)
+        + compact.encode_number(number)
+        + compact.encode_field(2, BINARY)
+        + compact.encode_text(text)
+    )
+    data += (
+        compact.encode_field(1, LIST) + compact.encode_items(I64, [compact.encode_number(of) for of in numbers]) + STOP
+    )
     reader = Reader(b"?" + data + b"?", 1)
     found: dict[int, object] = {}
     for field, kind in reader.fields():
@@ -55,10 +61,10 @@ def test_all_of_a_footer_can_be_passed_over() -> None:
     assert reader.at == len(footer) - 8
 
 
-@pytest.mark.parametrize("data", [b"", compact.text(b"abc")[:-1], compact.items(I32, [b"\x02"] * 3)[:-1]])
+@pytest.mark.parametrize("data", [b"", compact.encode_text(b"abc")[:-1], compact.encode_items(I32, [b"\x02"] * 3)[:-1]])
 def test_data_that_end_too_soon_are_told(data: bytes) -> None:
     with pytest.raises(IndexError):
-        Reader(compact.field(1, BINARY if len(data) == 3 else LIST) + data).skip(STRUCT)
+        Reader(compact.encode_field(1, BINARY if len(data) == 3 else LIST) + data).skip(STRUCT)
 
 
 def test_what_no_footer_has_is_told() -> None:

@@ -14,7 +14,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from layoutopt.catalog.snapshots import ensure_table_root
+from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, SettingError
 

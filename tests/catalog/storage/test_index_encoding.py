@@ -13,10 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 
-from layoutopt.catalog.storage import dictionaries, index_encoding
-from layoutopt.catalog.storage.coded_lists import is_coded, plain_lists
-from layoutopt.catalog.storage.dictionaries import merged_dictionary
-from layoutopt.catalog.storage.index_encoding import decode_index, encode_index, merge_index, pack_index
+from layoutopt.catalog.storage import index_files as dictionaries
+from layoutopt.catalog.storage import index_files as index_encoding
+from layoutopt.catalog.storage.index_files import (
+    decode_index,
+    encode_index,
+    is_coded,
+    merge_index,
+    merged_dictionary,
+    pack_index,
+    plain_lists,
+)
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import BUILT_IN, find_index
 

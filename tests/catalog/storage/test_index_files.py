@@ -11,12 +11,17 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from layoutopt.catalog.paths import index_path
-from layoutopt.catalog.snapshot import FileDigest
-from layoutopt.catalog.storage.coded_lists import coded, is_coded, plain_lists, with_dictionary
+from layoutopt.catalog.paths import FileDigest, index_path
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_encoding import encode_index
-from layoutopt.catalog.storage.index_files import IndexFile, read_index
+from layoutopt.catalog.storage.index_files import (
+    IndexFile,
+    coded,
+    encode_index,
+    is_coded,
+    plain_lists,
+    read_index,
+    with_dictionary,
+)
 from layoutopt.indexes.protocol import BlockColumn, Index
 from layoutopt.indexes.registry import BUILT_IN, find_index
 from layoutopt.indexes.stored import StoredIndex

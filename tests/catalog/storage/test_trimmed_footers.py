@@ -14,8 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.storage.footers import footer_at_end
-from layoutopt.catalog.storage.trimmed_footers import ChunkSizes, Template, UnknownFooterError, template_of
+from layoutopt.catalog.storage.footers import ChunkSizes, Template, UnknownFooterError, footer_at_end, template_of
 from layoutopt.writer.encodings import chunks_of, column_bytes, row_group_starts
 
 TYPES = {

@@ -14,10 +14,10 @@ from layoutopt.indexes.registry import find_index
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col, Const, InSet, Node
-from layoutopt.model.predicates.templates import extracted
+from layoutopt.model.predicates.patterns import extracted
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.skipping.derived.pieces import follows_for
+from layoutopt.skipping.implied_literals import follows_for
 from tests.effort import examples
 
 S = Col("code", "string")

@@ -8,8 +8,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 
 from layoutopt.indexes.expressions import point_of
+from layoutopt.indexes.geo_box import GeoBox
 from layoutopt.indexes.protocol import BlockColumn
-from layoutopt.indexes.related.geo_box import GeoBox
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col, InSet, conjunction

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from layoutopt.indexes.metric_distance import MetricDistance, distances
 from layoutopt.indexes.protocol import BlockColumn
-from layoutopt.indexes.related.levenshtein import distances
-from layoutopt.indexes.related.metric_distance import MetricDistance
 from layoutopt.model.predicates import Call, Col, Const, InSet, Like
 from layoutopt.model.values import ValueSet
 from tests.effort import examples

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.indexes.asking import indexes_asked
-from layoutopt.indexes.choosing import candidates
+from layoutopt.indexes.choosing import candidates, indexes_asked
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import udf
-from layoutopt.scan.reasons import Reason
+from layoutopt.scan.explain import Reason
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
 from tests.scan.builder import build, building, by_position

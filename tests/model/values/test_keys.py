@@ -12,7 +12,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.model.values.comparing import compare
 from layoutopt.model.values.keys import (
     NAN_KEY,
     Key,
@@ -24,6 +23,7 @@ from layoutopt.model.values.keys import (
     key_to_float,
     to_key,
 )
+from layoutopt.model.values.value_sets import compare
 from tests.model.conditions import TYPES, VALUES, Compare, truth
 
 

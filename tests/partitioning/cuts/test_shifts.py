@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.partitioning.cuts.filters import Clause, CodeSet
-from layoutopt.partitioning.cuts.shifts import COPIES, number_of_copies, with_shifts
+from layoutopt.partitioning.value_cuts import COPIES, Clause, CodeSet, number_of_copies, with_shifts
 
 N_CODES = 50
 

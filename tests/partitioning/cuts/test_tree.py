@@ -9,9 +9,17 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.partitioning.cuts.dimensions import Codes
-from layoutopt.partitioning.cuts.filters import Clause, CodeFilters, CodeRanges, CodeSet
-from layoutopt.partitioning.cuts.tree import Rows, _Node, _Search, cut_rows
+from layoutopt.partitioning.value_cuts import (
+    Clause,
+    CodeFilters,
+    CodeRanges,
+    Codes,
+    CodeSet,
+    Rows,
+    _Node,
+    _Search,
+    cut_rows,
+)
 
 N_CODES = 6
 

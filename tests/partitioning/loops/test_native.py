@@ -15,11 +15,11 @@ import pytest
 
 import layoutopt
 from layoutopt.errors import SettingError
-from layoutopt.partitioning.loops.native import compiled
+from layoutopt.partitioning.native import compiled
 
 ROOT = str(Path(layoutopt.__file__).parent.parent)
 TWICE = """
-from layoutopt.partitioning.loops.native import compiled
+from layoutopt.partitioning.native import compiled
 
 @compiled
 def twice(number):
@@ -74,6 +74,6 @@ def test_sums_of_integers_are_exact_in_any_order() -> None:
 
 def test_a_python_without_numba_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "layoutopt.partitioning.loops.native")
+    monkeypatch.delitem(sys.modules, "layoutopt.partitioning.native")
     with pytest.raises(SettingError, match=f"{sys.executable} has no numba that works, by which blocks are formed"):
-        importlib.import_module("layoutopt.partitioning.loops.native")
+        importlib.import_module("layoutopt.partitioning.native")

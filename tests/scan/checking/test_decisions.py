@@ -24,14 +24,16 @@ from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, conjunction
 from layoutopt.model.vectors import pack
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan import prune, reads, reconstruct, segments
-from layoutopt.scan.checking import rows as shadow_rows
-from layoutopt.scan.checking.rows import SegmentRows
-from layoutopt.scan.checking.texts import same_rows
+from layoutopt.scan import prune, segments
+from layoutopt.scan import read as reconstruct
+from layoutopt.scan import shadow_check_rows as shadow_rows
+from layoutopt.scan import table_read as reads
+from layoutopt.scan.shadow_check_rows import SegmentRows
+from layoutopt.scan.shadow_check_texts import same_rows
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import TableScan, scans_of
-from layoutopt.writer.matching import may_match
+from layoutopt.writer.evaluation import may_match
 from tests.inspect.logs import logged
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
@@ -146,13 +148,13 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
     package = Path(layoutopt.__file__).parent
     texts = {path.relative_to(package).as_posix(): path.read_text(encoding="utf-8") for path in package.rglob("*.py")}
     assert {name for name, text in texts.items() if re.search(r"(?<![.\w])(?<!def )prune\(", text)} == {
-        "scan/opened.py"
+        "scan/opened_table.py"
     }
     assert {name for name, text in texts.items() if ".all_rows_of(" in text} == {
-        "direct/joining.py", "spark/changing/alone.py", "spark/changing/levels.py", "spark/loading/same_rows.py"
+        "local/append.py", "spark/changes/partial_rewrite.py", "spark/loading/verify.py"
     }  # fmt: skip
     assert {name for name, text in texts.items() if ".decide(" in text} == {
-        "scan/checked.py", "inspect/audit.py", "scan/matches.py"
+        "scan/table.py", "inspect/audit.py", "scan/matches.py"
     }  # fmt: skip
 
 

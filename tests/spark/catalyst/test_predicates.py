@@ -15,7 +15,7 @@ from layoutopt.model.predicates import TRUE, Node, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import TABLE, Condition, read_condition
 from layoutopt.sql.scans import scans_of
-from layoutopt.writer.matching import is_matched_by_keys, matching_rows
+from layoutopt.writer.evaluation import is_matched_by_keys, matching_rows
 from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql, usual_conditions
 from tests.spark.catalyst.scans import Scans
 from tests.spark.settings import UNCOMPILED, new_session

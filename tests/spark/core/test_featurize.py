@@ -12,9 +12,9 @@ from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Call, Col, Const, Expr, to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.spark.core.featurize import pairs_table, vector_counts, word_columns, words_left
+from layoutopt.spark.core.featurize import pairs_table, vector_counts, with_feature_words, word_columns
 from layoutopt.spark.core.source import schema_of
-from layoutopt.writer.features import segment_words, words_of
+from layoutopt.writer.evaluation import segment_words, words_of
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
@@ -62,7 +62,7 @@ def test_tasks_find_the_very_bits_that_spark_finds(spark: SparkSession) -> None:
     )  # fmt: skip
     schema = schema_of(source)
     features = FeatureSet(tuple(feature_of(condition, schema) for condition in conditions * 7))
-    left = words_left(source, features.features).toArrow()
+    left = with_feature_words(source, features.features).toArrow()
     found = segment_words(features.features, left.select(source.columns), lambda places: words_of(left, len(places)))
     expected = words_of(source.select("*", *word_columns(features.features)).toArrow(), len(features))
     assert (found == expected).all()

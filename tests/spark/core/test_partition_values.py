@@ -13,20 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.partition_names import PartitionNames
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import PlanRequest
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.methods.interface import PlanRequest
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.partition_values import is_one_of
 from layoutopt.spark.core.segments import with_segments
-from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.loads import LoadsReport, load_by
+from layoutopt.spark.loading.load import LoadsReport, load, load_by
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sample_evaluation import draw_sample
@@ -275,7 +274,7 @@ def _lost_route(patch: pytest.MonkeyPatch) -> None:
 
 def _lost_partition(patch: pytest.MonkeyPatch) -> None:
     """A whole source of which a partition is not listed."""
-    patch.setattr("layoutopt.spark.loading.loads.source_partitions", lambda *given: source_partitions(*given)[1:])
+    patch.setattr("layoutopt.spark.loading.load.source_partitions", lambda *given: source_partitions(*given)[1:])
 
 
 @pytest.fixture(scope="module")

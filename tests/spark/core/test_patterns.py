@@ -12,8 +12,7 @@ import pytest
 
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
-from layoutopt.spark.core.patterns import as_no_pattern, is_pattern
-from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.core.source import as_no_pattern, is_pattern, open_source, schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.source_files import read_partition, source_partitions
 from tests.effort import long_too

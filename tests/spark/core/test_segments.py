@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.columns import POSITION, SEGMENT
+from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.spark.core.segments import (
     Chunk,
     count_chunks,

@@ -10,13 +10,12 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from layoutopt.config.changing import AppendSettings
-from layoutopt.config.reading import make_settings
-from layoutopt.config.settings import LoadSettings
+from layoutopt.config.files import make_settings
+from layoutopt.config.settings import AppendSettings, LoadSettings
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changes.append import append_by
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading.loads import load_by
+from layoutopt.spark.loading.load import load_by
 from layoutopt.spark.loading.source_files import source_partitions
 from tests.sources.tables import by_id, deletion_vector, delta_rows, delta_table, iceberg_rows, iceberg_table
 from tests.spark.tables import document, is_value, plan_of

@@ -19,9 +19,9 @@ from layoutopt.model.feature import Settings
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading import against_source
-from layoutopt.spark.loading.against_source import compare_with_source
+from layoutopt.spark.loading import verify as against_source
 from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.verify import compare_with_source
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, plan_of
 

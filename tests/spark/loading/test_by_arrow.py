@@ -15,16 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.direct.cut_rows import CutJob, Split
 from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.inspect.verify import verify
+from layoutopt.local.splits import CutJob, Split
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import conformed, open_source, schema_of
-from layoutopt.spark.loading import by_arrow, plain_files
+from layoutopt.spark.loading import job as by_arrow
+from layoutopt.spark.loading import job as plain_files
 from layoutopt.spark.loading import load as loading
 from tests.effort import long_too
 from tests.scan.builder import feature_of

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.retention.vacuum import vacuum
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.changing import AppendSettings
+from layoutopt.catalog.vacuum import vacuum
+from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import (
     BoundError,
     CommitConflictError,
@@ -36,7 +36,7 @@ from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changing.append import append_by
+from layoutopt.spark.changes.append import append_by
 from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load

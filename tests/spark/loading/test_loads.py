@@ -20,7 +20,7 @@ from deltalake import DeltaTable
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
@@ -35,9 +35,8 @@ from layoutopt.events import EventLog
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.loads import LoadsReport, load_by
-from layoutopt.spark.loading.same_rows import rows_of_entries
+from layoutopt.spark.loading.load import LoadsReport, load, load_by
+from layoutopt.spark.loading.verify import rows_of_entries
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -151,7 +150,7 @@ def test_a_range_resumes_where_it_stopped(
         return load(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.loads.load", failing)
+        patch.setattr("layoutopt.spark.loading.load.load", failing)
         with pytest.raises(TableError, match="disk is full"):
             ask(first=DAYS[0], last=DAYS[2])
     assert set(held(place)) == {DAYS[0]}
@@ -248,7 +247,7 @@ def test_a_load_that_was_given_up_but_committed_is_found_done(
             ask(partition=(DAYS[1],))
         return load(*arguments, **named)
 
-    monkeypatch.setattr("layoutopt.spark.loading.loads.load", with_somebody_else)
+    monkeypatch.setattr("layoutopt.spark.loading.load.load", with_somebody_else)
     report = ask(partition=(DAYS[1],))
     assert (report.loads, report.already) == ((), (DAYS[1],))
     assert len(ids(place)) == 80
@@ -267,7 +266,7 @@ def test_somebody_elses_other_rows_are_a_conflict(
             load(spark, kept, arguments[2], arguments[3])
         return load(*arguments, **named)
 
-    monkeypatch.setattr("layoutopt.spark.loading.loads.load", with_somebody_else)
+    monkeypatch.setattr("layoutopt.spark.loading.load.load", with_somebody_else)
     with pytest.raises(CommitConflictError, match="somebody else"):
         ask(partition=(DAYS[1],))
 

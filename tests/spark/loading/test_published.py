@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from pyiceberg.table import StaticTable
 
-from layoutopt.catalog.retention.publications import Publication
+from layoutopt.catalog.publications import Publication
 from layoutopt.publish.publishing import publish
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load

@@ -13,8 +13,8 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
+from layoutopt.spark.loading.dry_run import needed_columns, rehearse, rehearse_together
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.rehearse import needed_columns, rehearse, rehearse_together
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:

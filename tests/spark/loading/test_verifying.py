@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.scan.table import Table
-from layoutopt.spark.loading.verifying import _runs
+from layoutopt.spark.loading.verify import _runs
 from tests.scan.builder import build, building
 from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

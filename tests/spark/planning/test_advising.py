@@ -16,19 +16,19 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE
-from layoutopt.config.advising import AdviseSettings
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
+from layoutopt.config.settings import AdviseSettings
 from layoutopt.errors import PlanError
-from layoutopt.sources.folders import parquet_files
+from layoutopt.sources.snapshot import parquet_files
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.planning import layouts_tried
-from layoutopt.spark.planning.advising import advise, rows_of
+from layoutopt.spark.planning import advise as layouts_tried
+from layoutopt.spark.planning.advise import advise, rows_of
 from tests.effort import long_too
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from layoutopt.advise.advice import Advice
+    from layoutopt.advice import Advice
 
 ROWS = 4_000
 KINDS = 8
@@ -180,7 +180,7 @@ def test_bad_input_is_told_in_one_sentence_before_spark_is_waited_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("layoutopt.cli.advising.start_spark", lambda session: None)
+    monkeypatch.setattr("layoutopt.cli.layouts.start_spark", lambda session: None)
     (tmp_path / "log.sql").write_text(text, encoding="utf-8")
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert main(["advise", str(tmp_path / "rows.parquet"), str(tmp_path / "log.sql"), *flags]) == BAD_USAGE

@@ -10,8 +10,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
-from layoutopt.spark.planning.comparing import clearly_less, spread, statements_to_tell
-from layoutopt.spark.planning.hold_out import EvaluatedPlan
+from layoutopt.spark.planning.hold_out import EvaluatedPlan, clearly_less, spread, statements_to_tell
 from layoutopt.spark.planning.sample_evaluation import BytesRead
 
 

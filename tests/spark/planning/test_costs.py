@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from layoutopt.methods.proposals import PlanRequest
-from layoutopt.spark.planning.costs import measured_unit
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.spark.planning.plan import make_plan
+from layoutopt.spark.planning.sample_evaluation import measured_unit
 from tests.effort import long_too
 from tests.spark.tables import simple_document, simple_rows
 

@@ -15,7 +15,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.spark.planning.histograms import Counting, count_histograms, partition_bounds, sample_histograms
+from layoutopt.spark.planning.source_profile import Counting, count_histograms, partition_bounds, sample_histograms
 
 
 def texts(*values: bytes | None) -> pa.Array:

@@ -13,17 +13,23 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
-from layoutopt.model.document import FeaturesDocument
-from layoutopt.model.engine_costs import Calibration, EngineCosts, Work
+from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.engine_costs import Calibration, EngineCosts, Work, calibrations, tried
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
-from layoutopt.model.predicted import calibrations, tried
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.report.tuning_plot import plot
+from layoutopt.report.pages import plot
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
-from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation, evaluation_on, worst_fraction
-from layoutopt.spark.planning.objectives import Objective
+from layoutopt.spark.planning.hold_out import (
+    EvaluatedPlan,
+    Fold,
+    HoldOutEvaluation,
+    Objective,
+    evaluation_on,
+    score_all,
+    worst_fraction,
+)
 from layoutopt.spark.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
     BytesRead,
@@ -31,8 +37,7 @@ from layoutopt.spark.planning.sample_evaluation import (
     SampledSegment,
     evaluate_on_sample,
 )
-from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial, rehearse_segments
-from layoutopt.spark.planning.side_by_side import score_all
+from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial, rehearse_segments
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows
 
@@ -260,7 +265,7 @@ class TestPlanBest:
     @pytest.fixture(autouse=True)
     def _few_folds(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Each fold needs plans of its own, and five prove no more than two."""
-        monkeypatch.setattr("layoutopt.features.splits.FOLDS", 2)
+        monkeypatch.setattr("layoutopt.features.cross_validation.FOLDS", 2)
 
     def test_auto_keeps_what_it_tried_in_the_plan(
         self, spark: SparkSession, source: Path, log: FeaturesDocument, monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
 from layoutopt.model.predicates import Call, Col, Const, InSet
@@ -20,7 +20,7 @@ from tests.spark.tables import document, is_value
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from layoutopt.model.document import FeaturesDocument
+    from layoutopt.model.documents import FeaturesDocument
     from layoutopt.model.layout import Plan
 
 pytestmark = pytest.mark.spark

@@ -16,29 +16,34 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.direct.cut_rows import CutJob, Split, rows_of_split
-from layoutopt.direct.processes import Processes, Value
-from layoutopt.direct.survey import Surveyed
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.local.processes import Processes, Value
+from layoutopt.local.profile import Surveyed
+from layoutopt.local.splits import CutJob, Split, rows_of_split
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading.plain_files import in_tasks
+from layoutopt.spark.loading.job import in_tasks
 from layoutopt.spark.planning import automatic, sample_evaluation
-from layoutopt.spark.planning import plain_rows as reading
+from layoutopt.spark.planning import source_profile as reading
 from layoutopt.spark.planning.automatic import plan_best
-from layoutopt.spark.planning.costs import unit_in_bytes
-from layoutopt.spark.planning.histograms import Counting, count_histograms, sample_histograms
-from layoutopt.spark.planning.plain_rows import PlainRows, Rows, rows_to_plan
 from layoutopt.spark.planning.plan import make_plan, opened
-from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample
-from layoutopt.spark.planning.sampling import rows_by_partition
-from layoutopt.spark.planning.segments_rehearsed import Trial, rehearse_segments
+from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample, unit_in_bytes
+from layoutopt.spark.planning.segment_evaluation import Trial, rehearse_segments
+from layoutopt.spark.planning.source_profile import (
+    Counting,
+    PlainRows,
+    Rows,
+    count_histograms,
+    rows_by_partition,
+    rows_to_plan,
+    sample_histograms,
+)
 from tests.effort import long_too
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document
@@ -208,7 +213,7 @@ def test_auto_tries_methods_on_plain_files(
     spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch, candidates: tuple[str, ...]
 ) -> None:
     monkeypatch.setattr(automatic, "CANDIDATES", candidates)
-    monkeypatch.setattr("layoutopt.features.splits.FOLDS", 2)  # each needs plans of its own
+    monkeypatch.setattr("layoutopt.features.cross_validation.FOLDS", 2)  # each needs plans of its own
     rows, source = kinds_and_shops(spark, 600, 3), source_of(600, 3)
     of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
     plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of, never)
@@ -387,7 +392,7 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
         read.append(job.columns)
         return rows_of_split(job, split)
 
-    monkeypatch.setattr("layoutopt.direct.survey.rows_of_split", watched)
+    monkeypatch.setattr("layoutopt.local.profile.rows_of_split", watched)
     whole, narrow = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (None, set(few)))
     assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(names), set(few)]
     assert (whole.columns, narrow.columns) == (names, few)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from layoutopt.errors import PlanError, SchemaError, SettingError
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Plan
 from layoutopt.model.query import Query
@@ -19,9 +19,9 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.histograms import features_within, heaviest
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.segments_rehearsed import Rehearsed, Trial
+from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial
+from layoutopt.spark.planning.source_profile import features_within, heaviest
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 

@@ -16,16 +16,16 @@ import pytest
 from layoutopt.errors import SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.proposals import PlanRequest
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.methods.interface import PlanRequest
+from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.dry_run import rehearsed_catalog
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.rehearse import rehearsed_catalog
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.row_order import (
     measured_again,
@@ -35,9 +35,9 @@ from layoutopt.spark.planning.row_order import (
     row_orders_of,
     with_orders,
 )
-from layoutopt.spark.planning.segments_rehearsed import bytes_of, pruned_by, rehearse_one
-from layoutopt.writer.gather import GatheredSegment
-from layoutopt.writer.order_search import FoundOrder
+from layoutopt.spark.planning.segment_evaluation import bytes_of, pruned_by, rehearse_one
+from layoutopt.writer.row_order import FoundOrder
+from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
 from tests.effort import long_too
 from tests.methods.random_queries import answers, rows_of

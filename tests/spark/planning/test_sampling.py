@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.model.sequences import spread
+from layoutopt.model.arrays import spread
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.sampling import sample_vectors
+from layoutopt.spark.planning.source_profile import sample_vectors
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

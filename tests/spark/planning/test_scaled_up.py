@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.inspect.evaluate import evaluate
-from layoutopt.inspect.predictions import compare
-from layoutopt.methods.proposals import PlanRequest
+from layoutopt.inspect.evaluate import compare, evaluate
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import And, Filter
 from layoutopt.model.query import Query
@@ -21,7 +20,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.scaled_up import Roughly, Tried, scaled_up
+from layoutopt.spark.planning.segment_evaluation import Roughly, Tried, scaled_up
 from tests.spark.tables import is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

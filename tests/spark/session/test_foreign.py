@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 import layoutopt.spark as skipping
 from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
-from layoutopt.spark.changing.opened import open_to_change
-from tests.foreign.folders import index, opened, write
+from layoutopt.spark.changes.affected_rows import open_to_change
+from tests.external.folders import index, opened, write
 from tests.sources.tables import delta_table
 from tests.spark.settings import under
 

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
-from layoutopt.spark.session.listing import MOST_LISTED
+from layoutopt.spark.session.enabling import MOST_LISTED
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 

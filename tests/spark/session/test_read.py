@@ -17,7 +17,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session.read import read_to_dataframe
+from layoutopt.spark.session.readers import read_to_dataframe
 from tests.effort import long_too
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS, OVERLAPPING

@@ -11,16 +11,15 @@ from pyspark.errors import QueryExecutionException
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
-from layoutopt.inspect.work import work_of
+from layoutopt.inspect.cost import work_of
 from layoutopt.scan import segments
-from layoutopt.scan.reads import TableRead, rows_at_once
 from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.table_read import TableRead, rows_at_once
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session import read as reading
 from layoutopt.spark.session import readers
-from layoutopt.spark.session.read import rows_to_dataframe
-from layoutopt.spark.session.readers import Reader, are_tasks_sooner, choose_reader
+from layoutopt.spark.session import readers as reading
+from layoutopt.spark.session.readers import Reader, are_tasks_sooner, choose_reader, rows_to_dataframe
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS

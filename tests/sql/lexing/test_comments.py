@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layoutopt.sql.dialect import parse_statement, split_statements
-from layoutopt.sql.lexing.comments import without_comments
+from layoutopt.sql.lexing import without_comments
 
 NONE = [
     "SELECT '-- a', \"/* b */\", `c--d` FROM t", "SELECT r'\\', 'x' FROM t", "SELECT 'it''s -- a', \"b\"\"/*\" FROM t",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.sql.dialect import _FUNCTIONS, Spark4, parse_statement
-from layoutopt.sql.lexing.names import OF_GRAMMAR, SPARKS
+from layoutopt.sql.lexing import OF_GRAMMAR, SPARKS
 from layoutopt.sql.problems import StatementError
 
 if TYPE_CHECKING:

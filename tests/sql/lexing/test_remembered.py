@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.sql.lexing.remembered import MOST_TEXTS, remembered
+from layoutopt.sql.text_cache import MOST_TEXTS, remembered
 
 
 def length_of(seen: list[str], text: str) -> int:

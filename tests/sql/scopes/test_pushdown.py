@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layoutopt.sql.scans import scans_of
-from layoutopt.sql.scopes.pushdown import rejects_nulls
+from layoutopt.sql.scopes import rejects_nulls
 from tests.sql.schemas import SCHEMA
 
 

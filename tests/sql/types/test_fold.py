@@ -8,11 +8,10 @@ from decimal import Decimal
 import pytest
 from sqlglot import exp
 
+from layoutopt.sql.constant_folding import fold
 from layoutopt.sql.dialect import parse_statement
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types.coerce import TypedConstant, cast_constant
-from layoutopt.sql.types.fold import fold
-from layoutopt.sql.types.rules import common_type
+from layoutopt.sql.types import TypedConstant, cast_constant, common_type
 
 
 def folded(text: str, zone: str = "UTC") -> TypedConstant:

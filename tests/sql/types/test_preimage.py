@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.predicates import Call, Col, InSet
 from layoutopt.model.values import NAN_KEY, ValueSet, to_key
-from layoutopt.sql.types.preimage import in_set
+from layoutopt.sql.types import in_set
 
 _YEARS = st.lists(st.tuples(st.integers(1, 9999), st.integers(1, 9999)), max_size=3).map(
     lambda pairs: [pair for pair in pairs if pair[0] < pair[1]]

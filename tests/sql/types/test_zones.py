@@ -13,11 +13,10 @@ from pyspark.sql import SparkSession
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql.bound import bound_text
+from layoutopt.sql.bind_log import bound_text
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.scans import scans_of
-from layoutopt.sql.types.coerce import TypedConstant, cast_constant
-from layoutopt.sql.types.zones import zone_of
+from layoutopt.sql.types import TypedConstant, cast_constant, zone_of
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("s", "string")))
 

@@ -1,1 +1,0 @@
-"""What a layout would save, as values: nothing here reads rows or writes anything."""

@@ -1,1 +1,0 @@
-"""What of a table's past is kept: vacuums, and notes of what is published."""

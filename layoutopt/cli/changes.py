@@ -1,0 +1,171 @@
+"""Changing a table that is there: `append`, `delete`, `update`, `merge` and `optimize`."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.inputs import start_spark
+from layoutopt.config.fields import parse_age
+from layoutopt.config.settings import (
+    AppendSettings,
+    DeleteSettings,
+    HistorySettings,
+    MergeSettings,
+    OptimizeSettings,
+    RestoreSettings,
+    UpdateSettings,
+    VacuumSettings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from layoutopt.events import Stages
+    from layoutopt.spark.changes.rewrite import ChangeReport
+    from layoutopt.writer.task_result import LoadReport
+
+    Changing = DeleteSettings | UpdateSettings | MergeSettings
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, AppendSettings, example="layoutopt append tables/events late.parquet --batch-id 2026-02-01")
+def append(settings: AppendSettings, session: Session) -> None:
+    """Add late rows to the partitions they belong to, each batch once however often this is retried."""
+    from layoutopt.cli.startup import start_quickly
+
+    start_quickly()
+    from layoutopt.errors import NeedsSparkError
+    from layoutopt.events import event_log
+    from layoutopt.local.append import append_few
+    from layoutopt.report.inspections import print_append
+
+    with session.working("appending") as work, event_log(settings.log_json) as log:
+        try:
+            _check_no_own_rules(session)
+            report = append_few(settings, partial(_join_many, session), work.say, log)
+        except NeedsSparkError as reason:
+            from layoutopt.spark.changes.append import append_by
+
+            log.write("spark", reason=str(reason))
+            report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_append(console, report))
+
+
+def _check_no_own_rules(session: Session) -> None:
+    """Leave an append to Spark where its properties may change what it reads (the calendar of old dates, a store)."""
+    from layoutopt.errors import NeedsSparkError
+
+    own = [key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop."))]
+    if own:
+        raise NeedsSparkError(f"the configuration file sets {own[0]}")
+
+
+def _join_many(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Join small entries of many rows by Spark."""
+    from layoutopt.spark.changes.append import join_small
+
+    return join_small(start_spark(session, table=path), path, keys, watch)
+
+
+@add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
+def delete(settings: DeleteSettings, session: Session) -> None:
+    """Delete rows: few are marked by deletion vectors, with more the partitions that have any are written anew."""
+    from layoutopt.spark.changes.dml import delete_by
+
+    _change(settings, session, "deleting", delete_by)
+
+
+@add_verb(
+    verbs,
+    UpdateSettings,
+    example="layoutopt update tables/events --set \"country = 'CZ'\" --where \"country = 'Czechia'\"",
+)
+def update(settings: UpdateSettings, session: Session) -> None:
+    """Give columns of some rows new values: few are marked and put beside, with more their partitions written anew."""
+    from layoutopt.spark.changes.dml import update_by
+
+    _change(settings, session, "updating", update_by)
+
+
+@add_verb(
+    verbs,
+    MergeSettings,
+    example="layoutopt merge tables/events changes.parquet --on event_id --delete-when \"op = 'D'\"",
+)
+def merge(settings: MergeSettings, session: Session) -> None:
+    """Put rows in the place of those with the same key, add new ones, and delete those that are marked so."""
+    from layoutopt.spark.changes.dml import merge_by
+
+    _change(settings, session, "merging", merge_by)
+
+
+@add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
+def optimize(settings: OptimizeSettings, session: Session) -> None:
+    """Write partitions anew where queries gain most for each byte: appended rows joined, older plans replaced.
+
+    With --log by a fresh plan for its queries, made on the table's own rows; with --auto only where that pays by now.
+    """
+    from layoutopt.events import event_log
+    from layoutopt.report.inspections import print_optimize
+    from layoutopt.spark.changes.optimize import optimize_by
+
+    with session.working("optimizing") as work, event_log(settings.log_json) as log:
+        report = optimize_by(start_spark(session, table=settings.table_path), settings, work.say, log)
+    if settings.plot is not None:
+        from layoutopt.report.pages import plot_regained
+
+        plot_regained(report.curve, settings.plot)
+    session.show(report.to_json(), lambda console: print_optimize(console, report))
+
+
+def _change(settings: Changing, session: Session, doing: str, change: Callable[..., ChangeReport]) -> None:
+    """Change rows, and show what was done."""
+    from layoutopt.events import event_log
+    from layoutopt.report.inspections import print_change
+
+    with session.working(doing) as work, event_log(settings.log_json) as log:
+        report = change(start_spark(session, table=settings.table_path), settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_change(console, report))
+
+
+# ----------------------------------------------------------------------------------------------------
+# A table's past: `history`, `vacuum` and `restore`.
+
+
+@add_verb(verbs, HistorySettings, example="layoutopt history tables/events")
+def history(settings: HistorySettings, session: Session) -> None:
+    """List a table's snapshots, the newest last."""
+    from layoutopt.report.tables import history_report, print_history
+
+    found = history_report(settings.table_path)
+    session.show(found, lambda console: print_history(console, found))
+
+
+@add_verb(
+    verbs, VacuumSettings, example="layoutopt vacuum tables/events --retain-snapshots 10 --older-than 7d --dry-run"
+)
+def vacuum(settings: VacuumSettings, session: Session) -> None:
+    """Remove old snapshots, and the files that no kept snapshot and no running load needs."""
+    from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.catalog.vacuum import vacuum as vacuum_table
+    from layoutopt.report.tables import print_vacuum
+
+    files, age = TableFiles(settings.table_path), parse_age(settings.older_than)
+    report = vacuum_table(files, settings.retain_snapshots, age, dry_run=settings.dry_run)
+    session.show(report.to_json(), lambda console: print_vacuum(console, report))
+
+
+@add_verb(verbs, RestoreSettings, example="layoutopt restore tables/events --snapshot 41")
+def restore(settings: RestoreSettings, session: Session) -> None:
+    """Make a table what it was at an older snapshot, by a new one; nothing is lost by it."""
+    from layoutopt.catalog.commit import restore as restore_table
+    from layoutopt.catalog.storage.filesystem import TableFiles
+
+    now = restore_table(TableFiles(settings.table_path), settings.snapshot)
+    value = {"snapshot": now.number, "restored": settings.snapshot, "partitions": len(now.partitions), "rows": now.rows}
+    session.show(value, f"Snapshot {now.number} has the content of snapshot {settings.snapshot}: {now.rows:,} rows")

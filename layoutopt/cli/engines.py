@@ -1,0 +1,163 @@
+"""Files that somebody else keeps: `index` and `refresh`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.config.settings import IndexSettings, PublishSettings, RefreshSettings, ServeSettings
+from layoutopt.errors import SettingError
+from layoutopt.extensions import require
+
+if TYPE_CHECKING:
+    from layoutopt.external.refresh import ChooseIndexes, Trial
+    from layoutopt.model.index_spec import IndexSpec
+    from layoutopt.model.schema import Schema
+    from layoutopt.serve.tables import Tables
+
+
+verbs = typer.Typer()
+
+
+@add_verb(
+    verbs,
+    IndexSettings,
+    example="layoutopt index data/events --into indexes/events --index user:bloom --index url:ngrams",
+)
+def index(settings: IndexSettings, session: Session) -> None:
+    """Index files that somebody else writes and keeps, so that `query` skips their row groups; they stay as they are.
+
+    SOURCE is a folder of Parquet (names end in .parquet, .parq or .pq; Hive-style folders too), or a Delta or Iceberg
+    table at its newest version. Files that are written later are read whole until `refresh` has measured them.
+    """
+    from layoutopt.external.listing import canonical
+
+    _refresh(session, settings.into, canonical(settings.source), settings.table, _choice(settings))
+
+
+@add_verb(verbs, RefreshSettings, example="layoutopt refresh indexes/events")
+def refresh(settings: RefreshSettings, session: Session) -> None:
+    """Bring the indexes of a source up to date: what is new or changed is measured, what is gone is forgotten."""
+    from layoutopt.catalog.snapshot import source_of_index
+
+    _refresh(session, settings.index, source_of_index(settings.index), None, None)
+
+
+def _refresh(session: Session, into: str, source: str, table: str | None, choose: ChooseIndexes | None) -> None:
+    from layoutopt.external import refresh as refreshing
+    from layoutopt.report.inspections import print_refresh
+    from layoutopt.scan.arrow_types import any_arrow_type
+
+    with session.working("indexing") as work:
+        found = refreshing.refresh(into, source, table, choose, any_arrow_type, work.step)
+    session.show(found.to_json(), lambda console: print_refresh(console, found))
+
+
+def _choice(settings: IndexSettings) -> ChooseIndexes | None:
+    """What names the indexes that are asked for; None where nobody asks."""
+    if settings.log is None and settings.index_budget is not None:
+        raise SettingError(f"--index-budget {settings.index_budget:g} chooses by a log, and there is none; give --log")
+    if not settings.index and settings.log is None:
+        return None
+
+    def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
+        from layoutopt.indexes.choosing import indexes_asked
+
+        asked = indexes_asked(settings.index, schema)
+        return tuple(dict.fromkeys((*asked, *_asked_by_log(settings, schema, trial))))
+
+    return choose
+
+
+def _asked_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
+    if settings.log is None:
+        return ()
+    from layoutopt.external.refresh import within_budget
+    from layoutopt.indexes.choosing import suggested_indexes
+    from layoutopt.indexes.expressions import is_computed_here
+    from layoutopt.model.feature import FeatureSet
+    from layoutopt.workload.analyze import analyze
+    from layoutopt.workload.log import read_log
+
+    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
+    queries = analyze(entries, schema, settings.table, settings.dialect).queries
+    if settings.index_budget is not None:
+        return within_budget(queries, trial, settings.index_budget)
+    suggested = suggested_indexes(queries, FeatureSet(()))
+    return tuple(one.spec for one in suggested if is_computed_here(one.spec.subject))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Showing a table to other engines: `publish`.
+
+
+@add_verb(verbs, PublishSettings, example="layoutopt publish tables/events --as delta")
+def publish(settings: PublishSettings, session: Session) -> None:
+    """Show the newest snapshot as a Delta or Iceberg table over the same files; nothing is rewritten."""
+    from layoutopt.publish import publishing
+    from layoutopt.report.inspections import print_publish
+
+    place = publishing.publication(settings.table_path, settings.format, settings.to)
+    if settings.forget:
+        gone = publishing.stop(settings.table_path, place)
+        said = {"table": settings.table_path, "format": place.format, "location": place.location, "forgotten": gone}
+        session.show(said, f"{place.location} is no longer kept for: {gone} notes removed")
+        return
+    report = publishing.publish(settings.table_path, place)
+    session.show(report.to_json(), lambda console: print_publish(console, report))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Tables as an Iceberg REST catalog: `serve`.
+
+
+@add_verb(verbs, ServeSettings, example="layoutopt serve tables/events --port 8181")
+def serve(settings: ServeSettings, session: Session) -> None:
+    """Serve tables as an Iceberg REST catalog that plans scans, so that engines read few files; read only."""
+    for library in ("pyiceberg", "starlette", "uvicorn"):
+        require(library, "serve")
+    from layoutopt.events import event_log
+    from layoutopt.serve.app import Limits
+    from layoutopt.serve.server import Service, run
+
+    limits = Limits(
+        settings.max_body_bytes,
+        settings.max_body_seconds,
+        settings.max_requests,
+        settings.threads,
+        settings.max_filter_depth,
+    )
+    service = Service(
+        settings.tables,
+        settings.root,
+        settings.host,
+        settings.port,
+        settings.token_file,
+        settings.manifests,
+        settings.history,
+        limits,
+    )
+
+    def say(url: str, tables: Tables) -> None:
+        names = [".".join((*namespace, name)) for namespace, name in sorted(tables.roots())]
+        session.show({"url": url, "tables": names}, f"serving {', '.join(names) or 'no table yet'} at {url}")
+        sys.stdout.flush()
+
+    with event_log(settings.log_json) as log, _ending_as_interrupted(), suppress(KeyboardInterrupt):
+        run(service, say, log)
+
+
+@contextmanager
+def _ending_as_interrupted() -> Iterator[None]:
+    """While the block runs, SIGTERM ends it as Ctrl-C does, so that what it made for itself is cleaned up."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,161 @@
+"""From a query log to a plan: `analyze`, `plan`, and what to choose by: `calibrate` and `mine`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.inputs import spark_if_needed, start_spark
+from layoutopt.config.files import make_settings
+from layoutopt.config.measuring import CalibrateSettings, MineSettings
+from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
+from layoutopt.errors import SettingError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+verbs = typer.Typer()
+
+
+@add_verb(verbs, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
+def analyze(settings: AnalyzeSettings, session: Session) -> None:
+    """Find the filters of a query log that are worth skipping by, and write them to a features file."""
+    from layoutopt.features.analysis import analyze_log
+    from layoutopt.features.stability import plot
+    from layoutopt.indexes.choosing import suggested_indexes
+    from layoutopt.report.inspections import print_analysis, summary
+    from layoutopt.sources.external_tables import read_schema
+
+    with session.working("analysing the log"):
+        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source))
+        settings.output.write_bytes(analysis.document.dumps())
+        indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
+        if settings.plot:
+            plot(analysis.document.queries, settings.plot)
+    value = summary(analysis, indexes, settings.output)
+    session.show(value, lambda console: print_analysis(console, analysis, indexes, settings.output))
+
+
+@add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
+def plan(settings: PlanSettings, session: Session) -> None:
+    """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
+    from layoutopt.config.documents import read_features
+    from layoutopt.report.tables import plan_report, print_plan
+
+    document = read_features(settings.features)
+    # Only now: PySpark takes a second to import, and a bad file should not wait for it.
+    from layoutopt.report.pages import plot
+    from layoutopt.spark.planning.indexes import plan_with_indexes
+
+    with session.working("planning") as work:
+        spark = spark_if_needed(session, document.features.settings)
+        made = plan_with_indexes(spark, settings, document, work.say, plot)
+        settings.output.write_bytes(made.dumps())
+    session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
+
+
+@add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
+def calibrate(settings: CalibrateSettings, session: Session) -> None:
+    """Measure what each kind of work costs Spark, DuckDB and Arrow on this machine; takes some minutes."""
+    from layoutopt.report.calibration import calibration_table
+    from layoutopt.spark.planning.calibrate import calibrate
+
+    with session.working("calibrating") as work:
+        fitted = calibrate(start_spark(session, "layoutopt-calibrate"), work.say)
+    settings.output.write_bytes(fitted.calibration.dumps())
+
+    def show(console: Console) -> None:
+        console.print(calibration_table(fitted))
+        console.print(f"Written: {settings.output}")
+
+    session.show({**fitted.calibration.to_json(), "missed": dict(fitted.missed)}, show)
+
+
+@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet --log queries.jsonl --partition-by day")
+def mine(settings: MineSettings, session: Session) -> None:
+    """Compare methods on a table and its log: each plans by the older queries and is judged by the newest quarter."""
+    from layoutopt.model.methods import COMPARED
+    from layoutopt.report.method_comparison import methods_table
+    from layoutopt.spark.planning.method_comparison import compare_on_log
+
+    with session.working("comparing methods") as work:
+        spark = cache(partial(start_spark, session, "layoutopt-mine"))
+        methods = compare_on_log(settings, settings.methods or COMPARED, spark, work.say)
+    title = f"{settings.log}: its newest queries, which no plan has seen"
+    session.show(methods, lambda console: console.print(methods_table(title, methods)))
+
+
+# ----------------------------------------------------------------------------------------------------
+# What a layout would save, before anything is written: `advise`.
+
+
+@add_verb(verbs, AdviseSettings, example="layoutopt advise events.parquet queries.jsonl --queries-per-month 40000")
+def advise(settings: AdviseSettings, session: Session) -> None:
+    """Say what a log's queries read, what each method would save, and what to tell other engines; nothing is written.
+
+    It takes one to two minutes on two cores, whatever the size of the table.
+    """
+    from layoutopt.report.advice import print_advice
+    from layoutopt.spark.planning.advise import advise_when_started
+
+    with session.working("advising") as work, ThreadPoolExecutor(1) as starting:
+        # Spark takes seconds to start, in which the log is read.
+        spark = starting.submit(start_spark, session)
+        found = advise_when_started(spark.result, settings, work.say, session.udfs())
+    if settings.html is not None:
+        from layoutopt.report.advice import advice_page
+
+        settings.html.write_text(advice_page(found), encoding="utf-8")
+    session.show(found.to_json(), lambda console: print_advice(console, found))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Writing partitions into a table: `load` and `reload`.
+
+
+@add_verb(
+    verbs,
+    LoadSettings,
+    example="layoutopt load events.parquet tables/events --plan plan.json --partition day=2026-01-31",
+)
+def load(settings: LoadSettings, session: Session) -> None:
+    """Write a source's partitions as blocks into a table, once each, and commit them once rows and checksums agree."""
+    from layoutopt.events import event_log
+
+    _check_plan_is_there(settings)
+    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    from layoutopt.report.tables import print_loads
+    from layoutopt.spark.loading.load import load_by
+
+    with session.working("loading") as work, event_log(settings.log_json) as log:
+        spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
+        report = load_by(spark, settings, work.say, log)
+    session.show(report.to_json(), lambda console: print_loads(console, report))
+
+
+@add_verb(
+    verbs,
+    ReloadSettings,
+    example="layoutopt reload tables/events events.parquet --partition day=2026-01-31 --plan new.json",
+)
+def reload(settings: ReloadSettings, session: Session) -> None:
+    """Load partitions once more in place of what they hold, by the table's plan or a new one."""
+    if not settings.partition and settings.first is None and settings.last is None:
+        raise SettingError(f"no partition of {settings.table_path!r} is named; give --partition, or --from and --to")
+    given = {name: getattr(settings, name) for name in type(settings).model_fields}
+    load(make_settings(LoadSettings, {**given, "replace": True}), session)
+
+
+def _check_plan_is_there(settings: LoadSettings) -> None:
+    """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
+    from layoutopt.catalog.paths import MARKER
+    from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.config.documents import DEFAULT_PLAN, read_plan
+
+    if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
+        read_plan(settings.plan or DEFAULT_PLAN)

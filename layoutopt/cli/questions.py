@@ -1,0 +1,312 @@
+"""What a table answers and what that reads: `query`, `explain` and `files`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import typer
+
+from layoutopt.cli.console import Session, add_verb
+from layoutopt.cli.inputs import analysed, calibration_of, open_at, start_spark
+from layoutopt.config.settings import (
+    DriftSettings,
+    EvaluateSettings,
+    ExplainSettings,
+    FilesSettings,
+    QuerySettings,
+    StatusSettings,
+    VerifySettings,
+)
+from layoutopt.errors import ContentMismatchError, DataFileError, QueryError, SettingError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from rich.console import Console
+
+    from layoutopt.catalog.storage.io_metrics import Amount
+    from layoutopt.inspect.block_condition import BlockConditions
+    from layoutopt.inspect.cost import DryRun
+    from layoutopt.inspect.drift import Regret
+    from layoutopt.inspect.verify import FileChecker, VerifyReport
+    from layoutopt.model.query import Query
+    from layoutopt.scan.explain import Explanation
+    from layoutopt.scan.table import Scan, Table
+
+
+verbs = typer.Typer()
+
+
+@add_verb(
+    verbs, QuerySettings, example="layoutopt query tables/events \"SELECT count(*) FROM events WHERE country = 'FR'\""
+)
+def query(settings: QuerySettings, session: Session) -> None:
+    """Answer a query, reading only the blocks that may match."""
+    how = {} if settings.read_through is None else {"read_through": settings.read_through}
+    table = open_at(session, settings.table_path, settings, indexed=True, **how)
+    from layoutopt.report.tables import answer_report, print_answer
+
+    scan = table.scan(settings.sql)
+    catalog = _asked(table)
+    with session.working("reading"):
+        answer = _answer(scan, settings, session)
+    data = _asked(table) - catalog
+    limit = settings.limit or (None if session.json else 100)
+    traffic = {"traffic": {"catalog": catalog.to_json(), "data": data.to_json()}} if settings.stats else {}
+
+    def show(console: Console) -> None:
+        print_answer(console, answer, limit)
+        if settings.stats:
+            console.print(_traffic_text(table, f"the catalog took {catalog}, data files {data}"))
+
+    session.show({**answer_report(answer, limit), **traffic}, show)
+
+
+def _asked(table: Table) -> Amount:
+    """What was asked of the table's store by now."""
+    return table.catalog.files.traffic.so_far
+
+
+def _traffic_text(table: Table, said: str) -> str:
+    return said if table.catalog.files.local_root is None else "files on a local disk: requests are not counted"
+
+
+def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
+    from layoutopt.cli.startup import keep_what_is_loaded
+
+    if settings.engine == "spark":
+        from layoutopt.spark.core.source import with_binaries
+
+        return with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))).toArrow()
+    keep_what_is_loaded()
+    return scan.to_arrow(settings.engine)
+
+
+@add_verb(
+    verbs, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\""
+)
+def explain(settings: ExplainSettings, session: Session) -> None:
+    """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more.
+
+    Of the query only what it reads matters, so a bare condition will do.
+    """
+    if settings.predicate and settings.bytes:
+        raise SettingError("--predicate and --bytes each print one thing and no more; give one of them")
+    table = open_at(session, settings.table_path, settings, indexed=True)
+    scan = _scan(table, settings.sql)
+    result: BlockConditions | DryRun | Explanation
+    if settings.predicate:
+        from layoutopt.inspect.block_condition import block_conditions
+
+        result = block_conditions(scan)
+    elif settings.bytes:
+        from layoutopt.inspect.cost import dry_run
+
+        result = dry_run(scan)
+    else:
+        result = scan.explain()
+    value, text = result.to_json(), str(result)
+    if not settings.predicate and not settings.bytes:
+        from layoutopt.inspect.cost import costs_for, predicted_seconds, scan_work
+        from layoutopt.report.tables import seconds_text
+
+        seconds = predicted_seconds(costs_for(table, calibration_of(settings.calibration)), scan_work(scan))
+        value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"
+    if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
+        asked = _asked(table)
+        value, text = {**value, "traffic": {"catalog": asked.to_json()}}, f"{text}\nthe catalog took {asked}"
+    if table.catalog.others is not None:
+        from layoutopt.external.indexed_source import not_indexed
+
+        count = not_indexed(table.catalog)
+        value = {**value, "files_not_indexed": count}
+        text += f"\n{count:,} files are newer than the indexes and read whole; `refresh` measures them" if count else ""
+    session.show(value, text)
+
+
+def _scan(table: Table, text: str) -> Scan:
+    """The scan of a SQL text, or of a condition alone."""
+    is_query = re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE)
+    return table.scan(text) if is_query else table.scan(where=text)
+
+
+@add_verb(verbs, FilesSettings, example="layoutopt files tables/events")
+def files(settings: FilesSettings, session: Session) -> None:
+    """List the current snapshot's data files of one layout, for engines that read plain Parquet."""
+    paths = open_at(session, settings.table_path, indexed=True).files(settings.layout)
+    session.show(list(paths), "\n".join(paths))
+
+
+# ----------------------------------------------------------------------------------------------------
+# Questions about a table: `evaluate`, `verify`, `status` and `drift`.
+
+
+@add_verb(verbs, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
+def evaluate(settings: EvaluateSettings, session: Session) -> None:
+    """Replay a query log on the catalog alone: the rows, cells and bytes that its queries would read."""
+    from layoutopt.inspect.evaluate import compare, worst_queries
+    from layoutopt.inspect.evaluate import evaluate as evaluate_queries
+    from layoutopt.report.inspections import print_evaluation
+
+    table = open_at(session, settings.table_path, settings)
+    found = analysed(table, settings.log, settings.column, settings.dialect)
+    with session.working("evaluating") as work:
+        given = calibration_of(settings.calibration)
+        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect, given)
+        worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
+        result["predictions"] = compare(table, found.queries, result)
+    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
+    if settings.html is not None:
+        from layoutopt.report.pages import evaluation_page
+
+        settings.html.write_text(evaluation_page(result, worst, skipped), encoding="utf-8")
+    session.show(
+        {**result, "worst": worst, "skipped": skipped},
+        lambda console: print_evaluation(console, result, found.skipped, worst, every=settings.all),
+    )
+
+
+@add_verb(verbs, VerifySettings, example="layoutopt verify tables/events --source events.parquet")
+def verify(settings: VerifySettings, session: Session) -> None:
+    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong.
+
+    With --source also compare all rows with those that the table was loaded from.
+    """
+    if settings.queries is not None and settings.source is not None:
+        raise SettingError("--queries and --source are two different checks; leave one of them out")
+    if settings.queries is not None and settings.engine != "local":
+        raise SettingError(f"--queries is audited here; leave out --engine {settings.engine}")
+    if settings.queries is not None:
+        return _audit(settings, settings.queries, session)
+    from layoutopt.inspect.status import verify_path
+    from layoutopt.report.inspections import print_verify
+
+    rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
+    checker = None if settings.engine == "local" else _in_spark(settings.table_path, session)
+    with session.working("verifying") as work:
+        report = verify_path(
+            settings.table_path, settings.sample, work.step,
+            snapshot=settings.snapshot, as_of=settings.as_of, checker=checker,
+        )  # fmt: skip
+        damaged = not report.ok
+        if settings.source is not None and rows is not None:
+            report = _against_source(report, rows, settings, session, work.say)
+    session.show(report.to_json(), lambda console: print_verify(console, report))
+    if damaged:
+        raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+    if report.source is not None and not report.ok:
+        raise ContentMismatchError(
+            f"{settings.table_path!r} and {settings.source!r} differ in {report.source.differences} places; "
+            "load what is missing or other in the table, unless the source was moved on"
+        )
+    return None
+
+
+def _check_is_table(table_path: str) -> None:
+    """Whatever is wrong with a path is said before Spark is started, which takes seconds."""
+    from layoutopt.catalog.snapshot import check_is_table
+    from layoutopt.catalog.storage.filesystem import TableFiles
+
+    check_is_table(TableFiles(table_path))
+
+
+def _in_spark(table_path: str, session: Session) -> FileChecker:
+    _check_is_table(table_path)
+    from layoutopt.spark.loading.verify import in_spark
+
+    return in_spark(start_spark(session, table=table_path))
+
+
+def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
+    """The rows of a source that a table is compared with."""
+    _check_is_table(table_path)
+    from layoutopt.spark.core.source import open_source
+
+    return open_source(start_spark(session, table=table_path), source)
+
+
+def _against_source(
+    report: VerifyReport, rows: DataFrame, settings: VerifySettings, session: Session, say: Callable[[str], None]
+) -> VerifyReport:
+    """A report of a table with what its source has and it has not; of a damaged one, that it was not compared."""
+    source = str(settings.source)
+    if not report.ok:
+        return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
+    from layoutopt.spark.loading.source_files import source_partitions
+    from layoutopt.spark.loading.verify import compare_with_source
+
+    say("comparing with the source")
+    source_partitions(rows, source, None)  # proves that Spark reads whole files
+    return report.against(compare_with_source(rows, open_at(session, settings.table_path, settings), source))
+
+
+def _audit(settings: VerifySettings, log: str, session: Session) -> None:
+    """Prove that no query of a log skips a row that it asks for.
+
+    Raises:
+        DataFileError: one does.
+        QueryError: none of them can be looked at.
+    """
+    from layoutopt.inspect.audit import audit
+    from layoutopt.report.inspections import print_audit
+
+    table = open_at(session, settings.table_path, settings)
+    found = analysed(table, log, settings.column, settings.dialect)
+    with session.working("auditing") as work:
+        report = audit(table, found.queries, settings.dialect, work.step)
+    session.show(report.to_json(), lambda console: print_audit(console, report))
+    if report.losses:
+        raise DataFileError(
+            f"{len(report.losses)} blocks of {settings.table_path!r} are skipped though queries ask for rows in them, "
+            f"the first by {report.losses[0].mechanism}: block {report.losses[0].block} of {report.losses[0].file!r}; "
+            "load that partition again"
+        )
+    if not report.ok:
+        why = f": {report.unaudited[0][1]}" if report.unaudited else ""
+        raise QueryError(f"no query of {log!r} could be audited, so nothing is proved{why}")
+
+
+@add_verb(verbs, StatusSettings, example="layoutopt status tables/events --json")
+def status(settings: StatusSettings, session: Session) -> None:
+    """Say what a table holds: partitions, plans, blocks, bytes and its last loads."""
+    from layoutopt.inspect.status import status as status_of
+    from layoutopt.report.inspections import print_status
+
+    found = status_of(open_at(session, settings.table_path).catalog)
+    session.show(found.to_json(), lambda console: print_status(console, found))
+
+
+@add_verb(verbs, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
+def drift(settings: DriftSettings, session: Session) -> None:
+    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less.
+
+    Says too which families of queries are new, gone, grown and shrunk, and with --regret what planning anew would save.
+    """
+    from layoutopt.inspect.drift import check_drift
+    from layoutopt.inspect.drift import drift as drift_of
+    from layoutopt.report.inspections import print_drift
+
+    table = open_at(session, settings.table_path)
+    queries = analysed(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
+    result = drift_of(table, queries)
+    if settings.regret:
+        result = replace(result, regret=_regret(table, queries, session))
+    value = {**result.to_json(), "most": settings.most, "fits": result.fallen <= settings.most}
+    session.show(value, lambda console: print_drift(console, result, settings.most))
+    check_drift(result, settings.most)
+
+
+def _regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
+    """What is lost by not planning a table anew for a log's queries."""
+    from layoutopt.inspect.drift import regret_of
+    from layoutopt.inspect.status import current_plan
+    from layoutopt.spark.changes.replan import fresh_plan
+
+    with session.working("planning anew") as work:
+        fresh = fresh_plan(
+            start_spark(session, table=table.catalog.files.root), table, current_plan(table.catalog), queries, work.say
+        )
+    return regret_of(fresh.reads, fresh.shares, fresh.plan.digest)

@@ -1,1 +1,0 @@
-"""Few rows written in this process, without Spark: appends, and the joining of what these left."""

@@ -1,0 +1,1 @@
+"""External files: files that other systems write, with indexes of their row groups kept beside them."""

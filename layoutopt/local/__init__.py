@@ -1,0 +1,1 @@
+"""Work on tables by processes of this machine, without Spark."""

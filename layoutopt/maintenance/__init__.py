@@ -1,0 +1,1 @@
+"""Decide which partitions of a table to rewrite, compact or keep: functions of numbers and queries."""

@@ -1,1 +1,0 @@
-"""Loops as machine code: one step after another, element by element."""

@@ -1,0 +1,427 @@
+"""An evaluation as one HTML page that stands alone: tables, plots and reasons, with nothing to fetch from elsewhere."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from layoutopt.errors import SettingError
+from layoutopt.inspect.evaluate import NAMES
+from layoutopt.report.tables import format_bytes, shortened
+from layoutopt.spark.planning.hold_out import EvaluatedPlan
+
+# ----------------------------------------------------------------------------------------------------
+# The plots of an evaluation's page, as SVG that stands in the page itself.
+
+COLOURS = {
+    "read": "#c0392b",
+    "index": "#a9cce3",
+    "statistics": "#7fb3d5",
+    "features": "#2874a6",
+    "partition": "#d5d8dc",
+}
+"""What became of rows, in the order in which bars are stacked."""
+
+_SMALLEST = 1e-6
+"""Where shares of nothing stand on a logarithmic axis."""
+
+
+def shares_plot(queries: Sequence[Mapping[str, Any]]) -> str:
+    """The share of the table's rows that each query reads, that statistics alone would leave, and that matches."""
+    ordered = sorted(queries, key=lambda query: int(query["rows_scanned"]))
+    figure, axes = new_axes()
+    places = range(1, len(ordered) + 1)
+    axes.plot(places, _shares(ordered, "rows_scanned_by_statistics"), ".", color="#7fb3d5", label="statistics alone")
+    axes.plot(places, _shares(ordered, "rows_scanned"), color=COLOURS["read"], linewidth=2, label="read")
+    if any(query.get("rows_matching") is not None for query in ordered):
+        axes.plot(places, _shares(ordered, "rows_matching"), ".", color="#1e8449", label="matching")
+    axes.set(yscale="log", xlabel="queries, by the rows that they read", ylabel="share of the table's rows")
+    axes.set_ylim(_lowest(ordered), 1.3)
+    legend_above(axes)
+    return svg_of(figure)
+
+
+def _lowest(queries: Sequence[Mapping[str, Any]]) -> float:
+    """A power of ten below every share that is not zero."""
+    names = ("rows_scanned", "rows_matching")
+    shares = [
+        query[n] / query["rows_total"] for query in queries for n in names if query.get(n) and query["rows_total"]
+    ]
+    lowest = 0.1
+    while lowest > min(shares, default=1.0) and lowest > _SMALLEST:
+        lowest /= 10
+    return lowest
+
+
+def _shares(queries: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    return [max((query.get(name) or 0) / max(query["rows_total"], 1), _SMALLEST) for query in queries]
+
+
+def fates_plot(queries: Sequence[Mapping[str, Any]]) -> str:
+    """What becomes of the blocks' rows in each query: read, or skipped by which mechanism."""
+    rows = [_fates(query) for query in queries]
+    ordered = sorted(rows, key=lambda outcomes: outcomes["read"])
+    figure, axes = new_axes()
+    places = list(range(len(ordered)))
+    base = [0.0] * len(ordered)
+    for name, colour in COLOURS.items():
+        heights = [outcomes[name] for outcomes in ordered]
+        axes.bar(places, heights, bottom=base, width=1.0, color=colour, label=name, linewidth=0)
+        base = [low + height for low, height in zip(base, heights, strict=True)]
+    axes.set(xlabel="queries, by the share that they read", ylabel="share of the blocks' rows", ylim=(0, 1))
+    axes.set_xlim(-0.5, max(len(ordered) - 0.5, 0.5))
+    legend_above(axes)
+    return svg_of(figure)
+
+
+def _fates(query: Mapping[str, Any]) -> dict[str, float]:
+    skipped = {name: float(amount["rows"]) for name, amount in query["skipped_by"].items()}
+    # Evaluations of older versions know fewer mechanisms.
+    rows = {**dict.fromkeys(COLOURS, 0.0), "read": float(query["rows_scanned"]), **skipped}
+    total = sum(rows.values()) or 1.0
+    return {name: count / total for name, count in rows.items()}
+
+
+def factors_plot(queries: Sequence[Mapping[str, Any]]) -> str:
+    """Layout factor against metadata factor: which of the two holds a query back. Needs the queries' matching rows."""
+    known = [query for query in queries if query["indicators"]["layout_factor"]]
+    figure, axes = new_axes()
+    x = [query["indicators"]["layout_factor"] for query in known]
+    y = [query["indicators"]["metadata_factor"] for query in known]
+    sizes = [14 + 200 * query["indicators"]["scanning_factor"] for query in known]
+    axes.scatter(x, y, s=sizes, color=COLOURS["features"], alpha=0.5, linewidth=0)
+    axes.set(xscale="log", xlabel="layout factor (1: matching rows fill their blocks)")
+    axes.set(ylim=(-0.02, 1.05), ylabel="metadata factor (1: no block in vain)")
+    return svg_of(figure)
+
+
+def legend_above(axes: Any) -> None:
+    """A legend above the plot: nowhere within is surely free of points."""
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=4, frameon=False)
+
+
+def new_axes(height: float = 3.2, width: float = 5.6) -> tuple[Any, Any]:
+    """An empty figure of so many inches, and its axes."""
+    # Imported here, and without pyplot: the figure needs no display and leaves no global state.
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots()
+    axes.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+_FONTS: Final = ("DejaVu Sans", "Verdana", "Arial", "Helvetica")
+
+
+def svg_of(figure: Any) -> str:
+    """A figure as an SVG element: the same text for the same figure, with nothing that is fetched from elsewhere."""
+    import matplotlib
+
+    written = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "layoutopt", "svg.fonttype": "none", "font.sans-serif": list(_FONTS)}):
+        figure.savefig(written, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    element = written.getvalue()
+    element = element[element.index("<svg") :]
+    element = re.sub(r"<metadata>.*?</metadata>", "", element, flags=re.DOTALL)
+    element = re.sub(r'\b(?:d|x|y|transform)="[^"]*"', _shorter, element)
+    return re.sub(r"\s*\n\s*", "\n", element)
+
+
+def _shorter(attribute: re.Match[str]) -> str:
+    """Coordinates to a hundredth of a point: pages are half as large."""
+    return re.sub(r"\d+\.\d{3,}", lambda number: f"{float(number[0]):.2f}", attribute[0])
+
+
+_MOST_QUERIES = 1000
+_LONGEST_PART = 300
+
+STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; color: #1c2833; background: #fff; max-width: 1120px; margin: 2em auto;
+  padding: 0 1.2em; }
+h1 { font-size: 1.5em; margin-bottom: 0; } h2 { font-size: 1.15em; margin: 2.2em 0 .5em; }
+.sub, .note { color: #5d6d7e; } .note { font-size: .9em; }
+.cards { display: flex; flex-wrap: wrap; gap: .8em; margin: 1.2em 0; }
+.card { border: 1px solid #d5d8dc; border-radius: 6px; padding: .6em 1em; min-width: 9em; }
+.card b { display: block; font-size: 1.5em; font-variant-numeric: tabular-nums; }
+.bar { display: flex; height: 1.6em; border-radius: 4px; overflow: hidden; }
+.legend span { margin-right: 1.4em; }
+.legend i { display: inline-block; width: .8em; height: .8em; margin-right: .4em; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(430px, 1fr)); gap: 1.2em; }
+figure { margin: 0; } figure svg { width: 100%; height: auto; } figcaption { font-weight: 600; }
+.scroll { overflow-x: auto; max-height: 36em; overflow-y: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9em; }
+th, td { padding: .25em .7em; text-align: right; border-bottom: 1px solid #eaecee; vertical-align: top;
+  font-variant-numeric: tabular-nums; }
+thead th { position: sticky; top: 0; background: #f4f6f7; } .text { text-align: left; }
+code { font-size: .88em; white-space: pre-wrap; overflow-wrap: anywhere; }
+.worst { border-left: 3px solid #c0392b; padding: .1em 0 .1em 1em; margin: 1.2em 0; }
+.code { background: #eaf2f8; border-radius: 3px; padding: 0 .35em; white-space: nowrap; }
+.code.skips { background: #e8f6ef; }
+"""
+
+
+def evaluation_page(
+    result: Mapping[str, Any], worst: Sequence[Mapping[str, Any]], skipped: Sequence[Mapping[str, Any]]
+) -> str:
+    """The page.
+
+    Args:
+        result: of :func:`layoutopt.inspect.evaluate.evaluate`.
+        worst: of :func:`layoutopt.inspect.evaluate.worst_queries`.
+        skipped: the log's statements that could not be used, with ``reason``.
+    """
+    title = f"{result['table']}, snapshot {result['snapshot']}: what a log reads"
+    parts = [
+        f"<h1>{escape(title)}</h1>",
+        f'<p class="sub">{len(result["queries"]):,} scans replayed on the catalog by layoutopt</p>',
+        _cards(result),
+        _bar(result["totals"]),
+        _plots(result["queries"]),
+        _indicators(result["totals"]["indicators"]),
+        _worst(worst),
+        _queries(result["queries"]),
+        _unused(skipped),
+    ]
+    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}</style>'
+    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
+
+
+def _cards(result: Mapping[str, Any]) -> str:
+    totals = result["totals"]
+    matching = totals.get("rows_matching")
+    cards = [
+        (_percent(totals["rows_scanned"], totals["rows_total"]), "of the rows are read"),
+        (_percent(totals["rows_scanned_by_statistics"], totals["rows_total"]), "without features"),
+        *([(_percent(matching, totals["rows_total"]), "of the rows match")] if matching is not None else []),
+        (format_bytes(totals["bytes_scanned"]), "of columns read"),
+        (f"{totals['blocks_scanned']:,}", f"of {totals['blocks_total']:,} blocks read"),
+    ]
+    inner = "".join(f'<div class="card"><b>{number}</b>{what}</div>' for number, what in cards)
+    return f'<div class="cards">{inner}</div>'
+
+
+def _bar(totals: Mapping[str, Any]) -> str:
+    """Where the bytes of all queries went, in one bar."""
+    skipped = {name: each["bytes"] for name, each in totals["skipped_by"].items()}
+    amounts = {**dict.fromkeys(COLOURS, 0), "read": totals["bytes_scanned"], **skipped}
+    whole = sum(amounts.values()) or 1
+    pieces = "".join(
+        f'<div style="width:{100 * amounts[name] / whole:.3f}%;background:{colour}"></div>'
+        for name, colour in COLOURS.items()
+    )
+    legend = "".join(
+        f'<span><i style="background:{colour}"></i>{_did(name)} {_percent(amounts[name], whole)}</span>'
+        for name, colour in COLOURS.items()
+    )
+    return f'<h2>Where the bytes went</h2><div class="bar">{pieces}</div><p class="legend">{legend}</p>'
+
+
+def _did(name: str) -> str:
+    return name if name == "read" else f"skipped by {name}"
+
+
+def _plots(queries: Sequence[Mapping[str, Any]]) -> str:
+    if not queries:
+        return ""
+    plots = [("What each query reads", shares_plot(queries)), ("What becomes of the rows", fates_plot(queries))]
+    if any(query["indicators"]["layout_factor"] for query in queries):
+        plots.append(("What holds a query back", factors_plot(queries)))
+    figures = "".join(f"<figure><figcaption>{name}</figcaption>{svg}</figure>" for name, svg in plots)
+    return f'<h2>Query by query</h2><div class="plots">{figures}</div>'
+
+
+def _indicators(means: Mapping[str, Any]) -> str:
+    meanings = {
+        "selectivity": "rows that match / all rows",
+        "layout_factor": "rows that match / rows of the blocks that hold one; low: another layout would help",
+        "metadata_factor": "rows of the blocks that hold a match / rows read; low: features or statistics would help",
+        "scanning_factor": "rows read / all rows = selectivity / (layout factor × metadata factor)",
+    }
+    rows = [(name.replace("_", " "), _number(means[name]), meanings[name]) for name in NAMES]
+    unknown = "" if means["selectivity"] is not None else " The others need <code>--actual</code>."
+    note = f'<p class="note">Geometric means over {means["queries"]:,} queries that read or match a row.{unknown}</p>'
+    return "<h2>Skipping indicators</h2>" + note + html_table(("indicator", "mean", "is"), rows, text=(0, 2))
+
+
+def _worst(worst: Sequence[Mapping[str, Any]]) -> str:
+    if not worst:
+        return ""
+    known = any(one["rows_wasted"] is not None for one in worst)
+    most = "the most rows in vain" if known else "the most rows (without --actual nobody knows which of them match)"
+    note = f"Those that read {most}, over all their runs. Of each part of a filter stands what it would skip by itself."
+    return f'<h2>The worst queries, and why</h2><p class="note">{note}</p>' + "".join(map(_one_worst, worst))
+
+
+def _one_worst(one: Mapping[str, Any]) -> str:
+    share = _percent(one["rows_scanned"], one["rows_total"])
+    wasted = f"{one['rows_wasted']:,} of them in vain" if one["rows_wasted"] is not None else "matches unknown"
+    runs = f"{one['runs']:,.0f} runs" if one["runs"] != 1 else "1 run"
+    said = f"<b>query {one['id']}</b>, {runs}: reads {share} of the rows ({wasted})"
+    head = f"<p>{said}<br><code>{escape(one['sql'])}</code></p>"
+    rows = [
+        (
+            f"<code>{escape(shortened(conjunct['text'], _LONGEST_PART))}</code>",
+            f'<span class="code {conjunct["reason"]}">{conjunct["reason"]}</span>',
+            escape("" if conjunct["reason"] == "skips" else conjunct["detail"]),
+            *(f"{count:,}" for count in conjunct["blocks_skipped_alone"].values()),
+        )
+        for conjunct in one["conjuncts"]
+    ]
+    alone = ("blocks out by partition", "by features", "by statistics", "by an index")
+    columns = ("part of the filter", "code", "why it skips no more", *alone)
+    reasons = html_table(columns, rows, text=(0, 1, 2)) if rows else '<p class="note">It has no filter.</p>'
+    return f'<div class="worst">{head}{reasons}</div>'
+
+
+def _queries(queries: Sequence[Mapping[str, Any]]) -> str:
+    actual = any("rows_matching" in query for query in queries)
+    columns = ["query", "rows read", "of all", "by statistics alone", "blocks", "bytes"]
+    columns += ["matching", *(name.replace("_", " ") for name in NAMES[:3])] if actual else []
+    rows = [_query_row(query, actual) for query in queries[:_MOST_QUERIES]]
+    more = len(queries) - len(rows)
+    note = f'<p class="note">{more:,} more are in the JSON.</p>' if more > 0 else ""
+    return f'<h2>All queries</h2><div class="scroll">{html_table(columns, rows)}</div>{note}'
+
+
+def _query_row(query: Mapping[str, Any], actual: bool) -> list[str]:
+    total, matching = query["rows_total"], query.get("rows_matching")
+    row = [
+        str(query["id"]),
+        f"{query['rows_scanned']:,}",
+        _percent(query["rows_scanned"], total),
+        _percent(query["rows_scanned_by_statistics"], total),
+        f"{query['blocks_scanned']:,} / {query['blocks_total']:,}",
+        format_bytes(query["bytes_scanned"]),
+    ]
+    if actual:
+        row.append("?" if matching is None else f"{matching:,}")
+        row += [_number(query["indicators"][name]) for name in NAMES[:3]]
+    return row
+
+
+def _unused(skipped: Sequence[Mapping[str, Any]]) -> str:
+    if not skipped:
+        return ""
+    counts = Counter(str(each["reason"]) for each in skipped)
+    rows = [(reason, f"{count:,}") for reason, count in counts.most_common()]
+    return "<h2>Statements that could not be used</h2>" + html_table(("reason", "statements"), rows, text=(0,))
+
+
+def html_table(columns: Sequence[str], rows: Iterable[Sequence[str]], text: Sequence[int] = ()) -> str:
+    """A table of cells that are HTML already; the columns in ``text`` stand to the left."""
+    kinds = [' class="text"' if place in text else "" for place in range(len(columns))]
+    head = "".join(f"<th{kind}>{escape(name)}</th>" for name, kind in zip(columns, kinds, strict=True))
+    body = "".join(
+        f"<tr>{''.join(f'<td{kind}>{cell}</td>' for cell, kind in zip(row, _padded(kinds, row), strict=True))}</tr>"
+        for row in rows
+    )
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _padded(kinds: Sequence[str], row: Sequence[str]) -> Sequence[str]:
+    """One kind for each cell: parts that the filter leaves out have no numbers."""
+    return kinds[: len(row)]
+
+
+def _percent(part: float | None, whole: float) -> str:
+    if part is None or not whole:
+        return "-"
+    share = 100 * part / whole
+    return f"{share:.3g} %" if share else "0 %"
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+# ----------------------------------------------------------------------------------------------------
+# The curve of what an optimize regains over what it writes.
+
+
+def plot_regained(curve: Sequence[tuple[float, float]], path: Path) -> None:
+    """Draw the curve to an image file; its suffix (`.png`, `.svg`, `.pdf`) says which kind.
+
+    Args:
+        curve: the share of the table's bytes written, and the share of all gains by then, both within 0 and 1.
+        path: the file.
+
+    Raises:
+        SettingError: an unknown suffix.
+        OSError: the file can't be written.
+    """
+    # Imported here, and without pyplot: the figure needs no display and leaves no global state.
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.plot([100 * written for written, _ in curve], [100 * gained for _, gained in curve], marker=".")
+    axes.plot([0, 100], [0, 100], linestyle="--", color="grey", label="if every byte gained alike")
+    axes.set(xlabel="% of the table's bytes written anew", ylabel="% of what can be regained", xlim=(0, 100))
+    axes.set(ylim=(0, 102))
+    axes.legend(loc="lower right", frameon=False)
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise SettingError(f"the plot {str(path)!r} is of no known kind; name it .png, .svg or .pdf") from error
+
+
+# ----------------------------------------------------------------------------------------------------
+# What tuning tried as curves, like figures 3.6 and 3.7 of the thesis.
+
+
+def plot(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
+    """Draw what the queries held back read over T, over numFeat and over block sizes.
+
+    Raises:
+        SettingError: matplotlib is missing, or the file's suffix names no kind of image that it can draw.
+        OSError: the file can't be written.
+    """
+    try:
+        # Without pyplot: the figure needs no display and leaves no global state.
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise SettingError("--tune-plot needs matplotlib, which is not installed; leave it out") from error
+
+    figure = Figure(figsize=(12, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    over_t, over_features, over_blocks = figure.subplots(1, 3)
+    first = evaluated[0].settings.block_rows
+    grid = [trial for trial in evaluated if trial.settings.block_rows == first]
+    best = min(grid, key=lambda trial: trial.score)
+    blocks = [
+        trial
+        for trial in evaluated
+        if (trial.threshold, trial.settings.num_features) == (best.threshold, best.settings.num_features)
+    ]
+    _draw(over_t, grid, "T", lambda one: one.threshold, "numFeat", lambda one: one.settings.num_features)
+    _draw(over_features, grid, "numFeat", lambda one: one.settings.num_features, "T", lambda one: one.threshold)
+    _draw(over_blocks, blocks, "rows a block", lambda one: one.settings.block_rows, "T", lambda one: one.threshold)
+    over_blocks.set_xscale("log")
+    try:
+        figure.savefig(path)
+    except ValueError as error:
+        raise SettingError(f"the plot {str(path)!r} is of no known kind; name it .png, .svg or .pdf") from error
+
+
+def _draw(
+    axes: Any,
+    evaluated: Sequence[EvaluatedPlan],
+    label: str,
+    x: Callable[[EvaluatedPlan], Any],
+    of_lines: str,
+    line: Callable[[EvaluatedPlan], Any],
+) -> None:
+    for value in sorted({line(trial) for trial in evaluated}):
+        along = sorted((trial for trial in evaluated if line(trial) == value), key=x)
+        axes.plot([x(one) for one in along], [100 * one.score for one in along], "o-", label=f"{of_lines} = {value}")
+    axes.set(xlabel=label, ylabel="% of the bytes of full scans", ylim=(0, None))
+    axes.legend()

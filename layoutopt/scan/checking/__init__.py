@@ -1,1 +1,0 @@
-"""Reads again what a decision skips, and says so if a row was lost."""

@@ -1,1 +1,0 @@
-"""Rows of files that somebody else keeps, under the columns that the source has."""

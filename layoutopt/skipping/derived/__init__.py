@@ -1,1 +1,0 @@
-"""Bounds of functions from bounds of their arguments: falsifiable expressions (Edara 2021, 5.3)."""

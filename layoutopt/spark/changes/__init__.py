@@ -1,0 +1,1 @@
+"""Change a table: append, delete, update, merge and rewrite rows and partitions."""

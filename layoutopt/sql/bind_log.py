@@ -1,0 +1,105 @@
+"""Texts of a log as they were when they ran: with the time of then for `CURRENT_DATE` and values for parameters.
+
+A log's text only ever proposes features, it never decides what is skipped; but as it stands, `day > CURRENT_DATE - 7`
+is another condition each day, and proposes none.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Mapping, Sequence
+
+from sqlglot import exp
+from sqlglot.optimizer.simplify import simplify
+
+from layoutopt.sql.dialect import Spark4, parse_statement
+from layoutopt.sql.problems import Unusable
+from layoutopt.sql.types import zone_of
+
+_MOMENTS = re.compile(
+    r"current_?(date|time|timestamp)|\b(now|getdate|sysdate|today|localtimestamp|systimestamp)\b", re.IGNORECASE
+)
+_NOW = (exp.CurrentTimestamp, exp.CurrentTimestampLTZ, exp.CurrentDatetime, exp.Localtimestamp, exp.Systimestamp)
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+def bound_text(
+    sql: str,
+    dialect: str,
+    timestamp: str | None,
+    parameters: Sequence[object] | Mapping[str, object] | None = None,
+    time_zone: str = "UTC",
+) -> tuple[str, str]:
+    """A text, and its dialect, with literals for the time of its run and for its parameters.
+
+    Texts without either come back as they are.
+
+    Args:
+        sql: the text.
+        dialect: its own.
+        timestamp: when it ran, in ISO 8601; without a zone in ``time_zone``. None, or what is no time, binds no time.
+        parameters: its values, by place or by name.
+        time_zone: the session's, which says what day it was.
+
+    Raises:
+        SettingError: unknown dialect.
+        StatementError: the text can't be parsed.
+
+    >>> bound_text("SELECT a FROM t WHERE d > CURRENT_DATE - 7", "spark", "2026-11-22T10:00:00")[0]
+    "SELECT a FROM t WHERE d > CAST('2026-11-22' AS DATE) - 7"
+    >>> bound_text("SELECT a FROM t WHERE b = ? AND c = ?", "snowflake", None, ["5", "it's"])[0]
+    "SELECT a FROM t WHERE b = 5 AND c = 'it''s'"
+    """
+    moment = _moment(timestamp, time_zone) if _MOMENTS.search(sql) else None
+    if moment is None and not parameters:
+        return sql, dialect
+    tree = parse_statement(sql, dialect).copy()
+    if moment is not None:
+        tree = simplify(tree.transform(lambda node: _at(node, moment)), dialect=Spark4())
+    if parameters:
+        values = iter(() if isinstance(parameters, Mapping) else parameters)
+        named = parameters if isinstance(parameters, Mapping) else {}
+        tree = tree.transform(lambda node: _with_value(node, values, named))
+    return tree.sql(dialect=Spark4), "spark"
+
+
+def _moment(timestamp: str | None, time_zone: str) -> dt.datetime | None:
+    """The wall clock of a session at that time; None where it is not known."""
+    try:
+        moment = dt.datetime.fromisoformat(timestamp or "")
+        return moment if moment.tzinfo is None else moment.astimezone(zone_of(time_zone)).replace(tzinfo=None)
+    except (ValueError, Unusable):
+        return None
+
+
+def _at(node: exp.Expr, moment: dt.datetime) -> exp.Expr:
+    name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
+    if isinstance(node, exp.CurrentDate) or name in ("today", "curdate"):
+        return exp.cast(exp.Literal.string(moment.date().isoformat()), "date")
+    if isinstance(node, _NOW) or name in ("getdate", "sysdate", "now"):
+        return exp.cast(exp.Literal.string(moment.isoformat(" ")), "timestamp")
+    return node
+
+
+def _with_value(node: exp.Expr, values: object, named: Mapping[str, object]) -> exp.Expr:
+    if not isinstance(node, exp.Placeholder | exp.Parameter):
+        return node
+    name = node.name or (node.this.name if isinstance(node.this, exp.Expr) else "")
+    if name in named:
+        return _literal(named[name])
+    if name in ("", "?") and not named:
+        value = next(values, None)  # type: ignore[call-overload]  # an iterator
+        return node if value is None else _literal(value)
+    return node
+
+
+def _literal(value: object) -> exp.Expr:
+    if isinstance(value, bool):
+        return exp.Boolean(this=value)
+    text = str(value)
+    if _NUMBER.fullmatch(text):
+        return exp.Literal.number(text)
+    if len(text) > 1 and text[0] == text[-1] == "'":  # a literal already, as Athena keeps it
+        text = text[1:-1].replace("''", "'")
+    return exp.Literal.string(text)

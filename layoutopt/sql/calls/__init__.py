@@ -1,1 +1,0 @@
-"""How calls in conditions are read: functions that Spark types, or fails, by rules of their own."""

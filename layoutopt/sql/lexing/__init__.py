@@ -1,1 +1,0 @@
-"""How Spark cuts a text into words, where sqlglot would cut it elsewhere."""

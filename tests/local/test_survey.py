@@ -1,0 +1,155 @@
+"""Surveys count and bound what a look at each row does; the rows drawn are the same however files are cut."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import NeedsSparkError
+from layoutopt.local import splits as cutting
+from layoutopt.local.profile import COUNT, DRAWS, KEY, ROWS, Draw, Survey, limit_of, places_in_files, with_nan
+from layoutopt.local.splits import CutJob, Places, Split
+from layoutopt.model.schema import Column, Schema
+from layoutopt.writer.evaluation import words_of
+from tests.effort import examples
+from tests.scan.builder import feature_of, holds
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+
+def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: Sequence[str] | None = None) -> CutJob:
+    """Tasks over files of the rows in row groups of ten, two files a task."""
+    splits, at_once = [], -(-len(rows) // files)
+    for number in range(files):
+        path = folder / f"{number}.parquet"
+        held = rows.slice(number * at_once, at_once)
+        pq.write_table(held, path, row_group_size=10)
+        splits.append(Split(str(path), 0, path.stat().st_size, number << 33, len(held), None))
+    tasks = tuple(tuple(splits[first : first + 2]) for first in range(0, files, 2))
+    return CutJob(SCHEMA, by, Places((), (), ()), tasks, columns=None if columns is None else tuple(columns))
+
+
+def plain(value: object) -> object:
+    """A date as its days, as partition values are."""
+    return (value - dt.date(1970, 1, 1)).days if isinstance(value, dt.date) else value
+
+
+def by_rows(rows: pa.Table, by: str | None, column: str) -> dict[object, tuple[int, int, Any, Any]]:
+    """Of each partition its rows, how many are no NULL, the least and greatest value; NaN is greater than all."""
+    found: dict[object, list[Any]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(None if by is None else plain(row[by]), []).append(row[column])
+
+    def rank(value: Any) -> tuple[bool, Any]:
+        return (True, 0.0) if isinstance(value, float) and math.isnan(value) else (False, value)
+
+    of: dict[object, tuple[int, int, Any, Any]] = {}
+    for key, values in found.items():
+        there = [value for value in values if value is not None]
+        ends = (min(there, key=rank), max(there, key=rank)) if there else (None, None)
+        of[key] = len(values), len(there), *ends
+    return of
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    count=st.integers(1, 90),
+    files=st.integers(1, 5),
+    conditions=st.lists(st.sampled_from(CONDITIONS), max_size=6).map(lambda some: some * 12),
+    bounded=st.sets(st.sampled_from(SCHEMA.names), max_size=4),
+    by=st.sampled_from([None, "year", "day", "kind"]),
+    at_once=st.sampled_from([1, 1 << 26]),
+)
+def test_a_survey_says_what_each_row_does(
+    seed: int, count: int, files: int, conditions: list[str], bounded: set[str], by: str | None, at_once: int
+) -> None:
+    rows = some_rows(count, seed)
+    features = tuple(feature_of(condition, SCHEMA) for condition in conditions)
+    columns = tuple(column for column in SCHEMA.columns if column.name in bounded)
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cutting, "_ROWS_AT_ONCE", 7)
+        patch.setattr(cutting, "_BATCH_BYTES", at_once)
+        survey = Survey(job_over(Path(folder), rows, files, by), features, columns, 10**6)
+        parts = [survey.of_task(number) for number in range(len(survey.job.tasks))]
+    found = survey.merged([part for part in parts if part is not None])
+    words = words_of(found.pairs, len(features))
+    vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
+    pairs = zip(zip(found.pairs[KEY].to_pylist(), vectors, strict=True), found.pairs[COUNT].to_pylist(), strict=True)
+    keys = [None] * count if by is None else [plain(value) for value in rows[by].to_pylist()]
+    expected = [sum(1 << i for i in np.flatnonzero(row).tolist()) for row in holds(rows, conditions)]
+    assert dict(pairs) == Counter(zip(keys, expected, strict=True))
+    bounds = with_nan(found.bounds, columns)
+    for i, column in enumerate(columns):
+        of_rows = by_rows(rows, by, column.name)
+        assert set(bounds[KEY].to_pylist()) == set(of_rows)
+        for key, *told in zip(
+            *(bounds[name].to_pylist() for name in (KEY, ROWS, f"_n{i}", f"_low{i}", f"_high{i}")), strict=True
+        ):
+            assert all(map(is_same, told, of_rows[key])), (key, told, of_rows[key])
+
+
+def is_same(one: object, other: object) -> bool:
+    """Whether two values are equal, as NaN is to itself."""
+    return one == other or (one != one and other != other)
+
+
+@pytest.mark.parametrize("by", [None, "year"])
+def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str | None) -> None:
+    rows = some_rows(900)
+    job = job_over(tmp_path, rows, 3, by, ["id", "year"])
+    limits: dict[PlainValue, int] = {None: limit_of(0.2)} if by is None else {1994: limit_of(0.2), 1996: limit_of(1)}
+
+    def drawn(job: CutJob) -> list[dict[str, Any]]:
+        firsts = places_in_files(split for task in job.tasks for split in task)
+        parts = [Draw(job, limits, firsts).of_task(number) for number in range(len(job.tasks))]
+        return [row for part in parts if part is not None for row in part.to_pylist()]
+
+    found = drawn(job)
+    assert (
+        drawn(replace(job, tasks=tuple((part,) for task in job.tasks for split in task for part in in_two(split))))
+        == found
+    )
+    years = Counter(row["year"] for row in found)
+    assert set(found[0]) == {"id", "year"}
+    if by is None:
+        assert 120 < len(found) < 240
+        assert len(years) == 3
+    else:
+        assert years.keys() == {1994, 1996}
+        assert 30 < years[1994] < 90
+        assert years[1996] == 300
+    assert found == [row for row in rows.select(["id", "year"]).to_pylist() if row in found]  # as they lie
+
+
+def in_two(split: Split) -> list[Split]:
+    """The split cut after some of its row groups, as Spark cuts large files."""
+    footer, middle = pq.read_metadata(split.path), split.stop // 2
+    groups = cutting._row_groups(footer, replace(split, stop=middle))
+    before = sum(footer.row_group(group).num_rows for group in groups)
+    assert 0 < before < footer.num_rows
+    return [
+        replace(split, stop=middle, rows=before),
+        replace(split, start=middle, low=split.low + before, rows=split.rows - before),
+    ]
+
+
+def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
+    job = job_over(tmp_path, some_rows(20), 1, None)
+    other = replace(job, schema=Schema((*SCHEMA.columns, Column("more", "int"))))
+    for asked in (Survey(other, (), (), 1), Draw(other, {None: DRAWS}, {})):
+        with pytest.raises(NeedsSparkError, match="has other columns"):
+            asked.of_task(0)

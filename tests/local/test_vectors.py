@@ -1,0 +1,78 @@
+"""Feature vectors without Spark: those of an engine that shares no code with them, or none."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from layoutopt.errors import NeedsSparkError
+from layoutopt.local.vectors import evaluate_words, vectors_of
+from layoutopt.model.vectors import unpack
+from tests.effort import examples
+from tests.scan.builder import feature_of, holds
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+
+OF_FUNCTIONS = (
+    "substring(kind, 1, 2) IN ('ai', 'sh')",
+    "year(day) = 1995 OR kind = 'air'",
+    "kind IS NULL OR price <= 20",
+    "kind NOT IN ('air', 'rail') AND score >= 0.25",
+    "day BETWEEN date'1994-03-01' AND date'1995-02-01' OR id < 5",
+    "kind = ''",
+    "kind NOT LIKE '%i%'",
+)
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 80), st.lists(st.sampled_from((*CONDITIONS, *OF_FUNCTIONS)), max_size=6))
+def test_they_are_what_duckdb_says(seed: int, count: int, conditions: list[str]) -> None:
+    rows = some_rows(max(1, count), seed).slice(0, count)
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    found = vectors_of(features, rows, SCHEMA)
+    assert (unpack(found, len(features)) == holds(rows, conditions)).all()
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(0, 10**6), st.integers(0, 80), st.lists(st.sampled_from((*CONDITIONS, *OF_FUNCTIONS)), max_size=6))
+def test_a_task_finds_the_same(seed: int, count: int, conditions: list[str]) -> None:
+    rows = some_rows(max(1, count), seed).slice(0, count)
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    assert (evaluate_words(features, rows, SCHEMA) == vectors_of(features, rows, SCHEMA)).all()
+
+
+def test_bits_that_only_spark_could_tell_are_set() -> None:
+    kinds = pa.array([b"fair", b"\xff", b"bad", None]).cast(pa.string(), safe=False)
+    rows = some_rows(4).set_column(2, "kind", kinds)
+    conditions = ["kind LIKE '%ai%'", "kind NOT LIKE '%ai%'", "substring(kind, 1, 1) = 'b'"]
+    features = [feature_of(condition, SCHEMA) for condition in conditions]
+    found = unpack(evaluate_words(features, rows, SCHEMA), len(features))
+    assert found.astype(int).tolist() == [[1, 0, 0], [1, 1, 1], [0, 1, 1], [0, 0, 0]]
+
+
+@pytest.mark.parametrize("condition", ["length(kind) > 3", "upper(kind) = 'AIR'", "reverse(kind) = 'ria'"])
+def test_what_is_not_known_of_most_values_is_left_to_spark(condition: str) -> None:
+    features = [feature_of(condition, SCHEMA)]
+    nulls = some_rows(50).set_column(2, "kind", pa.nulls(50, pa.string()))
+    if not condition.startswith("reverse"):  # of which nothing is known, whatever the rows are
+        assert unpack(evaluate_words(features, nulls, SCHEMA), 1).sum() == 0
+    with pytest.raises(NeedsSparkError, match="only Spark can tell"):
+        evaluate_words(features, pa.concat_tables([nulls, some_rows(5)]), SCHEMA)
+
+
+@pytest.mark.parametrize("condition", ["kind || 'x' LIKE '%ix'", "reverse(kind) = 'ria'", "id + 1 < 30"])
+def test_what_only_spark_knows_is_left_to_it(condition: str) -> None:
+    with pytest.raises(NeedsSparkError, match="only Spark can tell"):
+        vectors_of([feature_of(condition, SCHEMA)], some_rows(20), SCHEMA)
+
+
+def test_long_texts_are_told_apart_by_all_of_their_letters() -> None:
+    texts = ["x" * 70 + "a", "x" * 70 + "b", None]
+    rows = some_rows(3).set_column(2, "kind", pa.array(texts))
+    condition = f"kind = '{texts[0]}'"
+    assert vectors_of([feature_of(condition, SCHEMA)], rows, SCHEMA)[:, 0].tolist() == [1, 0, 0]
+    beginning = feature_of(f"substring(kind, 1, 71) = '{texts[1]}'", SCHEMA)
+    assert vectors_of([beginning], rows, SCHEMA)[:, 0].tolist() == [0, 1, 0]
+    assert vectors_of([], rows, SCHEMA).shape[0] == len(np.asarray(texts, dtype=object))
