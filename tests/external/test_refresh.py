@@ -180,12 +180,12 @@ def test_a_file_that_goes_while_it_is_read_is_named(folder: Path, tmp_path: Path
     index(folder, tmp_path / "indexes", ["n:bloom"])
     table = opened(tmp_path / "indexes")
     (folder / "a.parquet").unlink()
-    with pytest.raises(DataFileError, match=r"rows/a\.parquet'.*ask again"):
+    with pytest.raises(DataFileError, match=r"rows/a\.parquet'.*run the query again"):
         table.sql("SELECT n FROM t WHERE n = 7")
     assert opened(tmp_path / "indexes").sql("SELECT n FROM t WHERE n = 7").num_rows == 0
     table = opened(tmp_path / "indexes")
     plain(folder / "b.parquet", numbers(50).slice(0, 30))
-    with pytest.raises(DataFileError, match=r"rows/b\.parquet'.*ask again"):
+    with pytest.raises(DataFileError, match=r"rows/b\.parquet'.*run the query again"):
         table.sql("SELECT n FROM t WHERE n = 107")
 
 
