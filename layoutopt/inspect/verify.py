@@ -35,7 +35,7 @@ from layoutopt.inspect.file_check import (
 )
 from layoutopt.model.predicates import describe
 from layoutopt.scan.arrow_types import empty_table
-from layoutopt.scan.check_deletes import wrong_deletes
+from layoutopt.scan.check_deletes import find_wrong_deletes
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
 from layoutopt.writer.evaluation import KeyedRows, matching_rows
@@ -241,7 +241,7 @@ def verify(
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
     problems += [Problem("index", *found) for found in unreadable(table.catalog)]
     if sample == 1:
-        wrong = (found for source in table.sources for found in wrong_deletes(table.catalog.files, source))
+        wrong = (found for source in table.sources for found in find_wrong_deletes(table.catalog.files, source))
         problems += [Problem("deletes", *found) for found in wrong]
     blocks = rows = 0
     for verdict in (checker or _check_here)(table, chosen, progress or _silent):
