@@ -38,10 +38,6 @@ def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
     Other readers don't convert them, so answers and skipping would differ from Spark's. For most files the statistics
     show that there are no such values.
 
-    Args:
-        path: the file's path, for messages.
-        metadata: its footer.
-
     Raises:
         SourceError: the file has such values, or may have.
     """

@@ -53,14 +53,10 @@ def open_indexed(
     """Return the catalog of a source's current files.
 
     Args:
-        root: the folder of the indexes.
-        source: the indexed source.
-        type_of: returns the Arrow type of a Spark type.
         read_through: as of :class:`~layoutopt.catalog.storage.filesystem.TableFiles`.
 
     Raises:
         NotATableError: nothing was ever indexed.
-        CatalogError: a catalog file is missing or damaged.
         SourceError, SchemaError: the source can't be read.
     """
     files = TableFiles(root, read_through)

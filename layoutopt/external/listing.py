@@ -43,8 +43,6 @@ def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
 
     Args:
         value: its text, or a Python value; None is NULL.
-        column: the value's column.
-        type: the column's Arrow type.
 
     Raises:
         SourceError: it is not a value of the type, or the type's texts depend on a time zone.
@@ -77,7 +75,6 @@ class Listing:
 
     Attributes:
         name: the source as users name it, independent of the working folder.
-        files: its files, by path.
         schema: its columns; for a folder only those in folder names, since other columns are in the files' footers.
         is_folder: whether it is plain Parquet, not a table of another format.
     """
@@ -105,9 +102,6 @@ def canonical(source: str) -> str:
 
 def list_source(source: str) -> Listing:
     """List the current files of a source.
-
-    Args:
-        source: its :func:`canonical` name.
 
     Raises:
         SourceError: it does not exist, can't be read, or needs an unsupported feature.
@@ -268,9 +262,7 @@ def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
     """Return a digest of a file's version and the names under which it holds some columns.
 
     Args:
-        listed: the file.
         schema: the source's columns, in the order of the file's names.
-        names: the columns.
     """
     stored = dict(zip(schema.names, listed.file.stored, strict=False))
     columns = [[name, stored.get(name), str(listed.file.constants.get(name, ""))] for name in sorted(names)]

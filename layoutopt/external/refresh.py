@@ -80,7 +80,6 @@ def _measure_file_indexes(
 
     Raises:
         SourceError: the file can't be read, or its values differ from its footer.
-        SettingError, SchemaError: as :func:`~layoutopt.indexes.measuring.measure_indexes`.
     """
     schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
     parts = [pa.array([], indexes_type(specs))]
@@ -120,7 +119,6 @@ def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple
     """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
 
     Args:
-        queries: the queries of a log.
         trial: measures all candidates on a few files.
         share: the most bytes of the chosen indexes, relative to the compressed bytes of these files.
     """
@@ -155,15 +153,10 @@ class RefreshReport:
     """The result of indexing a source.
 
     Attributes:
-        index: the folder of the indexes.
-        source: the indexed source.
-        snapshot: the newest.
         indexes: the indexes, in addition to the min/max in footers.
-        files, row_groups, rows: those of the source.
         measured: the files measured now.
         kept: the unchanged files.
         gone: the files that were indexed before and no longer exist.
-        bytes: the bytes written.
         source_bytes: the compressed bytes of the source's row groups.
     """
 
@@ -197,17 +190,14 @@ def refresh(
     """Index a source, or update its indexes.
 
     Args:
-        root: the folder of the indexes.
         source: the :func:`~layoutopt.external.listing.canonical` name of the source.
         table: the name of the source in queries; None for its current name, or the last part of its path.
         choose: chooses the indexes to build; None for the existing ones.
-        type_of: returns the Arrow type of a Spark type.
         step: called with (files measured, files to measure).
         at: called at the points of the commit.
 
     Raises:
         NotATableError: the folder holds something else, or the indexes of another source.
-        SourceError, SchemaError: the source can't be read.
         SettingError: an index can't be built here.
         CommitConflictError: another process refreshed the indexes meanwhile.
         OSError: a store failed; the indexes are unchanged.

@@ -40,9 +40,6 @@ def blocks_of(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: 
     """Return one row for each non-empty row group, in :func:`~layoutopt.catalog.block_index.block_schema`.
 
     Args:
-        footer: the file's footer.
-        schema: the source's columns.
-        types: their Arrow types.
         use_bounds: whether to use the statistics in the footer and the values in folder names; else bounds are unknown.
     """
     groups = [footer.metadata.row_group(i) for i in row_groups(footer)]

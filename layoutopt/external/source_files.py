@@ -31,8 +31,6 @@ class SourceFiles(TableFiles):
     """The files of a source, each under its key.
 
     Attributes:
-        held: the files by key.
-        schema: the source's columns.
         state: a digest of the listing, which changes with the source.
         marks: the file versions by key.
     """
@@ -109,8 +107,6 @@ def stored_names(file: SnapshotFile, schema: Schema, held: Sequence[str]) -> dic
     """Return the names of columns in a file, by their names in the source, without missing ones and constants.
 
     Args:
-        file: the file.
-        schema: the source's columns.
         held: the names of the file's columns.
 
     Raises:

@@ -48,7 +48,6 @@ class AuditReport:
         by_text: scans whose own condition was evaluated.
         by_filter: scans whose analysed filter was evaluated.
         unaudited: (place in the log, reason) of the other scans.
-        rows: rows read.
         proved: the number of correct skips (a query and a block), by mechanism.
     """
 
@@ -78,14 +77,10 @@ def audit(
     """Read a table again and check for each query of a log that the blocks it skips hold no matching row.
 
     Args:
-        table: the table at one snapshot.
-        queries: the analysed log.
-        dialect: the log's SQL dialect.
         progress: called with (segments done, all segments).
 
     Raises:
         DataFileError: a data file is missing or damaged.
-        CatalogError: a catalog file is damaged.
     """
     listed = list(queries)
     questions, index_of_query = questions_of(table, listed, dialect)

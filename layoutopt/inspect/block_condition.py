@@ -28,11 +28,6 @@ class BlockCondition:
 
     Attributes:
         mention: the number of the mention in the text, from 0.
-        layout: the layout of the files.
-        columns: the columns to read from these files.
-        blocks_read: the number of blocks that the condition keeps.
-        blocks_total: the number of blocks of the files.
-        sql: the condition, in portable SQL.
     """
 
     mention: int

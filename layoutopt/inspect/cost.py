@@ -22,7 +22,6 @@ def work_of(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> Wor
     """Return the work of a query that reads a table once.
 
     Args:
-        pruned: what it reads of each plan's blocks.
         layouts: the layouts of the files, if the pruned plan has fewer columns.
     """
     return sum((_count_plan_work(plan, layouts) for plan in pruned), Work(queries=1))
@@ -103,11 +102,7 @@ class DryRun:
 
 
 def dry_run(scan: Scan) -> DryRun:
-    """Return what a scan would read, summed over its mentions of the table; opens no data file.
-
-    Raises:
-        CatalogError: a blocks file is damaged.
-    """
+    """Return what a scan would read, summed over its mentions of the table; opens no data file."""
     plans = [plan for read in scan.reads for plan in read.pruned]
     read, total = ScanSize(), ScanSize()
     for plan in plans:
@@ -177,11 +172,7 @@ def shares(read: Floats, reached: Floats, weights: Floats) -> Floats | None:
 
 
 def entry_bytes(table: Table, queries: Sequence[Query]) -> EntryBytes:
-    """Replay queries on a table's catalog.
-
-    Raises:
-        CatalogError: a blocks file is damaged.
-    """
+    """Replay queries on a table's catalog."""
     distinct = tuple(classes(queries))
     shape = (len(distinct), len(table.catalog.partitions))
     read, full, reached = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)

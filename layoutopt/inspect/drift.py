@@ -35,7 +35,6 @@ class Regret:
     All bytes are sums over the log's statements.
 
     Attributes:
-        plan: the digest of the plan that was made for these queries.
         full: bytes of full scans.
         read: bytes read of the table now.
         fresh: bytes read if the whole table were loaded by the new plan, from a dry run.
@@ -60,9 +59,7 @@ def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
     """Return the regret of a table.
 
     Args:
-        reads: what the queries read of the table now.
         shares: what each query would read of what it reaches under the new plan, ``float64[n_queries]``.
-        plan: the new plan's digest.
     """
     read, full = reads.read.sum(axis=1), reads.full.sum(axis=1)
     fresh = reads.expected(shares).sum(axis=1)
@@ -83,13 +80,10 @@ class Drift:
     """What a new log's queries skip, compared with a plan's training queries.
 
     Attributes:
-        table: its name.
-        plan: the digest of its current plan.
         skipped_then: the share of rows that the plan's queries skip, 0 to 1.
         skipped_now: the share that the new log's queries skip.
         queries_then, queries_now: the number of distinct queries of the plan and the new log.
         interval_now: the interval of ``skipped_now`` for all queries, of which the log is a sample.
-        families: the changes of query families.
         regret: what is lost by not planning again; None if not requested.
     """
 
@@ -118,7 +112,6 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
 
     Raises:
         PlanError: the plan has no queries.
-        CatalogError: a catalog file is damaged.
     """
     plan = current_plan(table.catalog)
     if not plan.queries:
@@ -231,8 +224,6 @@ def prospects(
     """Return by partition the expected gain of rewriting it.
 
     Args:
-        table: the table at one snapshot.
-        log: the recent log.
         reads: what its queries read of the table; query classes that it lacks are ignored.
         shares: what each of these would read under the new plan, ``float64[n_queries]``.
         half_life: the half-life of the days' weights.

@@ -93,16 +93,13 @@ def evaluate(
     """Return what each query would read, as the JSON object of ``layoutopt evaluate --json``.
 
     Args:
-        table: the table at one snapshot.
         queries: the analysed log; a query that reads the table twice is there twice under one id.
         actual: also count the matching rows, and those of the blocks that hold one, by reading the table once.
             ``rows_matching`` is None if only Spark can count them.
         progress: called with (queries done, all queries).
-        dialect: the log's SQL dialect, for ``actual``.
         calibration: the costs of engines; by default those of :func:`layoutopt.inspect.cost.costs_for`.
 
     Raises:
-        CatalogError: a blocks file is damaged.
         DataFileError: a data file is missing or damaged.
     """
     footers, costs = _FooterSizes(table), costs_for(table, calibration)
@@ -315,11 +312,6 @@ def compare(table: Table, log: Sequence[Query], evaluation: Mapping[str, Any]) -
     Shares are of a full scan by the same queries. A plan predicts for its training queries, from samples, by features
     and partition bounds only; the log may differ, and statistics also skip. For queries that all plans were made for,
     the predicted bytes are compared with those that are read.
-
-    Args:
-        table: the table at one snapshot.
-        log: the analysed log.
-        evaluation: the result of :func:`evaluate` for the log.
     """
 
     @cache
@@ -392,11 +384,7 @@ def worst_queries(
     ranked by all rows that it reads.
 
     Args:
-        table: the table at one snapshot.
-        queries: the analysed log.
         results: the queries' results of :func:`evaluate`.
-        dialect: the log's SQL dialect.
-        most: the number of queries to return.
     """
     first: dict[tuple[object, ...], tuple[Query, Mapping[str, Any]]] = {}
     runs: dict[tuple[object, ...], float] = {}

@@ -47,7 +47,6 @@ class BlockMatches:
     Args:
         rows: the columns; block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
         offsets: int64[n + 1].
-        values: returns a column's values by its name.
     """
 
     def __init__(self, rows: pa.Table, offsets: Ints, values: Callable[[str], BlockValues]) -> None:
@@ -232,7 +231,6 @@ def compare_index(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets
     """Return the blocks whose index differs from that of their rows, ``bool[k]``.
 
     Args:
-        expected: the index of all blocks.
         blocks: the places of the k blocks that were read.
         rows: their rows; the k-th block has ``offsets[k] .. offsets[k + 1] - 1``.
         offsets: int64[k + 1].
@@ -333,8 +331,6 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     """Read a file again and compare it with the catalog.
 
     Args:
-        files: the table's files.
-        file: the file and its expected content.
         use_threads: whether Arrow may decode columns in parallel.
     """
     expected = file.expected
@@ -365,7 +361,6 @@ def _check_first_bytes(files: TableFiles, path: str) -> None:
 
     Raises:
         DataFileError: they are wrong, or the file is missing.
-        OSError: the file can't be read.
     """
     expected = MAGIC if files.keys is None else ENCRYPTED
     try:

@@ -103,11 +103,7 @@ class Status:
 
 
 def status(catalog: Catalog) -> Status:
-    """Return the status of a table at its catalog's snapshot.
-
-    Raises:
-        CatalogError: a catalog file is damaged.
-    """
+    """Return the status of a table at its catalog's snapshot."""
     snapshot = catalog.snapshot
     partitions = tuple(_partition_status(catalog, entries) for entries in snapshot.by_key.values())
     current = current_plan(catalog).digest if partitions else ""
@@ -186,7 +182,6 @@ def open_intact(
     Raises:
         NotATableError: the path holds no table.
         CatalogError: the chosen snapshot itself is damaged.
-        SettingError: as :func:`layoutopt.scan.table.open_table`.
     """
     files = TableFiles(path, fresh=True)
     check_is_table(files)

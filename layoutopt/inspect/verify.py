@@ -62,12 +62,8 @@ def check_files(table: Table, paths: Sequence[str], workers: int | None = None) 
     the segment once.
 
     Args:
-        table: the table at one snapshot.
         paths: files of the table by their paths in it, in the catalog's order.
         workers: how many files are read in parallel; by default the number of processors, up to four.
-
-    Raises:
-        CatalogError: a catalog file is damaged.
     """
     places = {path: (source, i) for source in table.sources for i, path in enumerate(source.blocks.files)}
     tids_read = {id(source): TidsRead(source) for source in table.sources}
@@ -149,9 +145,6 @@ class SourceCheck:
     """The result of comparing a table with its source.
 
     Attributes:
-        source: its path.
-        rows, partitions: those of the source.
-        table_rows: the rows of the table.
         differences: the number of problems; ``problems`` has the first of them.
     """
 
@@ -174,7 +167,6 @@ class VerifyReport:
     Attributes:
         problems: all problems, including those of ``source``.
         unchecked: what could not be checked, and why.
-        source: the comparison with the source, if there was one.
     """
 
     table: str
@@ -220,16 +212,13 @@ def verify(
     """Read a table's data files again and compare them with the catalog.
 
     Args:
-        table: the table at one snapshot.
         sample: the share of the data files to read, in (0, 1]; at least one file.
-        seed: selects the sample.
         progress: called with (done, total) files, unless the checker counts otherwise.
         checker: checks the files; by default some threads of this process.
 
     Raises:
         SettingError: the share is not in (0, 1].
         SourceIndexError: the files are external; a refresh measures changed ones.
-        CatalogError: a catalog file is damaged.
     """
     if table.catalog.others is not None:
         raise not_a_table(table.catalog.files.root, table.catalog.others.root)

@@ -79,7 +79,6 @@ def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
 
     Raises:
         QueryError: DuckDB failed on the text (an overflow, for example); Spark may succeed.
-        DataFileError: a data file is missing or damaged.
     """
     with _execute(query) as result:
         for batch in result.to_arrow_reader(batch_rows):
@@ -187,7 +186,6 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
 
     Raises:
         QueryError: DuckDB failed on the text.
-        DataFileError: a data file is missing or damaged.
     """
     register(connection, query)
     try:

@@ -97,11 +97,8 @@ class Conjunct:
     """One part of a filter, all of which must hold.
 
     Attributes:
-        text: the part, for people.
-        reason: its outcome.
         detail: more about the reason; the analyser's message if the part is unusable.
         alone: the blocks that it would skip by itself, by mechanism.
-        features: the features that follow from it, as texts.
         nearest: if none does, the feature that is nearest to following from it.
     """
 
@@ -336,11 +333,7 @@ class Explanation:
 
 
 def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explanation:
-    """Explain every read of a text.
-
-    Raises:
-        CatalogError: a blocks file is damaged.
-    """
+    """Explain every read of a text."""
     return Explanation(table.name, table.catalog.snapshot.number, sql, tuple(_explain_read(read) for read in reads))
 
 

@@ -165,10 +165,6 @@ def read_files(
     row groups of the files, deleted ones included. For object stores, footers and row groups are prefetched.
 
     Args:
-        files: the table's files.
-        reads: the files' row groups.
-        names: the columns.
-        batch_rows: the most rows of a batch.
         coded: columns to be returned as dictionaries, some of :func:`coded_in_all`.
 
     Raises:
@@ -346,8 +342,6 @@ def open_parquet(
     """Open a data file. Pages are checked as they are read.
 
     Args:
-        files: the table's files.
-        path: the file.
         footer: the digest that its footer must have, if known.
         remember: use the cached footer, or cache it.
         coded: returns the columns to read as dictionaries; all their pages must be so encoded.
@@ -387,7 +381,6 @@ def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
 
     Raises:
         DataFileError: it is not the footer that was written.
-        OSError: it can't be read.
     """
     try:
         footer = files.read_footer(path)

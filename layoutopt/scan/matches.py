@@ -45,8 +45,6 @@ class Question:
     """The condition that several equal queries of a log put on rows.
 
     Attributes:
-        root: the filter as analysed.
-        columns: the columns that the queries read.
         condition: the queries' own WHERE, if it is evaluated instead of the filter.
         ids: the queries' places in the log.
     """
@@ -66,12 +64,9 @@ def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Pr
     """Read a table and find what matches each question, one item per plan.
 
     Args:
-        table: the table at one snapshot.
-        questions: the result of :func:`questions_of`.
         progress: called with (segments done, all segments).
 
     Raises:
-        DataFileError: a data file is missing or damaged.
         QueryError: a filter uses texts that are not UTF-8, which only Spark can match.
     """
     names = frozenset().union(*(question.needs for question in questions))
@@ -139,8 +134,6 @@ class Matches:
     """The matches of all questions in one plan's rows.
 
     Attributes:
-        source: the plan's blocks.
-        read: rows read.
         rows: the number of matching rows of each question, int64[questions].
         block: which blocks hold a matching row, bool[blocks, questions].
         lacking: by (layout, segment), for each question whether a matching row is in no block of that layout.

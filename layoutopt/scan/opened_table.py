@@ -23,12 +23,7 @@ from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 @dataclass(frozen=True, eq=False)
 class OpenedTable:
-    """A table at one snapshot; later commits are not visible.
-
-    Attributes:
-        catalog: the table's catalog at the snapshot.
-        udfs: the user-defined functions that texts over the table may call.
-    """
+    """A table at one snapshot; later commits are not visible."""
 
     catalog: Catalog
     udfs: Udfs = field(default_factory=dict)
@@ -69,8 +64,6 @@ class OpenedTable:
         """Return which blocks a scan of some columns under a filter needs, one item per plan.
 
         Args:
-            root: the filter; rows for which it is not TRUE need not be read.
-            columns: the columns read, filter columns included.
             settings: the session settings, one item per plan; by default the table's.
         """
         sessions = settings or [self.settings] * len(self.sources)

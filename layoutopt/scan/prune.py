@@ -62,12 +62,8 @@ class ScanPath:
     """The retrieval path of a query over a plan's layouts.
 
     Attributes:
-        choice: the layouts read, with the columns of each.
         cells_and_tids: what the path reads by Equation 5.1, from the catalog's counts.
-        greedy: what the greedy path reads.
         next_best: the cheapest other path; None if there is none.
-        next_best_cells_and_tids: what that path reads.
-        compared: how many paths were compared.
         exhaustive: whether no other path can read less.
     """
 
@@ -84,10 +80,7 @@ def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], ro
     """Choose the layout to read each column from: one where it is a master column, or a local layout (5.6.1).
 
     Args:
-        plan: the plan.
-        columns: the columns that the query reads.
         local: for each layout, the result of :func:`local_layouts`.
-        rows: for each layout, the rows that the query can't skip.
     """
     layouts = plan.scheme.layouts
     eligible = {
@@ -140,9 +133,7 @@ class PlanBlocks:
     """All blocks written by the loads of one plan, over all partitions.
 
     Attributes:
-        plan: the plan.
         entries: all partitions of the snapshot, including those of other plans.
-        blocks: the plan's blocks.
         entry_of: for each block, the position of its partition in ``entries``, int64[n].
         absent: columns of the table that were added after the plan: NULL in all its rows.
     """
@@ -210,8 +201,6 @@ class PrunedPlan:
     """What a query reads of one plan's blocks.
 
     Attributes:
-        source: the blocks.
-        path: the retrieval path, and what other paths would have read.
         outcome: a :class:`PruneOutcome` for each block, int8[n].
         needed_without_features: blocks that would be read if there were no features, bool[n].
         bytes: compressed bytes that the query reads in each block, tids included, int64[n].
@@ -262,7 +251,6 @@ def prune(
     """Decide what a scan of some columns under a filter reads of one plan's blocks.
 
     Args:
-        source: the plan's blocks.
         partition_out: the partitions that the filter excludes, bool[n_entries].
         root: the filter; rows for which it is not TRUE need not be read.
         columns: the columns that are read, filter columns included; none for ``count(*)``.

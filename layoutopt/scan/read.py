@@ -62,12 +62,9 @@ def read_rows_by_tid(
     """Return the rows that survive in every layout read, in the order of their tids.
 
     Args:
-        files: the table's files.
-        segment: what pruning left of the segment.
         columns: the columns wanted, which may include :data:`~layoutopt.model.schema.TID`.
         condition: rows for which it is not TRUE may be left out. Only parts of its AND that use columns of one layout
             are tested, so some such rows are returned.
-        checked: whether to compare with the rows read without the condition.
 
     Raises:
         DataFileError: a file is missing or damaged, or its tids are not a set of positions.
@@ -251,12 +248,9 @@ def read_segments(
     """Yield the surviving rows, segment by segment, in batches of at most ``batch_rows`` rows.
 
     Args:
-        files: the table's files.
-        segments: what pruning left.
         columns: the columns wanted, in order; none means one column :data:`ROWS_ONLY` with the right number of rows.
             Positions can be among them: :data:`~layoutopt.model.schema.TID` for plans with tids,
             :data:`~layoutopt.model.schema.PLACE` for others.
-        batch_rows: the most rows of a batch.
         condition: rows for which it is not TRUE may be left out, which saves reads with several layouts.
         checked: whether to check that no other rows are left out; by default, whether this process checks skipping.
         coded: columns to be returned as dictionaries, if all files have them so and each segment has one layout.

@@ -150,9 +150,6 @@ def _add_chunk_sizes(
     """Return the reads, with chunk sizes for files with many chunks of which few are read.
 
     Args:
-        reads: the reads of the blocks.
-        blocks: all blocks.
-        block_ids: the indices of the blocks read, in the reads' order.
         share: the share of the files' columns that is read.
         stored: the number of columns of the files.
     """

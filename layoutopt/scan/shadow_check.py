@@ -29,14 +29,8 @@ from layoutopt.writer.evaluation import matching_rows
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:
     """Check that a decision skips no row for which the filter is TRUE.
 
-    Args:
-        table: the table.
-        root: the filter.
-        pruned: the decision, one item per plan.
-
     Raises:
         SkippingError: a matching row would not be read, or a partition is in no plan's decision.
-        DataFileError: a data file is missing or damaged.
     """
     if not table.catalog.written:
         return

@@ -32,12 +32,7 @@ _MOST_BYTES: Final = 64 * 2**20
 
 
 class SegmentRows:
-    """All rows of one segment of a plan; columns are read on first use and cached.
-
-    Attributes:
-        rows: the number of rows.
-        nbytes: the memory that they take.
-    """
+    """All rows of one segment of a plan; columns are read on first use and cached."""
 
     def __init__(self, files: TableFiles, source: PlanBlocks, segment: int) -> None:
         blocks, ids = source.blocks, np.flatnonzero(source.segment_of == segment)
@@ -63,7 +58,6 @@ class SegmentRows:
 
         Raises:
             SkippingError: a row has no value of a column in the layout where that is a master column.
-            DataFileError: a data file is missing or damaged.
         """
         names = []
         for column in columns:
@@ -110,11 +104,7 @@ _CACHE_LOCK: Final = threading.Lock()
 
 
 def load_segment(files: TableFiles, source: PlanBlocks, segment: int) -> SegmentRows:
-    """Return a segment's rows; the last segments are cached as long as their table is open.
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
-    """
+    """Return a segment's rows; the last segments are cached as long as their table is open."""
     with _CACHE_LOCK:
         cached = _CACHE.get(source, {}).get(segment)
     if cached is not None:
@@ -140,10 +130,7 @@ def match_condition(schema: Schema, condition: str, rows: pa.Table, zone: str) -
     """Return the rows for which a condition is TRUE, by DuckDB; None if DuckDB may differ from Spark.
 
     Args:
-        schema: the table's.
         condition: in Spark's dialect.
-        rows: has the condition's columns.
-        zone: the session's time zone.
     """
     columns = tuple(column for column in schema.columns if column.name in rows.column_names)
     query = compile_condition(Schema(columns), condition, zone)

@@ -37,12 +37,9 @@ def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> bool
 
     Args:
         sql: the text, in Spark's dialect.
-        reads: what it reads, one item for each mention of a table.
-        settings: the session's.
 
     Raises:
         SkippingError: a matching row is skipped, or the answer from all rows differs.
-        DataFileError: a data file is missing or damaged.
     """
     if all(len(plan.choice) <= 1 and plan.read.all() for read in reads for plan in read.pruned):
         return True  # nothing is skipped

@@ -87,8 +87,6 @@ def open_table(
 
     Args:
         path: a local path, or a URL such as ``s3://bucket/events``.
-        snapshot: the snapshot's number.
-        as_of: a time.
         read_through: for object stores, the most bytes between two ranges of a file that are read with them instead
             of sending a second request. Requests are counted in ``table.catalog.files.traffic``.
         udfs: user-defined functions that texts may call, declared by :func:`layoutopt.udf`.
@@ -206,8 +204,6 @@ class Scan:
     """A SQL text over a table at one snapshot: what it reads, and its answer.
 
     Attributes:
-        table: the table.
-        sql: the text.
         reads: one item for each mention of the table, in the order of the text.
         settings: the session settings, which affect both pruning and DuckDB's answer.
     """

@@ -70,11 +70,7 @@ class TableRead:
 
     @property
     def coded(self) -> frozenset[str]:
-        """The text columns that are dictionary-encoded in all files to read, if each segment has one layout.
-
-        Raises:
-            DataFileError: a data file is missing or damaged.
-        """
+        """The text columns that are dictionary-encoded in all files to read, if each segment has one layout."""
         segments = self.segments
         if any(len(segment.layouts) > 1 for segment in segments):
             return frozenset()

@@ -48,10 +48,7 @@ class SourceSnapshot:
     """A table of another format at one version.
 
     Attributes:
-        name: the source's name, with the version.
-        schema: the columns, with Spark's types.
         stored_types: for each column its type in the files, which may have other names of nested fields.
-        files: the data files.
     """
 
     name: str
@@ -66,7 +63,6 @@ class SourceName:
 
     Attributes:
         format: ``delta`` or ``iceberg``.
-        place: the path, or the table's name in a catalog.
         version: None for the newest.
     """
 
@@ -118,7 +114,6 @@ class SourcePartition:
     Attributes:
         value: of the partition column; None is NULL, or a table without partitions.
         files: the files with rows of the partition, sorted.
-        rows: the number of rows.
     """
 
     value: PlainValue
@@ -142,7 +137,6 @@ def parquet_files(uris: Iterable[str], schema: Schema) -> tuple[SnapshotFile, ..
     """Return the files of a folder or pattern of Parquet, with values from Hive-style folder names as constants.
 
     Args:
-        uris: the files' URIs, as Spark writes them.
         schema: the table's columns; other names in folders are ignored.
     """
     names = {name.lower(): name for name in schema.names}
