@@ -33,13 +33,10 @@ _DECLARED_TYPE: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"'
 
 
 def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
-    """Refuse a file with values that Spark converts when it reads them (dates before 1582, times before 1900).
+    """Raise SourceError for a file with dates before 1582 or times before 1900 that Spark converts.
 
     Other readers don't convert them, so answers and skipping would differ from Spark's. For most files the statistics
     show that there are no such values.
-
-    Raises:
-        SourceError: the file has such values, or may have.
     """
     old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
     for i in range(metadata.num_columns) if old_dates or old_int96 else ():
@@ -95,11 +92,7 @@ class Footer:
         return arrow_schema_of(self.metadata.schema)
 
     def columns(self) -> tuple[Column, ...]:
-        """Return the columns of the file, with Spark's types.
-
-        Raises:
-            SchemaError: a type can't be read; names the file.
-        """
+        """Return the columns of the file with Spark's types; raise SchemaError if a type can't be read."""
         path = self.listed.file.path
         declared = _DECLARED_TYPE.findall(b" ".join((self.metadata.metadata or {}).values()))
         if padded := [type for type in declared if is_padded(type.decode())]:
@@ -115,11 +108,7 @@ class Footer:
 
 
 def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
-    """Read the footers of some files, in their order.
-
-    Raises:
-        SourceError: a file is missing, is not Parquet, or may have values that only Spark reads correctly.
-    """
+    """Read the footers of some files, in their order; raise SourceError for one that can't be read correctly."""
 
     def read(file: Listed) -> Footer:
         path = file.file.path

@@ -36,11 +36,7 @@ def not_indexed(catalog: Catalog) -> int:
 
 
 def has_changed(catalog: Catalog) -> bool:
-    """Return whether an opened source has other files or rows by now; always False for a table.
-
-    Raises:
-        SourceError: the source can't be listed.
-    """
+    """Return whether an opened source has other files or rows by now; always False for a table."""
     files = catalog.others
     if not isinstance(files, SourceFiles):
         return False

@@ -39,10 +39,7 @@ _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum
 
 
 def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
-    """Convert a value from a folder name or table metadata, which holds for all rows of a file.
-
-    Args:
-        value: its text, or a Python value; None is NULL.
+    """Convert a value (text, Python value or None) from a folder name or table metadata.
 
     Raises:
         SourceError: it is not a value of the type, or the type's texts depend on a time zone.
@@ -71,12 +68,9 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """The current files of a source.
+    """The current files of a source: a folder of Parquet, or a table of another format.
 
-    Attributes:
-        name: the source as users name it, independent of the working folder.
-        schema: its columns; for a folder only those in folder names, since other columns are in the files' footers.
-        is_folder: whether it is plain Parquet, not a table of another format.
+    The schema of a folder has only the columns in folder names, since other columns are in the files' footers.
     """
 
     name: str
@@ -86,11 +80,7 @@ class Listing:
 
 
 def canonical(source: str) -> str:
-    """Return a source's name that is valid in every working folder; for a table, without version.
-
-    Raises:
-        SettingError: it names a version: indexes follow the newest.
-    """
+    """Return a source's name that is valid in every working folder; raise SettingError if it names a version."""
     name = source_name(source)
     if name is None:
         return source.rstrip("/") if is_url(source) else absolute(source)
@@ -180,11 +170,7 @@ def _raise_unlisted(error: OSError) -> None:
 
 
 def _is_data(path: str) -> bool:
-    """Return whether a file is Parquet, by its name.
-
-    Raises:
-        SourceError: the name is ambiguous, and Spark would read the file as Parquet.
-    """
+    """Return whether a file is Parquet, by its name; raise SourceError if that is ambiguous."""
     name = path.rpartition("/")[2]
     if not is_shown(name) or name.endswith(_PARQUET_SUFFIXES):
         return is_shown(name)
@@ -259,11 +245,7 @@ def state_of(listing: Listing) -> str:
 
 
 def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
-    """Return a digest of a file's version and the names under which it holds some columns.
-
-    Args:
-        schema: the source's columns, in the order of the file's names.
-    """
+    """Return a digest of a file's version and the names under which it holds some columns of the source."""
     stored = dict(zip(schema.names, listed.file.stored, strict=False))
     columns = [[name, stored.get(name), str(listed.file.constants.get(name, ""))] for name in sorted(names)]
     text = json.dumps([listed.file.path, listed.mark, columns], ensure_ascii=True)

@@ -76,11 +76,7 @@ ChooseIndexes = Callable[[Schema, Trial], tuple[IndexSpec, ...]]
 def _measure_file_indexes(
     files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
 ) -> pa.StructArray:
-    """Return the indexes of a file's non-empty row groups, reading one row group at a time.
-
-    Raises:
-        SourceError: the file can't be read, or its values differ from its footer.
-    """
+    """Return the indexes of a file's non-empty row groups, reading one row group at a time."""
     schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
     parts = [pa.array([], indexes_type(specs))]
     path = footer.listed.file.path
@@ -118,9 +114,7 @@ def _read_columns(
 def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
     """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
 
-    Args:
-        trial: measures all candidates on a few files.
-        share: the most bytes of the chosen indexes, relative to the compressed bytes of these files.
+    ``share`` is the most bytes of the chosen indexes, relative to the compressed bytes of the files of the trial.
     """
     specs = tuple(spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject))
     if not specs:

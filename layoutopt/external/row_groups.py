@@ -39,8 +39,7 @@ def row_groups(footer: Footer) -> list[int]:
 def blocks_of(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: bool = True) -> pa.Table:
     """Return one row for each non-empty row group, in :func:`~layoutopt.catalog.block_index.block_schema`.
 
-    Args:
-        use_bounds: whether to use the statistics in the footer and the values in folder names; else bounds are unknown.
+    Without ``use_bounds``, neither statistics of the footer nor values in folder names are used.
     """
     groups = [footer.metadata.row_group(i) for i in row_groups(footer)]
     n, form = len(groups), block_schema(schema, 1)

@@ -30,9 +30,7 @@ def file_key(path: str) -> str:
 class SourceFiles(TableFiles):
     """The files of a source, each under its key.
 
-    Attributes:
-        state: a digest of the listing, which changes with the source.
-        marks: the file versions by key.
+    ``marks`` has the file versions by key; ``state`` is a digest of the listing.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
@@ -64,11 +62,7 @@ class SourceFiles(TableFiles):
         return int(size) if size.isdecimal() else 0
 
     def check_plain(self) -> None:
-        """Refuse files with deleted rows, which a reader of plain Parquet would return.
-
-        Raises:
-            QueryError: a file has deleted rows; names it.
-        """
+        """Raise QueryError for files with deleted rows, which a reader of plain Parquet would return."""
         for file in self.held.values():
             if file.deleted is not None and len(file.deleted):
                 raise QueryError(
@@ -86,11 +80,7 @@ class SourceFiles(TableFiles):
 
 
 def source_files(listed: Iterable[Listed], schema: Schema) -> SourceFiles:
-    """Return listed files, which must be in one store.
-
-    Raises:
-        SourceError: they are in several stores.
-    """
+    """Return listed files; raise SourceError if they are in several stores."""
     keyed = {file_key(file.file.path): file for file in listed}
     held = {key: file.file for key, file in keyed.items()}
     places = [local_path(file.path) for file in held.values()]
@@ -105,9 +95,6 @@ def source_files(listed: Iterable[Listed], schema: Schema) -> SourceFiles:
 
 def stored_names(file: SnapshotFile, schema: Schema, held: Sequence[str]) -> dict[str, str]:
     """Return the names of columns in a file, by their names in the source, without missing ones and constants.
-
-    Args:
-        held: the names of the file's columns.
 
     Raises:
         SourceError: two columns of the file are the same to Spark.

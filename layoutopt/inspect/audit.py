@@ -26,11 +26,8 @@ _ONLY_SPARK = "only Spark can evaluate it exactly"
 class Loss:
     """A block that a query skips although it holds a matching row.
 
-    Attributes:
-        mechanism: what skips it; ``layout`` if the layout that is read lacks the row.
-        block: the ``_block`` value, -1 for ``layout``.
-        file: the data file, or the partition for ``layout``.
-        queries: the places in the log of the queries that lose rows there.
+    If the layout that is read lacks the row, ``mechanism`` is ``layout``, ``block`` is -1 and ``file`` the partition.
+    ``queries`` are places in the log.
     """
 
     mechanism: str
@@ -76,11 +73,7 @@ def audit(
 ) -> AuditReport:
     """Read a table again and check for each query of a log that the blocks it skips hold no matching row.
 
-    Args:
-        progress: called with (segments done, all segments).
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
+    ``progress`` is called with (segments done, all segments).
     """
     listed = list(queries)
     questions, index_of_query = questions_of(table, listed, dialect)

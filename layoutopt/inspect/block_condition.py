@@ -24,11 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlockCondition:
-    """The blocks of one layout's files that one mention of the table needs.
-
-    Attributes:
-        mention: the number of the mention in the text, from 0.
-    """
+    """The blocks of one layout's files that a mention of the table needs; mentions are numbered from 0."""
 
     mention: int
     layout: int

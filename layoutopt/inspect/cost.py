@@ -19,11 +19,7 @@ from layoutopt.scan.table import Scan, Table
 
 
 def work_of(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> Work:
-    """Return the work of a query that reads a table once.
-
-    Args:
-        layouts: the layouts of the files, if the pruned plan has fewer columns.
-    """
+    """Return the work of a query; ``layouts`` are those of the files, if the pruned plan has fewer columns."""
     return sum((_count_plan_work(plan, layouts) for plan in pruned), Work(queries=1))
 
 
@@ -147,8 +143,7 @@ class EntryBytes:
     def expected(self, shares: Floats) -> Floats:
         """Return the bytes that queries would read of each entry if rewritten, ``float64[n_queries, n_entries]``.
 
-        Args:
-            shares: what each query reads of what it reaches under the new plan, ``float64[n_queries]``.
+        ``shares`` is what each query reads of what it reaches under the new plan, ``float64[n_queries]``.
         """
         expected: Floats = shares[:, None] * self.full * self.reached * self.live
         return expected

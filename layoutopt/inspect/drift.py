@@ -56,11 +56,7 @@ class Regret:
 
 
 def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
-    """Return the regret of a table.
-
-    Args:
-        shares: what each query would read of what it reaches under the new plan, ``float64[n_queries]``.
-    """
+    """Return the regret, by what each query would read of what it reaches under a plan, ``float64[n_queries]``."""
     read, full = reads.read.sum(axis=1), reads.full.sum(axis=1)
     fresh = reads.expected(shares).sum(axis=1)
     weights = reads.weights
@@ -108,11 +104,7 @@ class Drift:
 
 
 def drift(table: Table, recent: Sequence[Query]) -> Drift:
-    """Compare a log's analysed queries with those of the table's current plan.
-
-    Raises:
-        PlanError: the plan has no queries.
-    """
+    """Compare a log's analysed queries with those of the current plan; raise PlanError if that has no queries."""
     plan = current_plan(table.catalog)
     if not plan.queries:
         raise PlanError(f"the plan {plan.digest[:12]} has no training queries to compare with; plan again with a log")
@@ -125,11 +117,7 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
 
 
 def check_drift(drift: Drift, most: float) -> None:
-    """Refuse a plan whose skipped share has fallen by more than ``most``.
-
-    Raises:
-        StalePlanError: it has.
-    """
+    """Raise StalePlanError if a plan's skipped share has fallen by more than ``most``."""
     if drift.fallen > most:
         raise StalePlanError(
             f"the queries of the log skip {drift.skipped_now:.1%} of the rows, the plan's training queries "
@@ -163,12 +151,7 @@ _DAY = 86_400.0  # seconds
 
 @dataclass(frozen=True)
 class Prospect:
-    """The expected gain of rewriting a partition.
-
-    Attributes:
-        loss: the bytes lost since the partition was written.
-        expected: the bytes expected to be saved within the horizon.
-    """
+    """The bytes lost since a partition was written, and those that rewriting should save within the horizon."""
 
     loss: Loss
     expected: float
@@ -176,12 +159,7 @@ class Prospect:
 
 @dataclass(frozen=True, eq=False)
 class DatedLog:
-    """A log's queries by day.
-
-    Attributes:
-        queries: the analysed queries, with the weights of the log.
-        times: when each ran, in seconds since 1970, ``float64[n_queries]``.
-    """
+    """A log's analysed queries, and when each ran in seconds since 1970, ``float64[n_queries]``."""
 
     queries: tuple[Query, ...]
     times: Floats

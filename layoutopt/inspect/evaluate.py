@@ -52,11 +52,7 @@ _LONGEST_SQL = 1000
 def indicators(total: int, scanned: int, matching: int | None, relevant: int | None) -> Indicators:
     """Return the indicators of one query; None if they are unknown, or undefined because no row matches.
 
-    Args:
-        total: the table's rows.
-        scanned: rows of the blocks that are read.
-        matching: rows that match, if known.
-        relevant: rows of the blocks that hold a matching row, if known.
+    ``scanned`` and ``relevant`` are the rows of the blocks that are read, and that hold a matching row.
 
     >>> indicators(100, 40, 5, 10)
     {'selectivity': 0.05, 'layout_factor': 0.5, 'metadata_factor': 0.25, 'scanning_factor': 0.4}
@@ -159,11 +155,7 @@ def _evaluate_query(
 
 
 class _LogMatches:
-    """The rows that the queries of a log match, found in one pass over the table.
-
-    Attributes:
-        question_of_query: for each query of the log its question, None if its matches are unknown.
-    """
+    """The rows that the queries of a log match, found in one pass; unknown for queries without a question."""
 
     def __init__(self, table: Table, queries: Sequence[Query], dialect: str) -> None:
         # Imported here because replaying a log on the catalog alone needs no DuckDB.
@@ -381,10 +373,7 @@ def worst_queries(
     """Return the distinct queries (filter and columns) of a log that waste the most rows in all their runs.
 
     Wasted rows are read but don't match. If a query's matching rows are unknown, its ``rows_wasted`` is None, and it is
-    ranked by all rows that it reads.
-
-    Args:
-        results: the queries' results of :func:`evaluate`.
+    ranked by all rows that it reads. ``results`` are those of :func:`evaluate`.
     """
     first: dict[tuple[object, ...], tuple[Query, Mapping[str, Any]]] = {}
     runs: dict[tuple[object, ...], float] = {}

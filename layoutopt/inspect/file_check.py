@@ -44,9 +44,7 @@ from layoutopt.writer.evaluation import KeyedRows, combined, matching_rows
 class BlockMatches:
     """The rows of blocks, on which many filters that share literals are evaluated.
 
-    Args:
-        rows: the columns; block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
-        offsets: int64[n + 1].
+    Block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
     """
 
     def __init__(self, rows: pa.Table, offsets: Ints, values: Callable[[str], BlockValues]) -> None:
@@ -293,11 +291,7 @@ class Expected:
 
     @classmethod
     def of(cls, plan: Plan, blocks: BlockTable) -> Expected:
-        """Collect all that is checked of the blocks.
-
-        Raises:
-            CatalogError: the blocks file is damaged.
-        """
+        """Collect all that is checked of the blocks."""
         columns = []
         for column in plan.schema.columns:
             held = blocks.has_column(column.name)
@@ -328,11 +322,7 @@ class CheckedFile:
 
 
 def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) -> CheckedFile:
-    """Read a file again and compare it with the catalog.
-
-    Args:
-        use_threads: whether Arrow may decode columns in parallel.
-    """
+    """Read a file again and compare it with the catalog; Arrow may decode columns in parallel."""
     expected = file.expected
     try:
         _check_first_bytes(files, file.path)
@@ -357,11 +347,7 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
 
 
 def _check_first_bytes(files: TableFiles, path: str) -> None:
-    """Check the magic bytes at the start of a Parquet file, which readers ignore.
-
-    Raises:
-        DataFileError: they are wrong, or the file is missing.
-    """
+    """Check the magic bytes at the start of a Parquet file, which readers ignore."""
     expected = MAGIC if files.keys is None else ENCRYPTED
     try:
         with files.open_input(path) as stream:

@@ -34,9 +34,7 @@ DELETED_SHARE: Final = 0.05
 class PartitionStatus:
     """A partition: its rows and blocks, the compressed bytes of its columns, its newest plan and load.
 
-    Attributes:
-        entries: the number of loads its rows are from: more than one if rows were appended.
-        deleted: the deleted rows that its files still have; they are not among ``rows``.
+    ``entries`` is the number of loads of its rows. ``deleted`` rows are still in its files, but not among ``rows``.
     """
 
     key: str
@@ -160,13 +158,7 @@ def verify_path(
     as_of: str | None = None,
     checker: FileChecker | None = None,
 ) -> VerifyReport:
-    """Verify a table and report every damaged file, including those of its catalog.
-
-    Arguments as of :func:`layoutopt.inspect.verify.verify`.
-
-    Raises:
-        NotATableError, CatalogError, SettingError: as :func:`open_intact`.
-    """
+    """Verify a table including its catalog, and report every damaged file; raises as :func:`open_intact`."""
     table, damaged = open_intact(path, snapshot=snapshot, as_of=as_of)
     report = verify(table, sample, progress=progress, checker=checker)
     return replace(report, problems=(*damaged, *report.problems))

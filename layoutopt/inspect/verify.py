@@ -142,11 +142,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class SourceCheck:
-    """The result of comparing a table with its source.
-
-    Attributes:
-        differences: the number of problems; ``problems`` has the first of them.
-    """
+    """The result of comparing a table with its source; ``problems`` has the first of the differences."""
 
     source: str
     rows: int
@@ -162,12 +158,7 @@ class SourceCheck:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """The result of a verification.
-
-    Attributes:
-        problems: all problems, including those of ``source``.
-        unchecked: what could not be checked, and why.
-    """
+    """The result of a verification; ``unchecked`` says what could not be checked, and why."""
 
     table: str
     snapshot: int

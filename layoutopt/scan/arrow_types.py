@@ -79,11 +79,7 @@ def any_arrow_type(type_name: str) -> pa.DataType:
 def conform(
     columns: Sequence[pa.Array | pa.ChunkedArray], wanted: Sequence[Column]
 ) -> list[pa.Array | pa.ChunkedArray]:
-    """Cast arrays to the Arrow types of their columns, without rounding.
-
-    Raises:
-        pyarrow.ArrowInvalid: a value does not fit its type.
-    """
+    """Cast arrays to the Arrow types of their columns; raise ``pyarrow.ArrowInvalid`` instead of rounding."""
     return [conform_one(array, column) for array, column in zip(columns, wanted, strict=True)]
 
 

@@ -24,7 +24,6 @@ Problem = tuple[str, str]
 def find_wrong_deletes(files: TableFiles, source: PlanBlocks) -> Iterator[Problem]:
     """Yield what is wrong with the deletion vectors of a plan's entries; the deleted rows are read again.
 
-    The rows deleted in each layout must be the same, as many as the snapshot says, and have the checksums in it.
     Columns that only Spark can hash are not compared. Unreadable files are left to other checks.
     """
     for index in np.unique(source.entry_of).tolist():

@@ -27,9 +27,7 @@ _MOST_AT_ONCE = 32 << 20
 
 
 def open_dataset(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.Dataset:
-    """Return the rows that a scan reads: all that match its filter, and others of the same row groups.
-
-    The reader applies the filter again. The columns are those that the text reads, in the table's order.
+    """Return the rows of a scan: all that match its filter (apply it again), and others of the same row groups.
 
     Raises:
         QueryError: the text mentions the table several times.

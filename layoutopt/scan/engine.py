@@ -46,9 +46,7 @@ def view_source(view: str, read: TableRead) -> Source:
 class EngineQuery:
     """A text in DuckDB's dialect, the views that it reads, and the answer's columns in Spark's types.
 
-    Attributes:
-        streams: every view is read exactly once, so that batches need not be kept.
-        functions: the user-defined functions that the text calls.
+    ``streams``: every view is read exactly once, so that batches need not be kept.
     """
 
     sql: str
@@ -75,11 +73,7 @@ class _Failures:
 
 
 def run(query: EngineQuery, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield the answer in batches of about ``batch_rows`` rows.
-
-    Raises:
-        QueryError: DuckDB failed on the text (an overflow, for example); Spark may succeed.
-    """
+    """Yield the answer in batches; raise QueryError if DuckDB fails, for example by an overflow that Spark has not."""
     with _execute(query) as result:
         for batch in result.to_arrow_reader(batch_rows):
             yield _to_spark_types(batch.columns, batch.num_rows, query.columns)
@@ -117,11 +111,8 @@ _FLOATING: Final = {"FLOAT": pa.float32(), "DOUBLE": pa.float64()}
 def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory DuckDB whose sessions have that time zone; close the connection after use.
 
-    A process has one database per zone, since opening one takes longer than many queries. Views, tables and settings of
-    a connection are not visible to others.
-
-    Raises:
-        QueryError: DuckDB does not know the zone.
+    A process has one database per zone, since opening one takes longer than many queries. Connections don't see each
+    other's views, tables and settings. Raises QueryError if DuckDB does not know the zone.
     """
     key = (os.getpid(), time_zone)  # a fork does not copy DuckDB's threads
     with _OPEN_LOCK:
@@ -182,11 +173,7 @@ def _rename_columns(schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> pa.
 
 
 def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckdb.DuckDBPyRelation:
-    """Return the answer as a relation of the caller's connection; its views stay registered there as Arrow tables.
-
-    Raises:
-        QueryError: DuckDB failed on the text.
-    """
+    """Return the answer as a relation of the caller's connection; its views stay registered. Raises as :func:`run`."""
     register(connection, query)
     try:
         answer = connection.sql(query.sql)

@@ -42,11 +42,7 @@ _WINDOWS_AHEAD = 3
 def _read_external(
     files: SourceFiles, reads: Iterable[FileRead], names: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of columns of external files, in the source's types, deleted rows included.
-
-    Raises:
-        DataFileError: a file is missing, was changed since it was listed, or holds values of another type.
-    """
+    """Yield batches of columns of external files, in the source's types, deleted rows included."""
     non_empty = [read for read in reads if read.row_groups]
     for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
         same_columns = list(group)
@@ -232,11 +228,7 @@ def _read_remote(
 
 
 def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
-    """Return the columns that are dictionary-encoded in all row groups to read; none for remote or external files.
-
-    Raises:
-        DataFileError: a file is missing or damaged.
-    """
+    """Return the columns that are dictionary-encoded in all row groups; none for remote or external files."""
     coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
     for read in reads:
         if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
@@ -297,11 +289,7 @@ def _read_local(
 
 
 def _make_trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]) -> pq.FileMetaData | None:
-    """Return a footer of only the chunks that are read, without decoding the file's; None if it must be decoded.
-
-    Raises:
-        DataFileError: the file's footer is not the one that was written.
-    """
+    """Return a footer of only the chunks that are read, without decoding the file's; None if it must be decoded."""
     if read.chunks is None or read.footer is None or files.decryption(read.path) is not None:
         return None
     try:
@@ -377,11 +365,7 @@ def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.F
 
 
 def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
-    """Return a data file's footer after checking its digest.
-
-    Raises:
-        DataFileError: it is not the footer that was written.
-    """
+    """Return a data file's footer; raise DataFileError if it is not the one that was written."""
     try:
         footer = files.read_footer(path)
     except ValueError as error:
@@ -392,11 +376,7 @@ def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
 
 
 def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) -> None:
-    """Check the footers of files (path, digest) that another reader will read; files without digest pass.
-
-    Raises:
-        DataFileError: a file is missing or its footer was changed.
-    """
+    """Check the footers of files (path, digest) that another reader will read; files without digest pass."""
 
     def check(path: str, digest: str) -> None:
         try:
@@ -413,11 +393,7 @@ def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) ->
 
 
 def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
-    """Compare a file's footer with the catalog.
-
-    Raises:
-        DataFileError: a row group is missing or has another number of rows.
-    """
+    """Raise DataFileError if a row group is missing or has another number of rows than in the catalog."""
     for row_group, rows in zip(read.row_groups, read.rows, strict=True):
         actual = metadata.row_group(row_group).num_rows if row_group < metadata.num_row_groups else None
         if actual != rows:

@@ -63,11 +63,8 @@ class Question:
 def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Progress | None = None) -> list[Matches]:
     """Read a table and find what matches each question, one item per plan.
 
-    Args:
-        progress: called with (segments done, all segments).
-
-    Raises:
-        QueryError: a filter uses texts that are not UTF-8, which only Spark can match.
+    ``progress`` is called with (segments done, all segments). Raises QueryError if a filter uses texts that are not
+    UTF-8, which only Spark can match.
     """
     names = frozenset().union(*(question.needs for question in questions))
     columns = tuple(column for column in table.schema.columns if column.name in names) or table.schema.columns[:1]

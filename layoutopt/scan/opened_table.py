@@ -23,7 +23,7 @@ from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 
 @dataclass(frozen=True, eq=False)
 class OpenedTable:
-    """A table at one snapshot; later commits are not visible."""
+    """A table at one snapshot; later commits are not visible. Texts may call the user-defined functions ``udfs``."""
 
     catalog: Catalog
     udfs: Udfs = field(default_factory=dict)
@@ -61,11 +61,7 @@ class OpenedTable:
     def decide(
         self, root: Node, columns: Sequence[str], settings: Sequence[Settings] | None = None
     ) -> tuple[PrunedPlan, ...]:
-        """Return which blocks a scan of some columns under a filter needs, one item per plan.
-
-        Args:
-            settings: the session settings, one item per plan; by default the table's.
-        """
+        """Return which blocks a scan needs, one item per plan; ``settings`` are the session's for each plan."""
         sessions = settings or [self.settings] * len(self.sources)
         excluded = self.partitions_out(root)
         return tuple(
@@ -95,11 +91,7 @@ class OpenedTable:
         return False
 
     def files(self, layout: int = 0) -> tuple[str, ...]:
-        """Return the paths or URLs of the snapshot's data files of one layout, sorted.
-
-        Raises:
-            QueryError: no plan of the table has such a layout, or the files still hold deleted rows.
-        """
+        """Return the paths or URLs of one layout's data files, sorted; raises as :meth:`check_plain`."""
         self.check_plain()
         return self.data_files(layout)
 
@@ -119,12 +111,7 @@ class OpenedTable:
                 )
 
     def data_files(self, layout: int) -> tuple[str, ...]:
-        """Return the files as :meth:`files` does, but allow deletion vectors.
-
-        Raises:
-            QueryError: no plan of the table has such a layout, or rows of an external file were deleted.
-            EncryptedTableError: the files are encrypted.
-        """
+        """Return the files as :meth:`files`, but allow deletion vectors; raise QueryError for an unknown layout."""
         n_layouts = max((len(plan.scheme.layouts) for plan in self.catalog.plans.values()), default=1)
         if not 0 <= layout < n_layouts:
             raise QueryError(f"there is no layout {layout}; the table's layouts are 0 to {n_layouts - 1}")
@@ -163,7 +150,7 @@ def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
 
 
 def subsumed_by(table: OpenedTable, root: Node) -> list[str]:
-    """Return the features, as texts, that follow from a whole filter: its query vector (3.5)."""
+    """Return the features, as texts, that follow from a whole filter: its query vector (Sun 2017, 3.5)."""
     texts: dict[str, None] = {}
     for source in table.sources:
         features = source.features_under(table.settings)

@@ -43,8 +43,8 @@ class LayoutChoice:
 def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
     """Return for each layout whether every row that matches the filter has one of its local features.
 
-    Such a layout serves all its columns, and only its rows with a local feature are needed. The rows that a layout
-    lacks are treated as a block without its local features, to which the usual skipping rule is applied.
+    Such a layout serves all its columns, and only its local rows are needed. The rows that a layout lacks are treated
+    as a block without its local features, to which the usual skipping rule is applied.
     """
     layouts = plan.scheme.layouts
     if features is None or all(layout.is_undivided for layout in layouts):
@@ -59,12 +59,9 @@ def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tupl
 
 @dataclass(frozen=True)
 class ScanPath:
-    """The retrieval path of a query over a plan's layouts.
+    """The retrieval path of a query, the cost of the greedy path, and the cheapest other path.
 
-    Attributes:
-        cells_and_tids: what the path reads by Equation 5.1, from the catalog's counts.
-        next_best: the cheapest other path; None if there is none.
-        exhaustive: whether no other path can read less.
+    Costs are cells and tids by Equation 5.1. ``exhaustive``: no other path can read less.
     """
 
     choice: tuple[LayoutChoice, ...]
@@ -79,8 +76,7 @@ class ScanPath:
 def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], rows: Sequence[int]) -> ScanPath:
     """Choose the layout to read each column from: one where it is a master column, or a local layout (5.6.1).
 
-    Args:
-        local: for each layout, the result of :func:`local_layouts`.
+    ``local`` is the result of :func:`local_layouts`; ``rows`` has for each layout the rows that can't be skipped.
     """
     layouts = plan.scheme.layouts
     eligible = {
@@ -183,11 +179,7 @@ class PlanBlocks:
 
 
 def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
-    """Return a table's blocks, one item for each plan that a partition was loaded with.
-
-    Raises:
-        CatalogError: a blocks file is missing or damaged.
-    """
+    """Return a table's blocks, one item for each plan that a partition was loaded with."""
     sources = []
     for digest, (blocks, entry_of) in catalog.blocks_by_plan().items():
         plan = catalog.plans[digest]

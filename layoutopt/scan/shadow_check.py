@@ -27,11 +27,7 @@ from layoutopt.writer.evaluation import matching_rows
 
 
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:
-    """Check that a decision skips no row for which the filter is TRUE.
-
-    Raises:
-        SkippingError: a matching row would not be read, or a partition is in no plan's decision.
-    """
+    """Raise SkippingError if a decision skips a row for which the filter is TRUE, or lacks a partition."""
     if not table.catalog.written:
         return
     _check_coverage(table, pruned)
@@ -98,11 +94,7 @@ def bound_matches(node: Node, rows: pa.Table) -> tuple[Bits, Bits]:
 
 
 def raise_if_lost(plan: PrunedPlan, rows: SegmentRows, lost: Bits, condition: str) -> None:
-    """Raise an error if a row is lost.
-
-    Raises:
-        SkippingError: names a block or layout, the mechanism that skips it, and the filter.
-    """
+    """Raise SkippingError if a row is lost; names a block or layout, what skips it, and the filter."""
     if not lost.any():
         return
     place, blocks = int(np.argmax(lost)), plan.source.blocks

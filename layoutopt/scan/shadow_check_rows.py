@@ -54,11 +54,7 @@ class SegmentRows:
         return self._block_of[layout]
 
     def table(self, columns: Iterable[Column]) -> pa.Table:
-        """Return some columns of all rows, in the order of their places.
-
-        Raises:
-            SkippingError: a row has no value of a column in the layout where that is a master column.
-        """
+        """Return some columns of all rows, in the order of their places."""
         names = []
         for column in columns:
             names.append(column.name)
@@ -127,11 +123,7 @@ def compile_condition(schema: Schema, condition: str, zone: str) -> str | None:
 
 
 def match_condition(schema: Schema, condition: str, rows: pa.Table, zone: str) -> Bits | None:
-    """Return the rows for which a condition is TRUE, by DuckDB; None if DuckDB may differ from Spark.
-
-    Args:
-        condition: in Spark's dialect.
-    """
+    """Return the rows for which a condition in Spark's dialect is TRUE; None if DuckDB may differ from Spark."""
     columns = tuple(column for column in schema.columns if column.name in rows.column_names)
     query = compile_condition(Schema(columns), condition, zone)
     if query is None:

@@ -35,11 +35,7 @@ _CLOSE = 1e-9
 def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> bool:
     """Evaluate a text on what its reads skip, or answer it from all rows; return whether that was possible.
 
-    Args:
-        sql: the text, in Spark's dialect.
-
-    Raises:
-        SkippingError: a matching row is skipped, or the answer from all rows differs.
+    Raises SkippingError if a matching row is skipped, or the answer from all rows differs.
     """
     if all(len(plan.choice) <= 1 and plan.read.all() for read in reads for plan in read.pruned):
         return True  # nothing is skipped

@@ -41,12 +41,7 @@ if TYPE_CHECKING:
 
 
 def check_pruning(table: OpenedTable, root: Node, pruned: tuple[PrunedPlan, ...]) -> tuple[PrunedPlan, ...]:
-    """Return the pruned plans, after a shadow check against the rows if this process checks skipping.
-
-    Raises:
-        SkippingError: a row for which the filter is TRUE would not be read.
-        DataFileError: the check is on, and a data file is missing or damaged.
-    """
+    """Return the pruned plans; raise SkippingError if this process checks skipping and a matching row is lost."""
     if switch.is_on():
         check_decision(table, root, pruned)
     return pruned
@@ -118,11 +113,7 @@ def open_own_table(
     path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH,
     udfs: Sequence[Udf] = (), key: str | None = None,
 ) -> Table:  # fmt: skip
-    """Open a table that layoutopt wrote; arguments as of :func:`open_table`.
-
-    Raises:
-        SourceIndexError: the path holds the indexes of a source.
-    """
+    """Open a table that layoutopt wrote, as :func:`open_table`; raise SourceIndexError for the indexes of a source."""
     return Table(Catalog.open(str(path), snapshot, as_of, read_through, key), by_name(udfs))
 
 

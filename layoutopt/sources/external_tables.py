@@ -98,12 +98,7 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
 
 
 def read_schema(source: str) -> Schema:
-    """Return the columns of a source by its table's metadata, by one of its files, or by DDL.
-
-    Raises:
-        LayoutoptError: as :func:`open_snapshot`, :func:`check_is_no_table` and
-            :func:`layoutopt.sql.schema.schema_from`.
-    """
+    """Return the columns of a source by its table's metadata, by one of its files, or by DDL."""
     name = source_name(source)
     if name is not None:
         return open_snapshot(name).schema.writable()
@@ -113,10 +108,6 @@ def read_schema(source: str) -> Schema:
 
 
 def pinned(source: str) -> str:
-    """Return a source's name with its newest version, so that all of a load reads the same; others unchanged.
-
-    Raises:
-        LayoutoptError: as :func:`open_snapshot`.
-    """
+    """Return a source's name with its newest version, so that all of a load reads the same; others unchanged."""
     name = source_name(source)
     return source if name is None or name.version is not None else open_snapshot(name).name

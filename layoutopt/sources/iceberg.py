@@ -89,11 +89,7 @@ def _plan_tasks(table: Table, version: int, name: SourceName) -> list[FileScanTa
 
 
 def _read_delete_files(table: Table, tasks: list[FileScanTask]) -> dict[str, dict[str, Ints]]:
-    """Return for each delete file the positions of deleted rows, by :func:`ending` of the data files' paths.
-
-    Raises:
-        SourceError: a file has equality deletes.
-    """
+    """Return for each delete file the positions of deleted rows, by :func:`ending` of the data files' paths."""
     files: dict[str, DataFile] = {file.file_path: file for task in tasks for file in task.delete_files}
     for file in files.values():
         if file.content == DataFileContent.EQUALITY_DELETES:

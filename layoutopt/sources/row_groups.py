@@ -88,11 +88,7 @@ class RowGroups:
 
 
 def row_groups_of(files: Sequence[SnapshotFile], schema: Schema, queries: Sequence[Query]) -> RowGroups:
-    """Return the row groups of a table's files, with the bytes and bounds of the columns in some queries.
-
-    Raises:
-        SourceError: a file is missing or its footer is damaged.
-    """
+    """Return the row groups of a table's files, with the bytes and bounds of the columns in some queries."""
     sample = spread(files, MOST_FILES)
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         footers = list(pool.map(read_footer, (file.path for file in sample)))

@@ -45,10 +45,9 @@ class SnapshotFile:
 
 @dataclass(frozen=True, eq=False)
 class SourceSnapshot:
-    """A table of another format at one version.
+    """A table of another format at one version, which is in its name.
 
-    Attributes:
-        stored_types: for each column its type in the files, which may have other names of nested fields.
+    ``stored_types`` has for each column its type in the files, which may have other names of nested fields.
     """
 
     name: str
@@ -59,12 +58,7 @@ class SourceSnapshot:
 
 @dataclass(frozen=True)
 class SourceName:
-    """A source that is a table: ``delta:PATH`` or ``iceberg:CATALOG/NAMESPACE.TABLE``, optionally ``@VERSION``.
-
-    Attributes:
-        format: ``delta`` or ``iceberg``.
-        version: None for the newest.
-    """
+    """A source that is a table: ``delta:PATH`` or ``iceberg:CATALOG/NAMESPACE.TABLE``, optionally ``@VERSION``."""
 
     format: str
     place: str
@@ -109,12 +103,7 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourcePartition:
-    """A partition of the source.
-
-    Attributes:
-        value: of the partition column; None is NULL, or a table without partitions.
-        files: the files with rows of the partition, sorted.
-    """
+    """A partition of the source; the plain value is None for NULL, or for a table without partitions."""
 
     value: PlainValue
     files: tuple[SourceFile, ...]
@@ -134,11 +123,7 @@ def batch_of(partitions: Sequence[SourcePartition]) -> str:
 
 
 def parquet_files(uris: Iterable[str], schema: Schema) -> tuple[SnapshotFile, ...]:
-    """Return the files of a folder or pattern of Parquet, with values from Hive-style folder names as constants.
-
-    Args:
-        schema: the table's columns; other names in folders are ignored.
-    """
+    """Return the files of a folder or pattern of Parquet, with values from Hive-style folder names as constants."""
     names = {name.lower(): name for name in schema.names}
     files = []
     for uri in sorted(uris):

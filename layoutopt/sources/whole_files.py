@@ -24,11 +24,7 @@ _CHECKSUM_FAILURE: Final = "could not verify page integrity"  # the message of A
 
 
 def read_footer(path: str) -> pq.FileMetaData:
-    """Return the footer of a source's file.
-
-    Raises:
-        SourceError: the file is missing or its footer is damaged.
-    """
+    """Return the footer of a source's file; raise SourceError if it is missing or damaged."""
     try:
         return metadata_of(TableFiles(path).read_footer(""))
     except (OSError, ValueError, pa.ArrowException) as error:
@@ -38,14 +34,7 @@ def read_footer(path: str) -> pq.FileMetaData:
 
 
 def check_row_counts(counts: Mapping[str, int]) -> None:
-    """Refuse files of which a reader did not read the rows in their footers.
-
-    Args:
-        counts: the rows that were read, by path or URL.
-
-    Raises:
-        SourceError: a file has another number of rows.
-    """
+    """Raise SourceError for a file (path or URL) of which a reader did not read the rows in its footer."""
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         for path, footer in zip(counts, pool.map(read_footer, counts), strict=True):
             if footer.num_rows != counts[path]:
