@@ -128,7 +128,7 @@ def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
         return list(pool.map(read, listed))
 
 
-def merged_columns(columns: Iterable[Column], footers: Iterable[Footer]) -> tuple[Column, ...]:
+def merge_file_columns(columns: Iterable[Column], footers: Iterable[Footer]) -> tuple[Column, ...]:
     """Merge columns with those of files; each has the type that can hold all its values.
 
     Raises:

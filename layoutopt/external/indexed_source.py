@@ -18,9 +18,9 @@ from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
-from layoutopt.external.footers import Footer, merged_columns, read_footers
-from layoutopt.external.listing import Listed, Listing, digest_file, list_source, merge_columns, state_of
-from layoutopt.external.row_groups import blocks_of, in_partitions, number_blocks, widen_plan
+from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.listing import Listed, Listing, add_folder_columns, digest_file, list_source, state_of
+from layoutopt.external.row_groups import make_blocks, mask_partitions, number_blocks, widen_plan
 from layoutopt.external.source_files import SourceFiles, file_key, source_files
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
@@ -67,11 +67,11 @@ def open_indexed(
     held = replace(source_files(listing.files, schema), read_through=read_through, state=state_of(listing))
     indexed = Catalog(files, snapshot, {digest: plan})
     blocks = indexed.file_blocks(indexed.partitions[0])
-    mask = in_partitions(blocks, current.unchanged)
+    mask = mask_partitions(blocks, current.unchanged)
     parts, plans = [blocks if mask.all() else blocks.take(mask)], [plan]
     if current.changed:
         types = {column.name: type_of(column.type) for column in schema.columns}
-        tables = [blocks_of(footer, schema, types, use_bounds=False) for footer in current.changed]
+        tables = [make_blocks(footer, schema, types, use_bounds=False) for footer in current.changed]
         plans.append(plan if schema == plan.schema else widen_plan(plan, schema))
         encoded = encode_blocks(number_blocks(pa.concat_tables(tables)))  # like the blocks in a blocks file
         parts.append(BlockTable.from_parquet(encoded, plans[1], f"the blocks of {source!r}"))
@@ -110,7 +110,7 @@ def _find_changes(listing: Listing, snapshot: Snapshot, plan: Plan) -> _CurrentF
 
 
 def _merge_schema(listing: Listing, columns: Iterable[Column], footers: Iterable[Footer]) -> Schema:
-    return merge_columns(listing, merged_columns(columns, footers)) if listing.is_folder else listing.schema
+    return add_folder_columns(listing, merge_file_columns(columns, footers)) if listing.is_folder else listing.schema
 
 
 def _make_entry(key: str, plan: Plan, blocks: BlockTable, snapshot: Snapshot) -> PartitionEntry:

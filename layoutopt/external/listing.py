@@ -227,7 +227,7 @@ def _read_version(path: str) -> str:
         raise SourceError(f"the source's file {path!r} is missing; repair the table") from error
 
 
-def merge_columns(listing: Listing, columns: Iterable[Column]) -> Schema:
+def add_folder_columns(listing: Listing, columns: Iterable[Column]) -> Schema:
     """Return the columns of a folder's files, followed by those in folder names."""
     names = set(listing.schema.names)
     return Schema((*(column for column in columns if column.name not in names), *listing.schema.columns)).writable()

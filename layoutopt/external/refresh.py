@@ -40,9 +40,16 @@ from layoutopt.catalog.storage.index_files import (
 from layoutopt.catalog.storage.prefetch import made_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
-from layoutopt.external.footers import Footer, merged_columns, read_footers
-from layoutopt.external.listing import Listing, constant, digest_file, list_source, merge_columns
-from layoutopt.external.row_groups import ArrowTypes, blocks_of, in_partitions, number_blocks, plan_of, row_groups
+from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.listing import Listing, add_folder_columns, constant, digest_file, list_source
+from layoutopt.external.row_groups import (
+    ArrowTypes,
+    make_blocks,
+    make_source_plan,
+    mask_partitions,
+    non_empty_row_groups,
+    number_blocks,
+)
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
 from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
 from layoutopt.indexes.expressions import is_computed_here
@@ -83,7 +90,7 @@ def _measure_file_indexes(
     names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
     try:
         with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
-            for group in row_groups(footer):
+            for group in non_empty_row_groups(footer):
                 rows = _read_columns(parquet, group, footer, schema, names, types)
                 parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
     except (pa.ArrowException, OSError) as error:
@@ -260,7 +267,7 @@ class _CurrentSource:
 
     def try_indexes(self, specs: tuple[IndexSpec, ...]) -> BlockTable:
         """Return the blocks of a few files, with some indexes."""
-        plan = plan_of("t", self.schema, specs)
+        plan = make_source_plan("t", self.schema, specs)
         parts = self.measure(plan, spread(self.footers, TRIAL_FILES), lambda done, total: None)
         return BlockTable.from_arrow(number_blocks(pa.concat_tables(parts)), plan)
 
@@ -271,7 +278,7 @@ class _CurrentSource:
             yield blocks
 
     def _measure_file(self, plan: Plan, footer: Footer) -> pa.Table:
-        blocks, form = blocks_of(footer, self.schema, self.types), _block_schema(plan)
+        blocks, form = make_blocks(footer, self.schema, self.types), _block_schema(plan)
         if plan.indexes:
             indexes = _measure_file_indexes(self.files, footer, plan.indexes, self.types)
             blocks = blocks.append_column(form.field(INDEXES), indexes)
@@ -286,7 +293,7 @@ def _open_source(source: str, type_of: Callable[[str], pa.DataType]) -> _Current
     files = source_files(listing.files, listing.schema)
     footers, schema = read_footers(files, listing.files), listing.schema
     if listing.is_folder:
-        schema = merge_columns(listing, merged_columns((), footers))
+        schema = add_folder_columns(listing, merge_file_columns((), footers))
     types = {column.name: type_of(column.type) for column in schema.columns}
     return _CurrentSource(listing, footers, replace(files, schema=schema), types)
 
@@ -335,7 +342,7 @@ def _make_plan(
                 f"only Spark computes the values of the index {spec}, but external files are indexed without Spark; "
                 "index a column, a field of a struct, lower() or upper() of one, an array, map_keys() or map_values()"
             )
-    return plan_of(name, schema, specs)
+    return make_source_plan(name, schema, specs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +363,7 @@ def _keep_unchanged(before: Catalog | None, plan: Plan, digests: Mapping[str, st
     except CatalogError:  # damaged blocks are measured again
         return nothing
     keys = frozenset(entry.key for entry in before.partitions if digests.get(entry.key) == entry.source)
-    mask, indexes = pa.array(in_partitions(blocks, keys)), []
+    mask, indexes = pa.array(mask_partitions(blocks, keys)), []
     for spec, field in zip(plan.indexes, indexes_type(plan.indexes), strict=True):
         stored = blocks.stored_index(spec)
         if stored is None or plain_lists(stored.slice(0, 0)).type != field.type:

@@ -31,17 +31,17 @@ _ALL_BITS: Final = -1
 ArrowTypes = Mapping[str, pa.DataType]
 
 
-def row_groups(footer: Footer) -> list[int]:
+def non_empty_row_groups(footer: Footer) -> list[int]:
     """Return the row groups that have rows."""
     return [i for i in range(footer.metadata.num_row_groups) if footer.metadata.row_group(i).num_rows]
 
 
-def blocks_of(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: bool = True) -> pa.Table:
+def make_blocks(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: bool = True) -> pa.Table:
     """Return one row for each non-empty row group, in :func:`~layoutopt.catalog.block_index.block_schema`.
 
     Without ``use_bounds``, neither statistics of the footer nor values in folder names are used.
     """
-    groups = [footer.metadata.row_group(i) for i in row_groups(footer)]
+    groups = [footer.metadata.row_group(i) for i in non_empty_row_groups(footer)]
     n, form = len(groups), block_schema(schema, 1)
     rows = np.array([group.num_rows for group in groups], dtype=np.int64)
     names = stored_names(footer.listed.file, schema, footer.arrow.names)
@@ -49,7 +49,7 @@ def blocks_of(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: 
     stats = [reader.read(column, types[column.name]) for column in schema.columns]
     values = {
         "file": [footer.key] * n,
-        "row_group": row_groups(footer),
+        "row_group": non_empty_row_groups(footer),
         "block": range(n),
         "partition": [footer.key] * n,
         **dict.fromkeys(("segment", "layout", "part", "tid_bytes"), [0] * n),
@@ -133,7 +133,7 @@ class _StatisticsReader:
         return {**bounds, "min": low, "max": high}
 
 
-def plan_of(name: str, schema: Schema, indexes: tuple[IndexSpec, ...]) -> Plan:
+def make_source_plan(name: str, schema: Schema, indexes: tuple[IndexSpec, ...]) -> Plan:
     """Return the plan of an indexed source with its name, columns and indexes; it has no layouts of its own."""
     return Plan(
         table=name, schema=schema, partition_by=None, method="input-order", features=FeatureSet(()), queries=(),
@@ -150,7 +150,7 @@ def _single_layout(schema: Schema) -> Scheme:
     return Scheme((Layout(schema.names, (), schema.names),))
 
 
-def in_partitions(blocks: BlockTable, keys: Collection[str]) -> Bits:
+def mask_partitions(blocks: BlockTable, keys: Collection[str]) -> Bits:
     """Return which blocks are in some partitions, ``bool[n]``."""
     mask = np.array([key in keys for key in blocks.partitions], dtype=np.bool_)
     in_blocks: Bits = mask[blocks.partition] if len(mask) else np.zeros(0, dtype=np.bool_)

@@ -21,7 +21,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
-from layoutopt.scan.opened_table import MECHANISMS, layout_json, size_json, size_over, subsumed_by
+from layoutopt.scan.opened_table import MECHANISMS, find_subsumed_features, layout_json, size_json, size_over
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import scans_of
@@ -149,7 +149,7 @@ def _evaluate_query(
         "predicted_seconds": predicted_seconds(costs, work_of(pruned)),
         "skipped_by": {name: size_json(size_over(pruned, outcome)) for name, outcome in MECHANISMS.items()},
         "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
-        "subsumed_by": subsumed_by(table, root),
+        "subsumed_by": find_subsumed_features(table, root),
         "indicators": indicators(table.rows, scanned, matching, relevant),
     }
 

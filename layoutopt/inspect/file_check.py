@@ -34,11 +34,20 @@ from layoutopt.model.predicates import And, Constant, Node, Or, columns_of, desc
 from layoutopt.model.schema import BLOCK, TID, Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
-from layoutopt.scan.files import damaged, missing, open_parquet
+from layoutopt.scan.files import damaged_file, missing_file, open_parquet
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
 from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sums_by_block, value_hashes
 from layoutopt.writer.evaluation import KeyedRows, combined, matching_rows
+
+# A file of the table, and what is wrong with it.
+FileProblem = tuple[str, str]
+# The stable code of a check, and what is wrong.
+Finding = tuple[str, str]
+
+# Cells and rows that are read and checked at once: enough to hide the cost of a call, and they fit in memory.
+_CELLS = 1 << 21
+_MOST_ROWS = 1 << 18
 
 
 class BlockMatches:
@@ -123,10 +132,6 @@ def _only_column(node: Node) -> str:
     return name
 
 
-# A file of the table, and what is wrong with it.
-FileProblem = tuple[str, str]
-
-
 def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
     """Yield master columns that lack rows of a partition, or differ from the source.
 
@@ -206,16 +211,6 @@ class ExpectedIndex:
     stored: pa.Array
 
 
-def expected_indexes(plan: Plan, blocks: BlockTable) -> tuple[ExpectedIndex, ...]:
-    """Return the indexes of some blocks that can be measured again here."""
-    indexes = []
-    for spec in plan.indexes:
-        stored = blocks.stored_index(spec) if find_unchecked_reason(spec) is None else None
-        if stored is not None:
-            indexes.append(ExpectedIndex(spec, stored))
-    return tuple(indexes)
-
-
 def find_unchecked_reason(spec: IndexSpec) -> str | None:
     """Return why an index can't be measured again here; None if it can."""
     try:
@@ -244,26 +239,18 @@ def compare_index(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets
     return np.array([old.is_valid and (not new.is_valid or old != new) for old, new in pairs], np.bool_)
 
 
-def check_index_files(catalog: Catalog) -> Iterator[tuple[str, str]]:
+def check_index_files(catalog: Catalog) -> Iterator[FileProblem]:
     """Yield the index files that can't be read or differ from what was written, and what is wrong."""
-    rows: dict[str, int] = {}
+    checked: set[str] = set()
     for entry in catalog.partitions:
         blocks = catalog.file_blocks(entry)
         for file in blocks.index_files:
-            if file.path not in rows:
-                rows[file.path] = blocks.n
+            if file.path not in checked:
+                checked.add(file.path)
                 try:
                     read_index(catalog.files, file, blocks.n)
                 except CatalogError as error:
                     yield file.path, str(error)
-
-
-# The stable code of a check, and what is wrong.
-Finding = tuple[str, str]
-
-# Cells and rows that are read and checked at once: enough to hide the cost of a call, and they fit in memory.
-_CELLS = 1 << 21
-_MOST_ROWS = 1 << 18
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,8 +286,13 @@ class Expected:
                 bounds = blocks.block_statistics().bounds[column.name]
                 sums, tid_sums = blocks.column_sums(column.name), blocks.column_tid_sums(column.name)
                 columns.append(ExpectedColumn(column, held, bounds, sums, tid_sums))
-        indexes = expected_indexes(plan, blocks)
-        return cls(plan, blocks.rows, blocks.row_group, blocks.block_id, blocks.words, tuple(columns), indexes)
+        indexes = []
+        for spec in plan.indexes:
+            stored = blocks.stored_index(spec) if find_unchecked_reason(spec) is None else None
+            if stored is not None:
+                indexes.append(ExpectedIndex(spec, stored))
+        arrays = (blocks.rows, blocks.row_group, blocks.block_id, blocks.words)
+        return cls(plan, *arrays, tuple(columns), tuple(indexes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -342,7 +334,7 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     except DataFileError as error:
         return CheckedFile((("file", str(error)),))
     except (pa.ArrowException, OSError) as error:
-        return CheckedFile((("file", str(damaged(file.path, error))),))
+        return CheckedFile((("file", str(damaged_file(file.path, error))),))
     return check.finish()
 
 
@@ -353,9 +345,9 @@ def _check_first_bytes(files: TableFiles, path: str) -> None:
         with files.open_input(path) as stream:
             actual = bytes(stream.read(len(expected)))
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing_file(path) from error
     if actual != expected:
-        raise damaged(path, ValueError(f"it begins with {actual!r}, expected {expected!r}"))
+        raise damaged_file(path, ValueError(f"it begins with {actual!r}, expected {expected!r}"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -443,10 +435,8 @@ class _Check:
                 self._add_fault((0, 1), "tid-column", f"its {TID!r} values are not distinct positions")
             tids = None if any(chunk.null_count for chunk in self._tids) else tids
         ids = self._expected.block_id[self._blocks]
-        findings = [
-            (fault.check, fault.text(ids)) for _, fault in sorted(self._faults.items(), key=lambda item: item[0])
-        ]
-        return CheckedFile(tuple(findings), tids)
+        faults = [self._faults[place] for place in sorted(self._faults)]
+        return CheckedFile(tuple((fault.check, fault.text(ids)) for fault in faults), tids)
 
     def _add_fault(self, place: tuple[int, int], check: str, message: str) -> None:
         self._faults.setdefault(place, _Fault(check, lambda n, block: message, np.ones(len(self._blocks), np.bool_)))

@@ -18,7 +18,7 @@ from fsspec.core import url_to_fs
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
 from layoutopt.external.source_files import SourceFiles
-from layoutopt.scan.files import check_footers, check_row_groups, damaged, missing
+from layoutopt.scan.files import check_footers, check_row_groups, damaged_file, missing_file
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table_read import TableRead
 
@@ -93,6 +93,6 @@ def _make_fragment(files: TableFiles, store: fs.FileSystem, root: str, read: Fil
         check_row_groups(fragment.metadata, read)
         return fragment.subset(row_group_ids=list(read.row_groups))
     except FileNotFoundError as error:
-        raise missing(read.path) from error
+        raise missing_file(read.path) from error
     except (pa.ArrowException, OSError) as error:
-        raise damaged(read.path, error) from error
+        raise damaged_file(read.path, error) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,7 +31,14 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.udf import called_name
-from layoutopt.scan.opened_table import MECHANISMS, OpenedTable, layout_json, size_json, size_over, subsumed_by
+from layoutopt.scan.opened_table import (
+    MECHANISMS,
+    OpenedTable,
+    find_subsumed_features,
+    layout_json,
+    size_json,
+    size_over,
+)
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.table_read import TableRead
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
@@ -122,7 +130,7 @@ def explain_conjuncts(table: OpenedTable, root: Node) -> tuple[Conjunct, ...]:
 
 
 def _explain_conjunct(table: OpenedTable, node: Node, parts: Sequence[Node]) -> Conjunct:
-    alone, features = _count_skipped_alone(table, node), tuple(subsumed_by(table, node))
+    alone, features = _count_skipped_alone(table, node), tuple(find_subsumed_features(table, node))
     partners, more = _count_skipped_jointly(table, node, parts)
     if more:
         counts = {**alone, "index": alone["index"] + more}
@@ -156,15 +164,13 @@ def _count_skipped_jointly(table: OpenedTable, node: Node, parts: Sequence[Node]
     literals = {part.subject: part for part in parts if isinstance(part, InSet) and not part.null}
     partners: dict[str, None] = {}
     more = 0
-    for source in table.sources if isinstance(node, InSet) and literals.get(node.subject) == node else ():
+    if not isinstance(node, InSet) or literals.get(node.subject) != node:
+        return "", 0
+    for source in table.sources:
         statistics = source.statistics_under(table.settings)
         proved = np.zeros(statistics.n, np.bool_)
-        for index in (index for indexes in statistics.indexes.values() for index in indexes):
-            if (
-                isinstance(node, InSet)
-                and node.subject in index.parts
-                and all(part in literals for part in index.parts)
-            ):
+        for index in chain.from_iterable(statistics.indexes.values()):
+            if node.subject in index.parts and all(part in literals for part in index.parts):
                 proved |= index.cannot_match_all([literals[part] for part in index.parts])
                 partners |= dict.fromkeys(describe(literals[part]) for part in index.parts if part != node.subject)
         if proved.any():
@@ -347,7 +353,7 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         read=size_over(read.pruned, PruneOutcome.READ),
         skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         layouts=tuple(_path_json(plan) for plan in read.pruned),
-        subsumed_by=tuple(subsumed_by(read.table, root)),
+        subsumed_by=tuple(find_subsumed_features(read.table, root)),
         conjuncts=explain_conjuncts(read.table, root) + unusable,
     )
 

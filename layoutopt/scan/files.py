@@ -161,7 +161,7 @@ def read_files(
     row groups of the files, deleted ones included. For object stores, footers and row groups are prefetched.
 
     Args:
-        coded: columns to be returned as dictionaries, some of :func:`coded_in_all`.
+        coded: columns to be returned as dictionaries, some of :func:`find_coded_columns`.
 
     Raises:
         DataFileError: a file is missing, damaged, or differs from the catalog.
@@ -227,7 +227,7 @@ def _read_remote(
         yield read, _read_windows(files, file_windows, names, batch_rows)
 
 
-def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
+def find_coded_columns(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
     """Return the columns that are dictionary-encoded in all row groups; none for remote or external files."""
     coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
     for read in reads:
@@ -236,9 +236,9 @@ def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection
         try:
             metadata = _metadata(files, read.path, read.footer, remember=True)
         except FileNotFoundError as error:
-            raise missing(read.path) from error
+            raise missing_file(read.path) from error
         except (pa.ArrowException, OSError) as error:
-            raise damaged(read.path, error) from error
+            raise damaged_file(read.path, error) from error
         coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
     return coded
 
@@ -254,9 +254,9 @@ def _fetch_window(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[Fil
     try:
         return read, window, window.open(files)
     except FileNotFoundError as error:
-        raise missing(read.path) from error
+        raise missing_file(read.path) from error
     except OSError as error:
-        raise damaged(read.path, error) from error
+        raise damaged_file(read.path, error) from error
 
 
 def _read_windows(
@@ -279,7 +279,7 @@ def _read_local(
         try:
             source = files.open_input(read.path)
         except FileNotFoundError as error:
-            raise missing(read.path) from error
+            raise missing_file(read.path) from error
         with pq.ParquetFile(source, metadata=trimmed, pre_buffer=False, **ARROW_OPTIONS) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return
@@ -301,7 +301,7 @@ def _make_trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]
     except UnknownFooterError:
         return None
     except FileNotFoundError as error:
-        raise missing(read.path) from error
+        raise missing_file(read.path) from error
 
 
 def _check_batches(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -312,7 +312,7 @@ def _check_batches(read: FileRead, names: Sequence[str], batches: Iterator[pa.Re
             rows += batch.num_rows
             yield batch.select(list(names))
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(read.path, error) from error
+        raise damaged_file(read.path, error) from error
     if rows != sum(read.rows):
         raise DataFileError(
             f"the data file {read.path!r} has {rows} rows, expected {sum(read.rows)}; load its partition again"
@@ -350,9 +350,9 @@ def open_parquet(
             pre_buffer=files.local_root is None, decryption_properties=files.decryption(path),
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing_file(path) from error
     except (pa.ArrowException, OSError) as error:
-        raise damaged(path, error) from error
+        raise damaged_file(path, error) from error
 
 
 def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.FileMetaData:
@@ -369,9 +369,9 @@ def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
     try:
         footer = files.read_footer(path)
     except ValueError as error:
-        raise damaged(path, error) from error
+        raise damaged_file(path, error) from error
     if footer_digest(footer) != digest:
-        raise damaged(path, ValueError("its footer is not the one that was written"))
+        raise damaged_file(path, ValueError("its footer is not the one that was written"))
     return footer
 
 
@@ -382,9 +382,9 @@ def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) ->
         try:
             _check_footer(files, path, digest)
         except FileNotFoundError as error:
-            raise missing(path) from error
+            raise missing_file(path) from error
         except OSError as error:
-            raise damaged(path, error) from error
+            raise damaged_file(path, error) from error
 
     known = [(path, digest) for path, digest in reads if digest is not None]
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
@@ -403,7 +403,7 @@ def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
             )
 
 
-def missing(path: str) -> DataFileError:
+def missing_file(path: str) -> DataFileError:
     """Return the error for a missing file."""
     return DataFileError(
         f"the data file {path!r} is missing; open the table again if a vacuum ran since it was opened, otherwise "
@@ -411,7 +411,7 @@ def missing(path: str) -> DataFileError:
     )
 
 
-def damaged(path: str, error: Exception) -> DataFileError:
+def damaged_file(path: str, error: Exception) -> DataFileError:
     """Return the error for a file that can't be read, with the cause in one line."""
     cause = " ".join(str(error).split())[:200]
     return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")

@@ -25,7 +25,7 @@ from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import present_everywhere, read_segments
+from layoutopt.scan.read import intersect_tids, read_segments
 from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.scans import plain_condition
@@ -175,7 +175,7 @@ class Matches:
         tids = {layout: self._read_tids(table, block_ids) for layout, block_ids in by_layout.items()}
         # Rows of one layout are in the order of its files, rows of several in the order of their tids.
         read_tids = [tids[layout_read.layout] for layout_read in read.layouts]
-        order = read_tids[0] if len(read_tids) == 1 else present_everywhere(read_tids)
+        order = read_tids[0] if len(read_tids) == 1 else intersect_tids(read_tids)
         if len(order) != rows:
             raise DataFileError(
                 f"segment {read.segment} of partition {read.partition!r} has {len(order)} row positions, expected "

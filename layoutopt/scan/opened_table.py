@@ -149,7 +149,7 @@ def layout_json(pruned: PrunedPlan) -> dict[str, Any]:
     return {"plan": pruned.source.plan.digest, "columns": choice}
 
 
-def subsumed_by(table: OpenedTable, root: Node) -> list[str]:
+def find_subsumed_features(table: OpenedTable, root: Node) -> list[str]:
     """Return the features, as texts, that follow from a whole filter: its query vector (Sun 2017, 3.5)."""
     texts: dict[str, None] = {}
     for source in table.sources:

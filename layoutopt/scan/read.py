@@ -82,9 +82,9 @@ def _combine_layouts(files: TableFiles, segment: SegmentRead, columns: Sequence[
     present: Ints | None = None
     for read in sorted(segment.layouts, key=lambda read: not _local_conjuncts(parts, read)):
         rows = _read_tids(files, read if present is None or len(present) else replace(read, files=()))
-        present = present_everywhere([rows.tids] if present is None else [rows.tids, present])
+        present = intersect_tids([rows.tids] if present is None else [rows.tids, present])
         rows = _apply_filter(files, _drop_groups_without(rows, present), columns, _local_conjuncts(parts, read))
-        present = present_everywhere([present, rows.value_tids]) if rows.values.num_columns else present
+        present = intersect_tids([present, rows.value_tids]) if rows.values.num_columns else present
         layouts.append(rows)
     assert present is not None, "a segment has a layout"
     values = {
@@ -123,10 +123,10 @@ def _complete_columns(
     return {name: table.column(name) for table in tables for name in table.column_names}
 
 
-def present_everywhere(tids: Sequence[Ints]) -> Ints:
+def intersect_tids(tids: Sequence[Ints]) -> Ints:
     """Return the tids, ascending, that every layout has.
 
-    >>> present_everywhere([np.array([3, 0, 2]), np.array([2, 3, 5])]).tolist()
+    >>> intersect_tids([np.array([3, 0, 2]), np.array([2, 3, 5])]).tolist()
     [2, 3]
     """
     length = _length(*tids)

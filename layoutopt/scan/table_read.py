@@ -20,7 +20,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
-from layoutopt.scan.files import BATCH_ROWS, coded_in_all, open_parquet
+from layoutopt.scan.files import BATCH_ROWS, find_coded_columns, open_parquet
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, check_late, read_segments
@@ -77,7 +77,7 @@ class TableRead:
         layouts = [segment.layouts[0] for segment in segments]
         texts = {column.name for column in self.columns if arrow_type(column.type) == pa.string()}
         texts = texts.intersection(*(layout.columns for layout in layouts))
-        return coded_in_all(self.table.catalog.data, (file for layout in layouts for file in layout.files), texts)
+        return find_coded_columns(self.table.catalog.data, (file for layout in layouts for file in layout.files), texts)
 
     def batches(self, batch_rows: int = BATCH_ROWS, coded: Collection[str] = ()) -> Iterator[pa.RecordBatch]:
         """Return the surviving rows: all that match the filter, and others of the same blocks.
