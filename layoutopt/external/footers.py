@@ -32,47 +32,6 @@ _REQUESTS_AT_ONCE: Final = 16
 _DECLARED_TYPE: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')
 
 
-def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
-    """Raise SourceError for a file with dates before 1582 or times before 1900 that Spark converts.
-
-    Other readers don't convert them, so answers and skipping would differ from Spark's. For most files the statistics
-    show that there are no such values.
-    """
-    old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
-    for i in range(metadata.num_columns) if old_dates or old_int96 else ():
-        column = metadata.schema.column(i)
-        is_int96 = column.physical_type == "INT96"
-        if not (old_int96 if is_int96 else old_dates):
-            continue
-        first = _FIRST_SECOND if is_int96 else _first_unconverted(column)
-        chunks = (metadata.row_group(group).column(i) for group in range(metadata.num_row_groups))
-        if first is not None and not all(_has_only_since(chunk, first) for chunk in chunks):
-            raise SourceError(
-                f"the source's file {path!r} was written by Spark before version 3. Its column {column.path!r} may "
-                "have dates before 1582 or times before 1900, which only Spark reads correctly; rewrite the file"
-            )
-
-
-def _first_unconverted(column: Any) -> int | None:
-    """Return the least stored number that Spark does not convert; None if it converts none."""
-    kind = column.logical_type.type
-    if kind == "DATE":
-        return _FIRST_DAY
-    if kind != "TIMESTAMP":
-        return None
-    return _FIRST_SECOND * _UNITS_PER_SECOND[json.loads(column.logical_type.to_json())["timeUnit"]]
-
-
-def _has_only_since(chunk: pq.ColumnChunkMetaData, first: int) -> bool:
-    """Return whether no value of a column chunk is less than ``first``, by its statistics."""
-    statistics = chunk.statistics
-    if statistics is None:
-        return not chunk.num_values
-    if statistics.has_min_max:
-        return bool(statistics.min_raw >= first)
-    return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)
-
-
 @dataclass(frozen=True, eq=False)
 class Footer:
     """A file's footer, with the digest of its bytes."""
@@ -160,3 +119,44 @@ def _widen_type(first: str, second: str) -> str | None:
         if first in kinds and second in kinds:
             return max(first, second, key=kinds.index)
     return None
+
+
+def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
+    """Raise SourceError for a file with dates before 1582 or times before 1900 that Spark converts.
+
+    Other readers don't convert them, so answers and skipping would differ from Spark's. For most files the statistics
+    show that there are no such values.
+    """
+    old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
+    for i in range(metadata.num_columns) if old_dates or old_int96 else ():
+        column = metadata.schema.column(i)
+        is_int96 = column.physical_type == "INT96"
+        if not (old_int96 if is_int96 else old_dates):
+            continue
+        first = _FIRST_SECOND if is_int96 else _first_unconverted(column)
+        chunks = (metadata.row_group(group).column(i) for group in range(metadata.num_row_groups))
+        if first is not None and not all(_has_only_since(chunk, first) for chunk in chunks):
+            raise SourceError(
+                f"the source's file {path!r} was written by Spark before version 3. Its column {column.path!r} may "
+                "have dates before 1582 or times before 1900, which only Spark reads correctly; rewrite the file"
+            )
+
+
+def _first_unconverted(column: Any) -> int | None:
+    """Return the least stored number that Spark does not convert; None if it converts none."""
+    kind = column.logical_type.type
+    if kind == "DATE":
+        return _FIRST_DAY
+    if kind != "TIMESTAMP":
+        return None
+    return _FIRST_SECOND * _UNITS_PER_SECOND[json.loads(column.logical_type.to_json())["timeUnit"]]
+
+
+def _has_only_since(chunk: pq.ColumnChunkMetaData, first: int) -> bool:
+    """Return whether no value of a column chunk is less than ``first``, by its statistics."""
+    statistics = chunk.statistics
+    if statistics is None:
+        return not chunk.num_values
+    if statistics.has_min_max:
+        return bool(statistics.min_raw >= first)
+    return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)

@@ -38,26 +38,6 @@ _TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "modified"
 _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum")
 
 
-def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
-    """Convert a value (text, Python value or None) from a folder name or table metadata.
-
-    Raises:
-        SourceError: it is not a value of the type, or the type's texts depend on a time zone.
-    """
-    if value is None:
-        return pa.scalar(None, type)
-    text = str(value).lower() if column.type == "boolean" else str(value)
-    try:
-        if column.type in ("timestamp", "binary"):
-            raise ValueError("values of this type are not supported there")
-        return pa.scalar(text, pa.string()).cast(type)
-    except (pa.ArrowException, ValueError, InvalidOperation) as error:
-        raise SourceError(
-            f"invalid value {text[:80]!r} of column {column.name!r} in a folder name or table metadata: expected "
-            f"{column.type} ({error}); store the column in the files"
-        ) from error
-
-
 @dataclass(frozen=True, eq=False)
 class Listed:
     """A file of the source; ``mark`` is its version, which begins with its size in bytes."""
@@ -250,3 +230,23 @@ def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
     columns = [[name, stored.get(name), str(listed.file.constants.get(name, ""))] for name in sorted(names)]
     text = json.dumps([listed.file.path, listed.mark, columns], ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
+    """Convert a value (text, Python value or None) from a folder name or table metadata.
+
+    Raises:
+        SourceError: it is not a value of the type, or the type's texts depend on a time zone.
+    """
+    if value is None:
+        return pa.scalar(None, type)
+    text = str(value).lower() if column.type == "boolean" else str(value)
+    try:
+        if column.type in ("timestamp", "binary"):
+            raise ValueError("values of this type are not supported there")
+        return pa.scalar(text, pa.string()).cast(type)
+    except (pa.ArrowException, ValueError, InvalidOperation) as error:
+        raise SourceError(
+            f"invalid value {text[:80]!r} of column {column.name!r} in a folder name or table metadata: expected "
+            f"{column.type} ({error}); store the column in the files"
+        ) from error

@@ -80,75 +80,6 @@ Trial = Callable[[tuple[IndexSpec, ...]], BlockTable]
 ChooseIndexes = Callable[[Schema, Trial], tuple[IndexSpec, ...]]
 
 
-def _measure_file_indexes(
-    files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
-) -> pa.StructArray:
-    """Return the indexes of a file's non-empty row groups, reading one row group at a time."""
-    schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
-    parts = [pa.array([], indexes_type(specs))]
-    path = footer.listed.file.path
-    names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
-    try:
-        with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
-            for group in non_empty_row_groups(footer):
-                rows = _read_columns(parquet, group, footer, schema, names, types)
-                parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(
-            f"the source's file {path!r} can't be read ({' '.join(str(error).split())[:200]}); repair it, or try again "
-            "when the source is not being changed"
-        ) from error
-    return pa.concat_arrays(parts)
-
-
-def _read_columns(
-    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str], types: ArrowTypes
-) -> pa.Table:
-    stored = [names[name] for name in schema.names if name in names]
-    n = footer.metadata.row_group(group).num_rows
-    rows = parquet.read_row_group(group, columns=stored) if stored else None
-    arrays = []
-    for column in schema.columns:
-        type = types[column.name]
-        if rows is not None and column.name in names:
-            arrays.append(rows.column(names[column.name]).cast(type))
-        else:
-            value = footer.listed.file.constants.get(column.name)
-            arrays.append(pa.chunked_array([pa.repeat(constant(value, column, type), n)]))
-    return pa.Table.from_arrays(arrays, names=list(schema.names))
-
-
-def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
-    """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
-
-    ``share`` is the most bytes of the chosen indexes, relative to the compressed bytes of the files of the trial.
-    """
-    specs = tuple(spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject))
-    if not specs:
-        return ()
-    blocks = trial(specs)
-    read = np.zeros((len(queries), blocks.n))  # bytes by footers alone, times the queries' weights
-    for place, query in enumerate(queries):
-        possible = ~cannot_match(query.filter.root, blocks.block_statistics(), None)
-        sizes: Ints = sum((blocks.column_bytes(name) for name in query.columns), np.zeros(blocks.n, np.int64))
-        read[place] = query.weight * np.where(possible, sizes, 0)
-    indexes = [_judge_index(spec, queries, blocks, read) for spec in specs]
-    return tuple(specs[i] for i in worth_their_bytes(indexes, read, share * float(blocks.bytes.sum())))
-
-
-def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> Judged:
-    """Return what one index lets the queries skip, and how many of its bytes they read for that."""
-    statistics = replace(blocks.block_statistics(), indexes=stored_indexes([spec], blocks))
-    stored = blocks.stored_index(spec)
-    size = 0.0 if stored is None else float(len(encode_index(stored)))
-    skipped, uses = np.zeros(read.shape, np.bool_), 0.0
-    for place, query in enumerate(queries):
-        if spec.subject.columns <= query.filter.root.columns and read[place].any():
-            skipped[place] = cannot_match(query.filter.root, statistics, None)
-            uses += query.weight
-    return Judged(skipped, size, uses * size)
-
-
 @dataclass(frozen=True)
 class RefreshReport:
     """The result of indexing a source.
@@ -283,6 +214,44 @@ class _CurrentSource:
             indexes = _measure_file_indexes(self.files, footer, plan.indexes, self.types)
             blocks = blocks.append_column(form.field(INDEXES), indexes)
         return blocks.cast(form)
+
+
+def _measure_file_indexes(
+    files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
+) -> pa.StructArray:
+    """Return the indexes of a file's non-empty row groups, reading one row group at a time."""
+    schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
+    parts = [pa.array([], indexes_type(specs))]
+    path = footer.listed.file.path
+    names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
+    try:
+        with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
+            for group in non_empty_row_groups(footer):
+                rows = _read_columns(parquet, group, footer, schema, names, types)
+                parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(
+            f"the source's file {path!r} can't be read ({' '.join(str(error).split())[:200]}); repair it, or try again "
+            "when the source is not being changed"
+        ) from error
+    return pa.concat_arrays(parts)
+
+
+def _read_columns(
+    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str], types: ArrowTypes
+) -> pa.Table:
+    stored = [names[name] for name in schema.names if name in names]
+    n = footer.metadata.row_group(group).num_rows
+    rows = parquet.read_row_group(group, columns=stored) if stored else None
+    arrays = []
+    for column in schema.columns:
+        type = types[column.name]
+        if rows is not None and column.name in names:
+            arrays.append(rows.column(names[column.name]).cast(type))
+        else:
+            value = footer.listed.file.constants.get(column.name)
+            arrays.append(pa.chunked_array([pa.repeat(constant(value, column, type), n)]))
+    return pa.Table.from_arrays(arrays, names=list(schema.names))
 
 
 def _open_source(source: str, type_of: Callable[[str], pa.DataType]) -> _CurrentSource:
@@ -449,3 +418,34 @@ def _make_report(
         row_groups=blocks.num_rows, rows=snapshot.rows, measured=measured, kept=files - measured, gone=gone, bytes=size,
         source_bytes=sum(entry.bytes for entry in snapshot.partitions),
     )  # fmt: skip
+
+
+def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
+    """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
+
+    ``share`` is the most bytes of the chosen indexes, relative to the compressed bytes of the files of the trial.
+    """
+    specs = tuple(spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject))
+    if not specs:
+        return ()
+    blocks = trial(specs)
+    read = np.zeros((len(queries), blocks.n))  # bytes by footers alone, times the queries' weights
+    for place, query in enumerate(queries):
+        possible = ~cannot_match(query.filter.root, blocks.block_statistics(), None)
+        sizes: Ints = sum((blocks.column_bytes(name) for name in query.columns), np.zeros(blocks.n, np.int64))
+        read[place] = query.weight * np.where(possible, sizes, 0)
+    indexes = [_judge_index(spec, queries, blocks, read) for spec in specs]
+    return tuple(specs[i] for i in worth_their_bytes(indexes, read, share * float(blocks.bytes.sum())))
+
+
+def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> Judged:
+    """Return what one index lets the queries skip, and how many of its bytes they read for that."""
+    statistics = replace(blocks.block_statistics(), indexes=stored_indexes([spec], blocks))
+    stored = blocks.stored_index(spec)
+    size = 0.0 if stored is None else float(len(encode_index(stored)))
+    skipped, uses = np.zeros(read.shape, np.bool_), 0.0
+    for place, query in enumerate(queries):
+        if spec.subject.columns <= query.filter.root.columns and read[place].any():
+            skipped[place] = cannot_match(query.filter.root, statistics, None)
+            uses += query.weight
+    return Judged(skipped, size, uses * size)

@@ -50,207 +50,12 @@ _CELLS = 1 << 21
 _MOST_ROWS = 1 << 18
 
 
-class BlockMatches:
-    """The rows of blocks, on which many filters that share literals are evaluated.
-
-    Block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
-    """
-
-    def __init__(self, rows: pa.Table, offsets: Ints, values: Callable[[str], BlockValues]) -> None:
-        self._rows = KeyedRows(rows)
-        self._offsets = offsets
-        self._values = values
-        self._keyed_values: dict[str, KeyedRows] = {}
-        self._value_masks: dict[Node, Bits | None] = {}
-        self._row_masks: dict[Node, Bits | None] = {}
-        self._block_masks: dict[Node, Bits | None] = {}
-
-    def match(self, node: Node, blocks: Bits) -> Bits | None:
-        """Return which of some blocks, ``bool[n]``, have a row that makes a filter TRUE.
-
-        None if :func:`~layoutopt.writer.evaluation.matching_rows` has no answer.
-        """
-        possible = self._match_blocks(node)
-        if possible is None:
-            return None
-        matches = possible & blocks
-        if _has_one_column(node) or not matches.any():
-            return matches
-        rows = self._match_rows(node)
-        if rows is None:
-            return None
-        for i in np.flatnonzero(matches).tolist():
-            matches[i] = rows[self._offsets[i] : self._offsets[i + 1]].any()
-        return matches
-
-    def _match_blocks(self, node: Node) -> Bits | None:
-        """Return the blocks that have a row for each required literal; exact for a literal of one column."""
-        if node in self._block_masks:
-            return self._block_masks[node]
-        mask: Bits | None
-        if isinstance(node, And | Or):
-            mask = combined(node, [self._match_blocks(child) for child in node.children])
-        elif _has_one_column(node):
-            values = self._match_values(node)
-            mask = None if values is None else self._values(_only_column(node)).sums(values) > 0
-        else:
-            mask = None if self._match_rows(node) is None else np.ones(len(self._offsets) - 1, np.bool_)
-        self._block_masks[node] = mask
-        return mask
-
-    def _match_values(self, node: Node) -> Bits | None:
-        """Return the values of its one column that make a literal TRUE, ``bool[m]``."""
-        if node not in self._value_masks:
-            name = _only_column(node)
-            if name not in self._keyed_values:
-                self._keyed_values[name] = KeyedRows(pa.table({name: self._values(name).values}))
-            self._value_masks[node] = matching_rows(node, self._keyed_values[name])
-        return self._value_masks[node]
-
-    def _match_rows(self, node: Node) -> Bits | None:
-        """Return the rows that make a filter TRUE, ``bool[rows]``."""
-        if node in self._row_masks:
-            return self._row_masks[node]
-        mask: Bits | None
-        if isinstance(node, And | Or):
-            mask = combined(node, [self._match_rows(child) for child in node.children])
-        elif _has_one_column(node):
-            values = self._match_values(node)
-            mask = None if values is None else self._values(_only_column(node)).spread(values)
-        else:
-            mask = matching_rows(node, self._rows)
-        self._row_masks[node] = mask
-        return mask
-
-
-def _has_one_column(node: Node) -> bool:
-    return not isinstance(node, And | Or | Constant) and len(columns_of(node)) == 1
-
-
-def _only_column(node: Node) -> str:
-    (name,) = columns_of(node)
-    return name
-
-
-def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
-    """Yield master columns that lack rows of a partition, or differ from the source.
-
-    The source's checksums are in the snapshot: the load compared them with the source before it committed.
-    """
-    blocks = source.blocks
-    for index in np.unique(source.entry_of):
-        entry = source.entries[index]
-        for number, layout in enumerate(source.plan.scheme.layouts):
-            layout_blocks = (source.entry_of == index) & (blocks.layout == number)
-            for name in layout.master:
-                mask = layout_blocks & blocks.has_column(name)
-                rows, sums = int(blocks.rows[mask].sum()), blocks.column_sums(name)[mask]
-                expected = entry.checksums.get(name)
-                place = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
-                if rows != entry.rows:
-                    yield entry.blocks_file, f"{place} has {rows} of {entry.rows} rows"
-                elif expected is not None and not (sums < 0).any() and int(sums.sum()) != expected:
-                    yield entry.blocks_file, f"{place} has other values than the source had"
-
-
-def check_rest_blocks(source: PlanBlocks) -> Iterator[FileProblem]:
-    """Yield blocks of rows without local features that have one: queries for local rows would miss them."""
-    blocks = source.blocks
-    for number, layout in enumerate(source.plan.scheme.layouts):
-        rest = (blocks.part == 1) & (blocks.layout == number)
-        for feature in layout.features if rest.any() else ():
-            wrong = rest & feature_bit(blocks.words, feature)
-            if wrong.any():
-                block = int(np.argmax(wrong))
-                problem = f"block {int(blocks.block_id[block])} must be without feature {feature}, but has it"
-                yield blocks.files[int(blocks.file[block])], problem
-
-
-class TidsRead:
-    """The tids read of each segment in each layout of a plan, checked after the last of their files."""
-
-    def __init__(self, source: PlanBlocks) -> None:
-        blocks, layouts = source.blocks, source.plan.scheme.layouts
-        self._layouts = layouts
-        place = source.segment_of * len(layouts) + blocks.layout
-        self._place_of = {blocks.files[file]: p for file, p in zip(blocks.file.tolist(), place.tolist(), strict=True)}
-        self._files_left = Counter(self._place_of.values())
-        # Every master layout has all rows of a segment, so a segment has as many rows as its largest layout.
-        rows = np.bincount(place, blocks.rows, len(layouts) * (int(source.segment_of.max(initial=-1)) + 1))
-        self._rows = rows.reshape(-1, len(layouts)).max(axis=1).astype(np.int64)
-        self._seen: dict[int, Bits] = {}
-        self._invalid: set[int] = set()
-
-    def add(self, file: str, tids: Ints) -> str | None:
-        """Add a file's tids, ``int64[rows]``; return what is wrong after the last file of a segment's layout."""
-        place = self._place_of[file]
-        rows = int(self._rows[place // len(self._layouts)])
-        seen = self._seen.setdefault(place, np.zeros(rows, dtype=np.bool_))
-        mask = np.zeros(rows, dtype=np.bool_)
-        mask[tids[(tids >= 0) & (tids < rows)]] = True
-        if np.count_nonzero(mask) < len(tids) or (mask & seen).any():
-            self._invalid.add(place)
-        seen |= mask
-        self._files_left[place] -= 1
-        if self._files_left[place]:
-            return None
-        layout, seen = place % len(self._layouts), self._seen.pop(place)
-        if place in self._invalid:
-            return f"layout {layout} has a row of its segment twice, or a row that is not in the segment"
-        if self._layouts[layout].master and not seen.all():
-            count = len(seen) - int(seen.sum())
-            return f"layout {layout} has master columns, but lacks {count} rows of its segment, as tid {seen.argmin()}"
-        return None
-
-
 @dataclass(frozen=True, eq=False)
 class ExpectedIndex:
     """The catalog's values of one index, one per block, NULL if it has none."""
 
     spec: IndexSpec
     stored: pa.Array
-
-
-def find_unchecked_reason(spec: IndexSpec) -> str | None:
-    """Return why an index can't be measured again here; None if it can."""
-    try:
-        check_index(spec)
-    except SettingError:
-        return "its type is not installed"
-    return None if is_computed_here(spec.subject) else "only Spark can compute its values"
-
-
-def compare_index(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets: Ints) -> Bits:
-    """Return the blocks whose index differs from that of their rows, ``bool[k]``.
-
-    Args:
-        blocks: the places of the k blocks that were read.
-        rows: their rows; the k-th block has ``offsets[k] .. offsets[k + 1] - 1``.
-        offsets: int64[k + 1].
-
-    Raises:
-        SchemaError: the rows' values are not of the indexed type.
-    """
-    stored = plain_lists(expected.stored.take(pa.array(blocks)))
-    measured = measure_indexes([expected.spec], rows, offsets).field(0)
-    if stored.type == measured.type and stored.equals(measured):
-        return np.zeros(len(blocks), np.bool_)
-    pairs = zip(stored, measured, strict=True)
-    return np.array([old.is_valid and (not new.is_valid or old != new) for old, new in pairs], np.bool_)
-
-
-def check_index_files(catalog: Catalog) -> Iterator[FileProblem]:
-    """Yield the index files that can't be read or differ from what was written, and what is wrong."""
-    checked: set[str] = set()
-    for entry in catalog.partitions:
-        blocks = catalog.file_blocks(entry)
-        for file in blocks.index_files:
-            if file.path not in checked:
-                checked.add(file.path)
-                try:
-                    read_index(catalog.files, file, blocks.n)
-                except CatalogError as error:
-                    yield file.path, str(error)
 
 
 @dataclass(frozen=True, eq=False)
@@ -548,3 +353,198 @@ def _has_repeats(tids: Ints) -> bool:
     seen = np.zeros(int(tids.max()) + 1, np.bool_)
     seen[tids] = True
     return int(np.count_nonzero(seen)) < len(tids)
+
+
+class TidsRead:
+    """The tids read of each segment in each layout of a plan, checked after the last of their files."""
+
+    def __init__(self, source: PlanBlocks) -> None:
+        blocks, layouts = source.blocks, source.plan.scheme.layouts
+        self._layouts = layouts
+        place = source.segment_of * len(layouts) + blocks.layout
+        self._place_of = {blocks.files[file]: p for file, p in zip(blocks.file.tolist(), place.tolist(), strict=True)}
+        self._files_left = Counter(self._place_of.values())
+        # Every master layout has all rows of a segment, so a segment has as many rows as its largest layout.
+        rows = np.bincount(place, blocks.rows, len(layouts) * (int(source.segment_of.max(initial=-1)) + 1))
+        self._rows = rows.reshape(-1, len(layouts)).max(axis=1).astype(np.int64)
+        self._seen: dict[int, Bits] = {}
+        self._invalid: set[int] = set()
+
+    def add(self, file: str, tids: Ints) -> str | None:
+        """Add a file's tids, ``int64[rows]``; return what is wrong after the last file of a segment's layout."""
+        place = self._place_of[file]
+        rows = int(self._rows[place // len(self._layouts)])
+        seen = self._seen.setdefault(place, np.zeros(rows, dtype=np.bool_))
+        mask = np.zeros(rows, dtype=np.bool_)
+        mask[tids[(tids >= 0) & (tids < rows)]] = True
+        if np.count_nonzero(mask) < len(tids) or (mask & seen).any():
+            self._invalid.add(place)
+        seen |= mask
+        self._files_left[place] -= 1
+        if self._files_left[place]:
+            return None
+        layout, seen = place % len(self._layouts), self._seen.pop(place)
+        if place in self._invalid:
+            return f"layout {layout} has a row of its segment twice, or a row that is not in the segment"
+        if self._layouts[layout].master and not seen.all():
+            count = len(seen) - int(seen.sum())
+            return f"layout {layout} has master columns, but lacks {count} rows of its segment, as tid {seen.argmin()}"
+        return None
+
+
+def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
+    """Yield master columns that lack rows of a partition, or differ from the source.
+
+    The source's checksums are in the snapshot: the load compared them with the source before it committed.
+    """
+    blocks = source.blocks
+    for index in np.unique(source.entry_of):
+        entry = source.entries[index]
+        for number, layout in enumerate(source.plan.scheme.layouts):
+            layout_blocks = (source.entry_of == index) & (blocks.layout == number)
+            for name in layout.master:
+                mask = layout_blocks & blocks.has_column(name)
+                rows, sums = int(blocks.rows[mask].sum()), blocks.column_sums(name)[mask]
+                expected = entry.checksums.get(name)
+                place = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
+                if rows != entry.rows:
+                    yield entry.blocks_file, f"{place} has {rows} of {entry.rows} rows"
+                elif expected is not None and not (sums < 0).any() and int(sums.sum()) != expected:
+                    yield entry.blocks_file, f"{place} has other values than the source had"
+
+
+def check_rest_blocks(source: PlanBlocks) -> Iterator[FileProblem]:
+    """Yield blocks of rows without local features that have one: queries for local rows would miss them."""
+    blocks = source.blocks
+    for number, layout in enumerate(source.plan.scheme.layouts):
+        rest = (blocks.part == 1) & (blocks.layout == number)
+        for feature in layout.features if rest.any() else ():
+            wrong = rest & feature_bit(blocks.words, feature)
+            if wrong.any():
+                block = int(np.argmax(wrong))
+                problem = f"block {int(blocks.block_id[block])} must be without feature {feature}, but has it"
+                yield blocks.files[int(blocks.file[block])], problem
+
+
+def check_index_files(catalog: Catalog) -> Iterator[FileProblem]:
+    """Yield the index files that can't be read or differ from what was written, and what is wrong."""
+    checked: set[str] = set()
+    for entry in catalog.partitions:
+        blocks = catalog.file_blocks(entry)
+        for file in blocks.index_files:
+            if file.path not in checked:
+                checked.add(file.path)
+                try:
+                    read_index(catalog.files, file, blocks.n)
+                except CatalogError as error:
+                    yield file.path, str(error)
+
+
+def find_unchecked_reason(spec: IndexSpec) -> str | None:
+    """Return why an index can't be measured again here; None if it can."""
+    try:
+        check_index(spec)
+    except SettingError:
+        return "its type is not installed"
+    return None if is_computed_here(spec.subject) else "only Spark can compute its values"
+
+
+def compare_index(expected: ExpectedIndex, blocks: Ints, rows: pa.Table, offsets: Ints) -> Bits:
+    """Return the blocks whose index differs from that of their rows, ``bool[k]``.
+
+    Args:
+        blocks: the places of the k blocks that were read.
+        rows: their rows; the k-th block has ``offsets[k] .. offsets[k + 1] - 1``.
+        offsets: int64[k + 1].
+
+    Raises:
+        SchemaError: the rows' values are not of the indexed type.
+    """
+    stored = plain_lists(expected.stored.take(pa.array(blocks)))
+    measured = measure_indexes([expected.spec], rows, offsets).field(0)
+    if stored.type == measured.type and stored.equals(measured):
+        return np.zeros(len(blocks), np.bool_)
+    pairs = zip(stored, measured, strict=True)
+    return np.array([old.is_valid and (not new.is_valid or old != new) for old, new in pairs], np.bool_)
+
+
+class BlockMatches:
+    """The rows of blocks, on which many filters that share literals are evaluated.
+
+    Block i has the rows ``offsets[i] .. offsets[i + 1] - 1``.
+    """
+
+    def __init__(self, rows: pa.Table, offsets: Ints, values: Callable[[str], BlockValues]) -> None:
+        self._rows = KeyedRows(rows)
+        self._offsets = offsets
+        self._values = values
+        self._keyed_values: dict[str, KeyedRows] = {}
+        self._value_masks: dict[Node, Bits | None] = {}
+        self._row_masks: dict[Node, Bits | None] = {}
+        self._block_masks: dict[Node, Bits | None] = {}
+
+    def match(self, node: Node, blocks: Bits) -> Bits | None:
+        """Return which of some blocks, ``bool[n]``, have a row that makes a filter TRUE.
+
+        None if :func:`~layoutopt.writer.evaluation.matching_rows` has no answer.
+        """
+        possible = self._match_blocks(node)
+        if possible is None:
+            return None
+        matches = possible & blocks
+        if _has_one_column(node) or not matches.any():
+            return matches
+        rows = self._match_rows(node)
+        if rows is None:
+            return None
+        for i in np.flatnonzero(matches).tolist():
+            matches[i] = rows[self._offsets[i] : self._offsets[i + 1]].any()
+        return matches
+
+    def _match_blocks(self, node: Node) -> Bits | None:
+        """Return the blocks that have a row for each required literal; exact for a literal of one column."""
+        if node in self._block_masks:
+            return self._block_masks[node]
+        mask: Bits | None
+        if isinstance(node, And | Or):
+            mask = combined(node, [self._match_blocks(child) for child in node.children])
+        elif _has_one_column(node):
+            values = self._match_values(node)
+            mask = None if values is None else self._values(_only_column(node)).sums(values) > 0
+        else:
+            mask = None if self._match_rows(node) is None else np.ones(len(self._offsets) - 1, np.bool_)
+        self._block_masks[node] = mask
+        return mask
+
+    def _match_values(self, node: Node) -> Bits | None:
+        """Return the values of its one column that make a literal TRUE, ``bool[m]``."""
+        if node not in self._value_masks:
+            name = _only_column(node)
+            if name not in self._keyed_values:
+                self._keyed_values[name] = KeyedRows(pa.table({name: self._values(name).values}))
+            self._value_masks[node] = matching_rows(node, self._keyed_values[name])
+        return self._value_masks[node]
+
+    def _match_rows(self, node: Node) -> Bits | None:
+        """Return the rows that make a filter TRUE, ``bool[rows]``."""
+        if node in self._row_masks:
+            return self._row_masks[node]
+        mask: Bits | None
+        if isinstance(node, And | Or):
+            mask = combined(node, [self._match_rows(child) for child in node.children])
+        elif _has_one_column(node):
+            values = self._match_values(node)
+            mask = None if values is None else self._values(_only_column(node)).spread(values)
+        else:
+            mask = matching_rows(node, self._rows)
+        self._row_masks[node] = mask
+        return mask
+
+
+def _has_one_column(node: Node) -> bool:
+    return not isinstance(node, And | Or | Constant) and len(columns_of(node)) == 1
+
+
+def _only_column(node: Node) -> str:
+    (name,) = columns_of(node)
+    return name

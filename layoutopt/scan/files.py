@@ -39,115 +39,6 @@ _FOOTERS_AHEAD = 8
 _WINDOWS_AHEAD = 3
 
 
-def _read_external(
-    files: SourceFiles, reads: Iterable[FileRead], names: Sequence[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield batches of columns of external files, in the source's types, deleted rows included."""
-    non_empty = [read for read in reads if read.row_groups]
-    for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
-        same_columns = list(group)
-        try:
-            if stored:
-                batches = _read_stored(files, same_columns, [name for _, name in stored], batch_rows)
-            else:
-                rows = sum(sum(read.rows) for read in same_columns)
-                sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
-                batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
-            for batch in batches:
-                yield _convert_batch(batch, files, names, dict(stored), dict(constants))
-        except (DataFileError, pa.ArrowException) as error:
-            raise _source_changed(files, same_columns, error) from error
-
-
-def _resolve_columns(
-    files: SourceFiles, read: FileRead, names: Sequence[str]
-) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
-    """Return the columns that a file stores, with their names in it, and those that are constant in all its rows."""
-    file = files.held[read.path]
-    try:
-        file_names = footer_of(files, read).schema.to_arrow_schema().names
-    except DataFileError as error:
-        raise _source_changed(files, [read], error) from error
-    stored = stored_names(file, files.schema, file_names)
-    constants = tuple((name, file.constants[name]) for name in names if name in file.constants)
-    return tuple((name, stored[name]) for name in names if name in stored), constants
-
-
-def _convert_batch(
-    batch: pa.RecordBatch,
-    files: SourceFiles,
-    names: Sequence[str],
-    stored: Mapping[str, str],
-    constants: Mapping[str, Any],
-) -> pa.RecordBatch:
-    arrays = []
-    for name in names:
-        column = files.schema.find(name)
-        type = any_arrow_type(column.type)
-        if name in stored:
-            array = batch.column(stored[name])
-            arrays.append(array if array.type == type else array.cast(type))
-        else:
-            arrays.append(pa.repeat(constant(constants.get(name), column, type), batch.num_rows))
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
-
-
-def _source_changed(files: SourceFiles, reads: Sequence[FileRead], error: Exception) -> DataFileError:
-    text = " ".join(str(error).split())[:200]
-    read = next((read for read in reads if read.path in text), reads[0])
-    path = files.held[read.path].path
-    return DataFileError(
-        f"the source's file {path!r} is damaged, or was changed or removed while it was read "
-        f"({text.replace(read.path, path)}); run the query again"
-    )
-
-
-def live_batches(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    footer_of: FooterOf,
-    read_files: Callable[[Sequence[FileRead]], Iterator[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of files without the rows that an external table's metadata marks as deleted."""
-    for has_deleted, group in groupby(reads, lambda read: _deleted_rows(files, read) is not None):
-        if not has_deleted:
-            yield from read_files(list(group))
-            continue
-        for read in group:
-            deleted = _deleted_rows(files, read)
-            assert deleted is not None
-            for place, first in enumerate(_first_rows(read, footer_of)):
-                row_group = replace(read, row_groups=(read.row_groups[place],), rows=(read.rows[place],))
-                for batch in read_files([row_group]):
-                    alive = np.ones(batch.num_rows, dtype=np.bool_)
-                    alive[deleted[(deleted >= first) & (deleted < first + batch.num_rows)] - first] = False
-                    first += batch.num_rows
-                    yield batch.filter(pa.array(alive))
-
-
-def live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
-    """Return the number of rows to be read of a file that are not deleted."""
-    deleted = _deleted_rows(files, read)
-    if deleted is None:
-        return sum(read.live_rows)
-    counts = [
-        np.count_nonzero((deleted >= first) & (deleted < first + rows))
-        for first, rows in zip(_first_rows(read, footer_of), read.rows, strict=True)
-    ]
-    return sum(read.rows) - int(sum(counts))
-
-
-def _deleted_rows(files: TableFiles, read: FileRead) -> Ints | None:
-    return files.held[read.path].deleted if isinstance(files, SourceFiles) else None
-
-
-def _first_rows(read: FileRead, footer_of: FooterOf) -> list[int]:
-    """Return the position in the file of the first row of each row group."""
-    footer = footer_of(read)
-    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-    return [sum(sizes[:group]) for group in read.row_groups]
-
-
 def read_files(
     files: TableFiles,
     reads: Sequence[FileRead],
@@ -269,6 +160,69 @@ def _read_windows(
             decryption_properties=files.decryption(window.path),
         ) as parquet:  # fmt: skip
             yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
+
+
+def _read_external(
+    files: SourceFiles, reads: Iterable[FileRead], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of columns of external files, in the source's types, deleted rows included."""
+    non_empty = [read for read in reads if read.row_groups]
+    for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
+        same_columns = list(group)
+        try:
+            if stored:
+                batches = _read_stored(files, same_columns, [name for _, name in stored], batch_rows)
+            else:
+                rows = sum(sum(read.rows) for read in same_columns)
+                sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
+                batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
+            for batch in batches:
+                yield _convert_batch(batch, files, names, dict(stored), dict(constants))
+        except (DataFileError, pa.ArrowException) as error:
+            raise _source_changed(files, same_columns, error) from error
+
+
+def _resolve_columns(
+    files: SourceFiles, read: FileRead, names: Sequence[str]
+) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
+    """Return the columns that a file stores, with their names in it, and those that are constant in all its rows."""
+    file = files.held[read.path]
+    try:
+        file_names = footer_of(files, read).schema.to_arrow_schema().names
+    except DataFileError as error:
+        raise _source_changed(files, [read], error) from error
+    stored = stored_names(file, files.schema, file_names)
+    constants = tuple((name, file.constants[name]) for name in names if name in file.constants)
+    return tuple((name, stored[name]) for name in names if name in stored), constants
+
+
+def _convert_batch(
+    batch: pa.RecordBatch,
+    files: SourceFiles,
+    names: Sequence[str],
+    stored: Mapping[str, str],
+    constants: Mapping[str, Any],
+) -> pa.RecordBatch:
+    arrays = []
+    for name in names:
+        column = files.schema.find(name)
+        type = any_arrow_type(column.type)
+        if name in stored:
+            array = batch.column(stored[name])
+            arrays.append(array if array.type == type else array.cast(type))
+        else:
+            arrays.append(pa.repeat(constant(constants.get(name), column, type), batch.num_rows))
+    return pa.RecordBatch.from_arrays(arrays, names=list(names))
+
+
+def _source_changed(files: SourceFiles, reads: Sequence[FileRead], error: Exception) -> DataFileError:
+    text = " ".join(str(error).split())[:200]
+    read = next((read for read in reads if read.path in text), reads[0])
+    path = files.held[read.path].path
+    return DataFileError(
+        f"the source's file {path!r} is damaged, or was changed or removed while it was read "
+        f"({text.replace(read.path, path)}); run the query again"
+    )
 
 
 def _read_local(
@@ -415,3 +369,49 @@ def damaged_file(path: str, error: Exception) -> DataFileError:
     """Return the error for a file that can't be read, with the cause in one line."""
     cause = " ".join(str(error).split())[:200]
     return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")
+
+
+def live_batches(
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    footer_of: FooterOf,
+    read_files: Callable[[Sequence[FileRead]], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of files without the rows that an external table's metadata marks as deleted."""
+    for has_deleted, group in groupby(reads, lambda read: _deleted_rows(files, read) is not None):
+        if not has_deleted:
+            yield from read_files(list(group))
+            continue
+        for read in group:
+            deleted = _deleted_rows(files, read)
+            assert deleted is not None
+            for place, first in enumerate(_first_rows(read, footer_of)):
+                row_group = replace(read, row_groups=(read.row_groups[place],), rows=(read.rows[place],))
+                for batch in read_files([row_group]):
+                    alive = np.ones(batch.num_rows, dtype=np.bool_)
+                    alive[deleted[(deleted >= first) & (deleted < first + batch.num_rows)] - first] = False
+                    first += batch.num_rows
+                    yield batch.filter(pa.array(alive))
+
+
+def live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
+    """Return the number of rows to be read of a file that are not deleted."""
+    deleted = _deleted_rows(files, read)
+    if deleted is None:
+        return sum(read.live_rows)
+    counts = [
+        np.count_nonzero((deleted >= first) & (deleted < first + rows))
+        for first, rows in zip(_first_rows(read, footer_of), read.rows, strict=True)
+    ]
+    return sum(read.rows) - int(sum(counts))
+
+
+def _deleted_rows(files: TableFiles, read: FileRead) -> Ints | None:
+    return files.held[read.path].deleted if isinstance(files, SourceFiles) else None
+
+
+def _first_rows(read: FileRead, footer_of: FooterOf) -> list[int]:
+    """Return the position in the file of the first row of each row group."""
+    footer = footer_of(read)
+    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    return [sum(sizes[:group]) for group in read.row_groups]

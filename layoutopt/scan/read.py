@@ -35,200 +35,8 @@ from layoutopt.scan.segments import LayoutRead, SegmentRead
 from layoutopt.writer.evaluation import matching_rows, may_match
 
 _NOTHING = pa.table({})
-
-
-@dataclass(frozen=True, eq=False)
-class _Rows:
-    """One layout's row groups with their tids, and the columns read so far.
-
-    Row group i has ``tids[offsets[i]:offsets[i + 1]]``, without deleted rows. ``values`` has a row for each of
-    ``value_tids``.
-    """
-
-    read: LayoutRead
-    tids: Ints
-    offsets: Ints
-    value_tids: Ints
-    values: pa.Table
-
-
-def read_rows_by_tid(
-    files: TableFiles,
-    segment: SegmentRead,
-    columns: Sequence[Column],
-    condition: Node = TRUE,
-    checked: bool = False,
-) -> pa.Table:
-    """Return the rows that survive in every layout read, in the order of their tids.
-
-    Args:
-        columns: the columns wanted, which may include :data:`~layoutopt.model.schema.TID`.
-        condition: rows for which it is not TRUE may be left out. Only parts of its AND that use columns of one layout
-            are tested, so some such rows are returned.
-
-    Raises:
-        DataFileError: a file is missing or damaged, or its tids are not a set of positions.
-        SkippingError: the check is on, and a row for which the condition is TRUE is missing.
-    """
-    rows = _combine_layouts(files, segment, columns, condition)
-    if checked and condition != TRUE:
-        check_late(rows, _combine_layouts(files, segment, columns, TRUE), condition)
-    return rows
-
-
-def _combine_layouts(files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node) -> pa.Table:
-    parts = conjuncts(condition)
-    layouts: list[_Rows] = []
-    present: Ints | None = None
-    for read in sorted(segment.layouts, key=lambda read: not _local_conjuncts(parts, read)):
-        rows = _read_tids(files, read if present is None or len(present) else replace(read, files=()))
-        present = intersect_tids([rows.tids] if present is None else [rows.tids, present])
-        rows = _apply_filter(files, _drop_groups_without(rows, present), columns, _local_conjuncts(parts, read))
-        present = intersect_tids([present, rows.value_tids]) if rows.values.num_columns else present
-        layouts.append(rows)
-    assert present is not None, "a segment has a layout"
-    values = {
-        name: array for rows in layouts for name, array in _complete_columns(files, rows, columns, present).items()
-    }
-    values[TID] = pa.chunked_array([pa.array(present)])
-    return pa.Table.from_arrays([values[column.name] for column in columns], names=[c.name for c in columns])
-
-
-def _local_conjuncts(parts: Sequence[Node], read: LayoutRead) -> list[Node]:
-    """Return the parts of a filter that use only columns of one layout."""
-    return [part for part in parts if (names := columns_of(part)) and names <= set(read.columns)]
-
-
-def _apply_filter(files: TableFiles, rows: _Rows, columns: Sequence[Column], parts: Sequence[Node]) -> _Rows:
-    """Return the layout with the filter's columns read, for the rows that match these parts."""
-    names = frozenset().union(*(columns_of(part) for part in parts))
-    filter_columns = [column for column in columns if column.name in names]
-    if len(filter_columns) < len(names) or not parts:  # a caller may want fewer columns than the filter has
-        return rows
-    values = _read_columns(files, rows.read, filter_columns)
-    mask = may_match(parts, values)
-    return replace(rows, value_tids=rows.tids[mask], values=values.filter(pa.array(mask)))
-
-
-def _complete_columns(
-    files: TableFiles, rows: _Rows, columns: Sequence[Column], present: Ints
-) -> dict[str, pa.ChunkedArray]:
-    """Return the layout's columns for the rows present; reads only columns that were not read yet."""
-    known = set(rows.values.column_names)
-    missing = [column for column in columns if column.name in rows.read.columns and column.name not in known]
-    tables = [rows.values.take(pa.array(gather_positions(rows.value_tids, present)))] if known else []
-    if missing:
-        kept = _drop_groups_without(rows, present)
-        tables.append(_read_columns(files, kept.read, missing).take(pa.array(gather_positions(kept.tids, present))))
-    return {name: table.column(name) for table in tables for name in table.column_names}
-
-
-def intersect_tids(tids: Sequence[Ints]) -> Ints:
-    """Return the tids, ascending, that every layout has.
-
-    >>> intersect_tids([np.array([3, 0, 2]), np.array([2, 3, 5])]).tolist()
-    [2, 3]
-    """
-    length = _length(*tids)
-    present = np.ones(length, dtype=np.bool_)
-    for layout_tids in tids:
-        present &= _to_mask(layout_tids, length)
-    return np.flatnonzero(present)
-
-
-def _to_mask(tids: Ints, length: int) -> Bits:
-    """Return whether each place is one of the tids, bool[length]; needs no sort, since tids are dense."""
-    mask = np.zeros(length, dtype=np.bool_)
-    mask[tids] = True
-    return mask
-
-
-def _length(*arrays: Ints) -> int:
-    """Return the greatest tid plus one."""
-    return max((int(tids.max()) + 1 for tids in arrays if len(tids)), default=0)
-
-
-def gather_positions(tids: Ints, wanted: Ints) -> Ints:
-    """Return the position in ``tids`` of each wanted tid; every wanted tid must be there.
-
-    >>> gather_positions(np.array([3, 0, 2]), np.array([2, 3])).tolist()
-    [2, 0]
-    """
-    positions = np.full(_length(tids), -1, dtype=np.int64)
-    positions[tids] = np.arange(len(tids))
-    return positions[wanted]
-
-
-def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
-    arrays = [batch.column(0) for batch in read_files(files, read.files, [TID], BATCH_ROWS)]
-    tids = np.concatenate([np.zeros(0, np.int64), *(_check_tids(array, read) for array in arrays)])
-    if np.count_nonzero(_to_mask(tids, _length(tids))) != len(tids):
-        raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
-    rows = [rows for file in read.files for rows in file.live_rows]
-    return _Rows(read, tids, np.cumsum([0, *rows]), tids, _NOTHING)
-
-
-def _check_tids(array: pa.Array, read: LayoutRead) -> Ints:
-    if array.null_count or not pa.types.is_integer(array.type):
-        raise DataFileError(f"the data file {read.files[0].path!r} has no row positions; load its partition again")
-    tids: Ints = array.to_numpy(zero_copy_only=False).astype(np.int64)
-    if len(tids) and int(tids.min()) < 0:
-        raise DataFileError(f"the data file {read.files[0].path!r} has a negative position; load its partition again")
-    return tids
-
-
-def _drop_groups_without(layout: _Rows, present: Ints) -> _Rows:
-    """Return the layout without row groups that hold no present row."""
-    mask = _to_mask(present, _length(layout.tids, present))[layout.tids]
-    keep = np.add.reduceat(np.r_[mask, False], layout.offsets[:-1]) > 0 if len(layout.offsets) > 1 else mask[:0]
-    files, position = [], 0
-    for file in layout.read.files:
-        groups = [i for i in range(len(file.row_groups)) if keep[position + i]]
-        position += len(file.row_groups)
-        if groups:
-            files.append(file.only(groups))
-    lengths = np.diff(layout.offsets)
-    tids = layout.tids[np.repeat(keep, lengths)]
-    read = replace(layout.read, files=tuple(files))
-    return replace(layout, read=read, tids=tids, offsets=np.cumsum(np.r_[0, lengths[keep]]))
-
-
-def _read_columns(files: TableFiles, read: LayoutRead, columns: Sequence[Column]) -> pa.Table:
-    names = [column.name for column in columns]
-    batches = list(read_files(files, read.files, names, BATCH_ROWS))
-    arrays = pa.Table.from_batches(batches).columns if batches else [pa.chunked_array([pa.nulls(0)]) for _ in names]
-    return pa.Table.from_arrays(conform(arrays, columns), names=names)
-
-
-def check_late(filtered: pa.Table, whole: pa.Table, condition: Node) -> None:
-    """Compare late-materialised rows with all rows of the same row groups.
-
-    Args:
-        filtered: the rows read under the condition.
-        whole: the rows read without it; both in the order of their tids.
-        condition: rows for which it is not TRUE may be missing in ``filtered``.
-
-    Raises:
-        SkippingError: another row is missing or has other values.
-    """
-    if not columns_of(condition) <= set(whole.column_names):
-        return
-    whole_mask, filtered_mask = matching_rows(condition, whole), matching_rows(condition, filtered)
-    if whole_mask is None or filtered_mask is None:
-        TALLY["undecided late readings"] += 1
-        return
-    expected, actual = whole.filter(pa.array(whole_mask)), filtered.filter(pa.array(filtered_mask))
-    if not expected.equals(actual) and repr(expected.to_pylist()) != repr(actual.to_pylist()):  # NaN != NaN
-        raise SkippingError(
-            f"late materialisation returns {actual.num_rows} of the {expected.num_rows} rows that match "
-            f"{describe(condition):.200}, or other values; run `layoutopt verify`, and report this if it finds nothing"
-        )
-    TALLY["late readings"] += 1
-
-
 # The stand-in column of a scan that reads no column: engines count its rows.
 ROWS_ONLY = "_rows"
-
 # The most bytes of all batches that are read ahead.
 _MOST_BYTES_AHEAD: Final = 64 << 20
 _MOST_THREADS: Final = 4
@@ -361,3 +169,192 @@ def _read_one_layout(
             for array, column in zip(batch.columns, columns, strict=True)
         ]
         yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def read_rows_by_tid(
+    files: TableFiles,
+    segment: SegmentRead,
+    columns: Sequence[Column],
+    condition: Node = TRUE,
+    checked: bool = False,
+) -> pa.Table:
+    """Return the rows that survive in every layout read, in the order of their tids.
+
+    Args:
+        columns: the columns wanted, which may include :data:`~layoutopt.model.schema.TID`.
+        condition: rows for which it is not TRUE may be left out. Only parts of its AND that use columns of one layout
+            are tested, so some such rows are returned.
+
+    Raises:
+        DataFileError: a file is missing or damaged, or its tids are not a set of positions.
+        SkippingError: the check is on, and a row for which the condition is TRUE is missing.
+    """
+    rows = _combine_layouts(files, segment, columns, condition)
+    if checked and condition != TRUE:
+        check_late(rows, _combine_layouts(files, segment, columns, TRUE), condition)
+    return rows
+
+
+def _combine_layouts(files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node) -> pa.Table:
+    parts = conjuncts(condition)
+    layouts: list[_Rows] = []
+    present: Ints | None = None
+    for read in sorted(segment.layouts, key=lambda read: not _local_conjuncts(parts, read)):
+        rows = _read_tids(files, read if present is None or len(present) else replace(read, files=()))
+        present = intersect_tids([rows.tids] if present is None else [rows.tids, present])
+        rows = _apply_filter(files, _drop_groups_without(rows, present), columns, _local_conjuncts(parts, read))
+        present = intersect_tids([present, rows.value_tids]) if rows.values.num_columns else present
+        layouts.append(rows)
+    assert present is not None, "a segment has a layout"
+    values = {
+        name: array for rows in layouts for name, array in _complete_columns(files, rows, columns, present).items()
+    }
+    values[TID] = pa.chunked_array([pa.array(present)])
+    return pa.Table.from_arrays([values[column.name] for column in columns], names=[c.name for c in columns])
+
+
+@dataclass(frozen=True, eq=False)
+class _Rows:
+    """One layout's row groups with their tids, and the columns read so far.
+
+    Row group i has ``tids[offsets[i]:offsets[i + 1]]``, without deleted rows. ``values`` has a row for each of
+    ``value_tids``.
+    """
+
+    read: LayoutRead
+    tids: Ints
+    offsets: Ints
+    value_tids: Ints
+    values: pa.Table
+
+
+def _local_conjuncts(parts: Sequence[Node], read: LayoutRead) -> list[Node]:
+    """Return the parts of a filter that use only columns of one layout."""
+    return [part for part in parts if (names := columns_of(part)) and names <= set(read.columns)]
+
+
+def _apply_filter(files: TableFiles, rows: _Rows, columns: Sequence[Column], parts: Sequence[Node]) -> _Rows:
+    """Return the layout with the filter's columns read, for the rows that match these parts."""
+    names = frozenset().union(*(columns_of(part) for part in parts))
+    filter_columns = [column for column in columns if column.name in names]
+    if len(filter_columns) < len(names) or not parts:  # a caller may want fewer columns than the filter has
+        return rows
+    values = _read_columns(files, rows.read, filter_columns)
+    mask = may_match(parts, values)
+    return replace(rows, value_tids=rows.tids[mask], values=values.filter(pa.array(mask)))
+
+
+def _complete_columns(
+    files: TableFiles, rows: _Rows, columns: Sequence[Column], present: Ints
+) -> dict[str, pa.ChunkedArray]:
+    """Return the layout's columns for the rows present; reads only columns that were not read yet."""
+    known = set(rows.values.column_names)
+    missing = [column for column in columns if column.name in rows.read.columns and column.name not in known]
+    tables = [rows.values.take(pa.array(gather_positions(rows.value_tids, present)))] if known else []
+    if missing:
+        kept = _drop_groups_without(rows, present)
+        tables.append(_read_columns(files, kept.read, missing).take(pa.array(gather_positions(kept.tids, present))))
+    return {name: table.column(name) for table in tables for name in table.column_names}
+
+
+def intersect_tids(tids: Sequence[Ints]) -> Ints:
+    """Return the tids, ascending, that every layout has.
+
+    >>> intersect_tids([np.array([3, 0, 2]), np.array([2, 3, 5])]).tolist()
+    [2, 3]
+    """
+    length = _length(*tids)
+    present = np.ones(length, dtype=np.bool_)
+    for layout_tids in tids:
+        present &= _to_mask(layout_tids, length)
+    return np.flatnonzero(present)
+
+
+def _to_mask(tids: Ints, length: int) -> Bits:
+    """Return whether each place is one of the tids, bool[length]; needs no sort, since tids are dense."""
+    mask = np.zeros(length, dtype=np.bool_)
+    mask[tids] = True
+    return mask
+
+
+def _length(*arrays: Ints) -> int:
+    """Return the greatest tid plus one."""
+    return max((int(tids.max()) + 1 for tids in arrays if len(tids)), default=0)
+
+
+def gather_positions(tids: Ints, wanted: Ints) -> Ints:
+    """Return the position in ``tids`` of each wanted tid; every wanted tid must be there.
+
+    >>> gather_positions(np.array([3, 0, 2]), np.array([2, 3])).tolist()
+    [2, 0]
+    """
+    positions = np.full(_length(tids), -1, dtype=np.int64)
+    positions[tids] = np.arange(len(tids))
+    return positions[wanted]
+
+
+def _read_tids(files: TableFiles, read: LayoutRead) -> _Rows:
+    arrays = [batch.column(0) for batch in read_files(files, read.files, [TID], BATCH_ROWS)]
+    tids = np.concatenate([np.zeros(0, np.int64), *(_check_tids(array, read) for array in arrays)])
+    if np.count_nonzero(_to_mask(tids, _length(tids))) != len(tids):
+        raise DataFileError(f"the data file {read.files[0].path!r} repeats a row's position; load its partition again")
+    rows = [rows for file in read.files for rows in file.live_rows]
+    return _Rows(read, tids, np.cumsum([0, *rows]), tids, _NOTHING)
+
+
+def _check_tids(array: pa.Array, read: LayoutRead) -> Ints:
+    if array.null_count or not pa.types.is_integer(array.type):
+        raise DataFileError(f"the data file {read.files[0].path!r} has no row positions; load its partition again")
+    tids: Ints = array.to_numpy(zero_copy_only=False).astype(np.int64)
+    if len(tids) and int(tids.min()) < 0:
+        raise DataFileError(f"the data file {read.files[0].path!r} has a negative position; load its partition again")
+    return tids
+
+
+def _drop_groups_without(layout: _Rows, present: Ints) -> _Rows:
+    """Return the layout without row groups that hold no present row."""
+    mask = _to_mask(present, _length(layout.tids, present))[layout.tids]
+    keep = np.add.reduceat(np.r_[mask, False], layout.offsets[:-1]) > 0 if len(layout.offsets) > 1 else mask[:0]
+    files, position = [], 0
+    for file in layout.read.files:
+        groups = [i for i in range(len(file.row_groups)) if keep[position + i]]
+        position += len(file.row_groups)
+        if groups:
+            files.append(file.only(groups))
+    lengths = np.diff(layout.offsets)
+    tids = layout.tids[np.repeat(keep, lengths)]
+    read = replace(layout.read, files=tuple(files))
+    return replace(layout, read=read, tids=tids, offsets=np.cumsum(np.r_[0, lengths[keep]]))
+
+
+def _read_columns(files: TableFiles, read: LayoutRead, columns: Sequence[Column]) -> pa.Table:
+    names = [column.name for column in columns]
+    batches = list(read_files(files, read.files, names, BATCH_ROWS))
+    arrays = pa.Table.from_batches(batches).columns if batches else [pa.chunked_array([pa.nulls(0)]) for _ in names]
+    return pa.Table.from_arrays(conform(arrays, columns), names=names)
+
+
+def check_late(filtered: pa.Table, whole: pa.Table, condition: Node) -> None:
+    """Compare late-materialised rows with all rows of the same row groups.
+
+    Args:
+        filtered: the rows read under the condition.
+        whole: the rows read without it; both in the order of their tids.
+        condition: rows for which it is not TRUE may be missing in ``filtered``.
+
+    Raises:
+        SkippingError: another row is missing or has other values.
+    """
+    if not columns_of(condition) <= set(whole.column_names):
+        return
+    whole_mask, filtered_mask = matching_rows(condition, whole), matching_rows(condition, filtered)
+    if whole_mask is None or filtered_mask is None:
+        TALLY["undecided late readings"] += 1
+        return
+    expected, actual = whole.filter(pa.array(whole_mask)), filtered.filter(pa.array(filtered_mask))
+    if not expected.equals(actual) and repr(expected.to_pylist()) != repr(actual.to_pylist()):  # NaN != NaN
+        raise SkippingError(
+            f"late materialisation returns {actual.num_rows} of the {expected.num_rows} rows that match "
+            f"{describe(condition):.200}, or other values; run `layoutopt verify`, and report this if it finds nothing"
+        )
+    TALLY["late readings"] += 1

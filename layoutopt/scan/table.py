@@ -40,27 +40,28 @@ if TYPE_CHECKING:
     from layoutopt.sql.duckdb.translate import PortableSql
 
 
-def check_pruning(table: OpenedTable, root: Node, pruned: tuple[PrunedPlan, ...]) -> tuple[PrunedPlan, ...]:
-    """Return the pruned plans; raise SkippingError if this process checks skipping and a matching row is lost."""
-    if switch.is_on():
-        check_decision(table, root, pruned)
-    return pruned
-
-
 def prune_checked(table: OpenedTable, root: Node, columns: Sequence[str], settings: Settings) -> tuple[PrunedPlan, ...]:
-    """Return what a scan reads, one item per plan; raises as :func:`check_pruning`."""
+    """Return what a scan reads, one item per plan; raises as :func:`prune_under`."""
     return prune_under(table, root, columns, [settings] * len(table.sources))
 
 
 def prune_under(
     table: OpenedTable, root: Node, columns: Sequence[str], settings: Sequence[Settings]
 ) -> tuple[PrunedPlan, ...]:
-    """Return what a scan reads under separate settings for each plan; raises as :func:`check_pruning`."""
-    return check_pruning(table, root, table.decide(root, columns, settings))
+    """Return what a scan reads under separate settings for each plan, and check it if skipping is checked.
+
+    Raises:
+        SkippingError: a row for which the filter is TRUE would not be read.
+        DataFileError: the check is on, and a data file is missing or damaged.
+    """
+    pruned = table.decide(root, columns, settings)
+    if switch.is_on():
+        check_decision(table, root, pruned)
+    return pruned
 
 
 def table_read(table: OpenedTable, scan: TableScan, settings: Settings) -> TableRead:
-    """Return the read of one mention of a table, in a session with these settings; raises as :func:`check_pruning`."""
+    """Return the read of one mention of a table, in a session with these settings; raises as :func:`prune_under`."""
     return TableRead(table, scan, prune_checked(table, scan.filter.root, scan.columns, settings))
 
 
