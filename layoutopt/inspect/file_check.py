@@ -82,7 +82,7 @@ class Expected:
     indexes: tuple[ExpectedIndex, ...] = ()
 
     @classmethod
-    def of(cls, plan: Plan, blocks: BlockTable) -> Expected:
+    def from_blocks(cls, plan: Plan, blocks: BlockTable) -> Expected:
         """Collect all that is checked of the blocks."""
         columns = []
         for column in plan.schema.columns:

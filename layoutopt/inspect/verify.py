@@ -104,7 +104,7 @@ def _load_expected(places: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[P
     """Yield the files with their expected content, loaded for some thousand blocks at once."""
     for source, files in _split_runs(places):
         blocks = source.blocks.take(np.flatnonzero(np.isin(source.blocks.file, files)))
-        expected = Expected.of(source.plan, blocks)
+        expected = Expected.from_blocks(source.plan, blocks)
         order = np.lexsort((blocks.row_group, blocks.file))
         ends = np.searchsorted(blocks.file[order], np.arange(len(blocks.files) + 1))
         blocks_by_path = {path: order[ends[i] : ends[i + 1]] for i, path in enumerate(blocks.files)}

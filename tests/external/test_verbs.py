@@ -110,4 +110,4 @@ def test_a_snapshot_is_refused(places: tuple[str, str], capsys: pytest.CaptureFi
     source, into = places
     assert main(["index", source, "--into", into]) == 0
     assert main(["query", into, "SELECT 1 FROM web_events", "--snapshot", "0"]) == 2
-    assert "only as it is now" in capsys.readouterr().err
+    assert "only be read as it is now" in capsys.readouterr().err
