@@ -364,11 +364,7 @@ def _share(part: int, whole: int) -> float:
 
 
 def worst_queries(
-    table: Table,
-    queries: Sequence[Query],
-    results: Sequence[Mapping[str, Any]],
-    dialect: str = "spark",
-    most: int = 10,
+    table: Table, queries: Sequence[Query], results: Sequence[Mapping[str, Any]], dialect: str = "spark", most: int = 10
 ) -> list[dict[str, Any]]:
     """Return the distinct queries (filter and columns) of a log that waste the most rows in all their runs.
 

@@ -40,11 +40,7 @@ _WINDOWS_AHEAD = 3
 
 
 def read_files(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    names: Sequence[str],
-    batch_rows: int,
-    coded: Collection[str] = (),
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     """Return batches of some columns, in that order, from the chosen row groups of files, one file after the other.
 
@@ -69,11 +65,7 @@ def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
 
 
 def _read_stored(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    names: Sequence[str],
-    batch_rows: int,
-    coded: Collection[str] = (),
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str] = ()
 ) -> Iterator[pa.RecordBatch]:
     non_empty = [read for read in reads if read.row_groups]
     stored = [name for name in names if name != PLACE]

@@ -172,11 +172,7 @@ def _read_one_layout(
 
 
 def read_rows_by_tid(
-    files: TableFiles,
-    segment: SegmentRead,
-    columns: Sequence[Column],
-    condition: Node = TRUE,
-    checked: bool = False,
+    files: TableFiles, segment: SegmentRead, columns: Sequence[Column], condition: Node = TRUE, checked: bool = False
 ) -> pa.Table:
     """Return the rows that survive in every layout read, in the order of their tids.
 

@@ -16,13 +16,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import (
-    DecimalType,
-    IcebergType,
-    ListType,
-    MapType,
-    StructType,
-)
+from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, StructType
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
