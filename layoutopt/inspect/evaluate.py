@@ -17,7 +17,6 @@ from layoutopt.errors import DataFileError
 from layoutopt.inspect.cost import costs_for, predicted_seconds, work_of
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.engine_costs import Calibration, of_the_plan
-from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
@@ -324,7 +323,10 @@ def compare(table: Table, log: Sequence[Query], evaluation: Mapping[str, Any]) -
         {"plan": source.plan.digest, "method": source.plan.method, "predicted": of_the_plan(source.plan.predicted)}
         for source in table.sources
     ]
-    shares = [_predicted_shares(source.plan) for source in table.sources]
+    shares = [
+        {(query.filter.root, query.columns): share for query, share in zip(plan.queries, plan.reads, strict=False)}
+        for plan in (source.plan for source in table.sources)
+    ]
     predicted = [_predict_bytes(query, shares, scan_bytes(tuple(query.columns))) for query in log]
     foreseen = _compare_bytes(predicted, [query["bytes_scanned"] for query in queries])
     return {
@@ -333,12 +335,6 @@ def compare(table: Table, log: Sequence[Query], evaluation: Mapping[str, Any]) -
 
 
 _Shares = Mapping[tuple[Node, tuple[str, ...]], float]
-
-
-def _predicted_shares(plan: Plan) -> _Shares:
-    """Return the share of a full scan that a plan predicts for each of its queries."""
-    queries = zip(plan.queries, plan.reads, strict=True) if plan.reads else ()
-    return {(query.filter.root, query.columns): share for query, share in queries}
 
 
 def _predict_bytes(query: Query, shares: Sequence[_Shares], full: Ints) -> int | None:

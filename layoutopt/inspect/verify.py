@@ -55,76 +55,6 @@ class FileVerdict:
     findings: tuple[Finding, ...]
 
 
-def check_files(table: Table, paths: Sequence[str], workers: int | None = None) -> Iterator[FileVerdict]:
-    """Yield the results of comparing data files of a table with the catalog.
-
-    If all files of a segment's layout are among them, the last one's verdict also says whether they have each row of
-    the segment once.
-
-    Args:
-        paths: files of the table by their paths in it, in the catalog's order.
-        workers: how many files are read in parallel; by default the number of processors, up to four.
-    """
-    places = {path: (source, i) for source in table.sources for i, path in enumerate(source.blocks.files)}
-    tids_read = {id(source): TidsRead(source) for source in table.sources}
-    # A single file is decoded by several threads, unless the caller chose the number of workers.
-    use_threads = workers is None and len(paths) == 1
-    if workers is None:
-        workers = 1 if use_threads else min(pa.cpu_count(), _MOST_WORKERS)
-    for source, file, checked in _check_in_parallel(table, [places[path] for path in paths], workers, use_threads):
-        wrong = None if checked.tids is None else tids_read[id(source)].add(file.path, checked.tids)
-        findings = checked.findings if wrong is None else (*checked.findings, ("master", wrong))
-        yield FileVerdict(file.path, len(file.blocks), int(file.expected.rows[file.blocks].sum()), findings)
-
-
-def _check_in_parallel(
-    table: Table, places: Sequence[tuple[PlanBlocks, int]], workers: int, use_threads: bool
-) -> Iterator[tuple[PlanBlocks, FileToCheck, CheckedFile]]:
-    """Yield the checked files in their order; with several workers, some are read ahead."""
-    files = table.catalog.data
-    if workers == 1:
-        for source, file in _load_expected(places):
-            yield source, file, check_file(files, file, use_threads)
-        return
-    queue: deque[tuple[PlanBlocks, FileToCheck, Future[CheckedFile]]] = deque()
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for source, file in _load_expected(places):
-            queue.append((source, file, pool.submit(check_file, files, file)))
-            if len(queue) > 2 * workers:
-                source, file, future = queue.popleft()
-                yield source, file, future.result()
-        for source, file, future in queue:
-            yield source, file, future.result()
-    finally:
-        pool.shutdown(cancel_futures=True)  # a caller that stops early doesn't wait for files in the queue
-
-
-def _load_expected(places: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, FileToCheck]]:
-    """Yield the files with their expected content, loaded for some thousand blocks at once."""
-    for source, files in _split_runs(places):
-        blocks = source.blocks.take(np.flatnonzero(np.isin(source.blocks.file, files)))
-        expected = Expected.from_blocks(source.plan, blocks)
-        order = np.lexsort((blocks.row_group, blocks.file))
-        ends = np.searchsorted(blocks.file[order], np.arange(len(blocks.files) + 1))
-        blocks_by_path = {path: order[ends[i] : ends[i + 1]] for i, path in enumerate(blocks.files)}
-        footers = dict(zip(blocks.files, blocks.footers, strict=True))
-        for index in files:
-            path = source.blocks.files[index]
-            yield source, FileToCheck(path, footers[path], expected, blocks_by_path[path])
-
-
-def _split_runs(places: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, list[int]]]:
-    """Yield runs of files of one plan with some thousand blocks together."""
-    for _, group in groupby(places, key=lambda place: id(place[0])):
-        items = list(group)
-        source = items[0][0]
-        n_blocks = np.bincount(source.blocks.file, minlength=len(source.blocks.files))
-        run_numbers = np.cumsum(n_blocks[[index for _, index in items]]) // _EXPECTED_AT_ONCE
-        for _, run in groupby(zip(run_numbers.tolist(), items, strict=True), key=lambda pair: pair[0]):
-            yield source, [index for _, (_, index) in run]
-
-
 Progress = Callable[[int, int], None]
 # Checks files of a table by path: yields a verdict of each in their order, and reports (done, total) as progress.
 FileChecker = Callable[[Table, Sequence[str], Progress], Iterable[FileVerdict]]
@@ -265,3 +195,73 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
             )
     yield from (Problem("master", *pair) for pair in check_master_columns(source))
     yield from (Problem("rest", *pair) for pair in check_rest_blocks(source))
+
+
+def check_files(table: Table, paths: Sequence[str], workers: int | None = None) -> Iterator[FileVerdict]:
+    """Yield the results of comparing data files of a table with the catalog.
+
+    If all files of a segment's layout are among them, the last one's verdict also says whether they have each row of
+    the segment once.
+
+    Args:
+        paths: files of the table by their paths in it, in the catalog's order.
+        workers: how many files are read in parallel; by default the number of processors, up to four.
+    """
+    places = {path: (source, i) for source in table.sources for i, path in enumerate(source.blocks.files)}
+    tids_read = {id(source): TidsRead(source) for source in table.sources}
+    # A single file is decoded by several threads, unless the caller chose the number of workers.
+    use_threads = workers is None and len(paths) == 1
+    if workers is None:
+        workers = 1 if use_threads else min(pa.cpu_count(), _MOST_WORKERS)
+    for source, file, checked in _check_in_parallel(table, [places[path] for path in paths], workers, use_threads):
+        wrong = None if checked.tids is None else tids_read[id(source)].add(file.path, checked.tids)
+        findings = checked.findings if wrong is None else (*checked.findings, ("master", wrong))
+        yield FileVerdict(file.path, len(file.blocks), int(file.expected.rows[file.blocks].sum()), findings)
+
+
+def _check_in_parallel(
+    table: Table, places: Sequence[tuple[PlanBlocks, int]], workers: int, use_threads: bool
+) -> Iterator[tuple[PlanBlocks, FileToCheck, CheckedFile]]:
+    """Yield the checked files in their order; with several workers, some are read ahead."""
+    files = table.catalog.data
+    if workers == 1:
+        for source, file in _load_expected(places):
+            yield source, file, check_file(files, file, use_threads)
+        return
+    queue: deque[tuple[PlanBlocks, FileToCheck, Future[CheckedFile]]] = deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for source, file in _load_expected(places):
+            queue.append((source, file, pool.submit(check_file, files, file)))
+            if len(queue) > 2 * workers:
+                source, file, future = queue.popleft()
+                yield source, file, future.result()
+        for source, file, future in queue:
+            yield source, file, future.result()
+    finally:
+        pool.shutdown(cancel_futures=True)  # a caller that stops early doesn't wait for files in the queue
+
+
+def _load_expected(places: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, FileToCheck]]:
+    """Yield the files with their expected content, loaded for some thousand blocks at once."""
+    for source, files in _split_runs(places):
+        blocks = source.blocks.take(np.flatnonzero(np.isin(source.blocks.file, files)))
+        expected = Expected.from_blocks(source.plan, blocks)
+        order = np.lexsort((blocks.row_group, blocks.file))
+        ends = np.searchsorted(blocks.file[order], np.arange(len(blocks.files) + 1))
+        blocks_by_path = {path: order[ends[i] : ends[i + 1]] for i, path in enumerate(blocks.files)}
+        footers = dict(zip(blocks.files, blocks.footers, strict=True))
+        for index in files:
+            path = source.blocks.files[index]
+            yield source, FileToCheck(path, footers[path], expected, blocks_by_path[path])
+
+
+def _split_runs(places: Sequence[tuple[PlanBlocks, int]]) -> Iterator[tuple[PlanBlocks, list[int]]]:
+    """Yield runs of files of one plan with some thousand blocks together."""
+    for _, group in groupby(places, key=lambda place: id(place[0])):
+        items = list(group)
+        source = items[0][0]
+        n_blocks = np.bincount(source.blocks.file, minlength=len(source.blocks.files))
+        run_numbers = np.cumsum(n_blocks[[index for _, index in items]]) // _EXPECTED_AT_ONCE
+        for _, run in groupby(zip(run_numbers.tolist(), items, strict=True), key=lambda pair: pair[0]):
+            yield source, [index for _, (_, index) in run]

@@ -172,7 +172,11 @@ class Matches:
         if not self.source.plan.scheme.has_tids:
             return {0: np.repeat(ids, blocks.live_rows[ids])}
         by_layout = {layout: ids[blocks.layout[ids] == layout] for layout in np.unique(blocks.layout[ids]).tolist()}
-        tids = {layout: self._read_tids(table, block_ids) for layout, block_ids in by_layout.items()}
+        tids = {}
+        for layout, block_ids in by_layout.items():
+            batches = read_files(table.catalog.data, file_reads(blocks, block_ids), [TID], BATCH_ROWS)
+            arrays = (np.asarray(batch.column(0), dtype=np.int64) for batch in batches)
+            tids[layout] = np.concatenate([np.zeros(0, np.int64), *arrays])
         # Rows of one layout are in the order of its files, rows of several in the order of their tids.
         read_tids = [tids[layout_read.layout] for layout_read in read.layouts]
         order = read_tids[0] if len(read_tids) == 1 else intersect_tids(read_tids)
@@ -187,11 +191,6 @@ class Matches:
             block_of_tid[tids[layout]] = np.repeat(block_ids, blocks.live_rows[block_ids])
             blocks_by_layout[layout] = block_of_tid[order]
         return blocks_by_layout
-
-    def _read_tids(self, table: OpenedTable, block_ids: Ints) -> Ints:
-        reads = file_reads(self.source.blocks, block_ids)
-        arrays = [batch.column(0) for batch in read_files(table.catalog.data, reads, [TID], BATCH_ROWS)]
-        return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
 
 
 def _match_rows(table: OpenedTable, questions: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits | None]]:
