@@ -1,1 +1,1 @@
-"""External files: files that other systems write, with indexes of their row groups kept beside them."""
+"""External files, which other systems write, and the indexes of their row groups."""

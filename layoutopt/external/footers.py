@@ -1,4 +1,4 @@
-"""Footers of a source's files: which columns a file holds, under which names and types."""
+"""The footers of a source's files: which columns a file holds, under which names and types."""
 
 from __future__ import annotations
 
@@ -22,71 +22,19 @@ from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sources.snapshot import has_old_dates, has_old_int96
 from layoutopt.sql.schema import arrow_schema_of, arrow_type_name, collations_of
 
-# ----------------------------------------------------------------------------------------------------
-# Files of an older Spark, whose days before 1582 and times before 1900 nobody but Spark reads as what they mean.
-
+# Days from 1970-01-01 to 1582-10-15, the first day on which all calendars agree.
 _FIRST_DAY: Final = -141_427
-"""Days from 1970-01-01 to 1582-10-15, from which on all calendars agree."""
+# Seconds from 1970-01-01 to 1900-01-01, before which Spark converts times.
 _FIRST_SECOND: Final = -2_208_988_800
-"""Seconds from 1970-01-01 to 1900-01-01, before which Spark moves times."""
-_A_SECOND: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-
-
-def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
-    """Refuse a file with values that Spark moves when it reads them.
-
-    Answers are found by other readers, which don't, so neither they nor what they would skip were Spark's. Of most
-    files the statistics say that there is no such value.
-
-    Args:
-        path: the file's, for messages.
-        metadata: its footer.
-
-    Raises:
-        SourceError: it has such values, or may have.
-    """
-    old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
-    for i in range(metadata.num_columns) if old_dates or old_int96 else ():
-        column = metadata.schema.column(i)
-        is_int96 = column.physical_type == "INT96"
-        if not (old_int96 if is_int96 else old_dates):
-            continue
-        first = _FIRST_SECOND if is_int96 else _first_unmoved(column)
-        chunks = (metadata.row_group(group).column(i) for group in range(metadata.num_row_groups))
-        if first is not None and not all(_is_since(chunk, first) for chunk in chunks):
-            raise SourceError(
-                f"the source's file {path!r} is of a Spark before version 3, and its column {column.path!r} may have "
-                "dates before 1582 or times before 1900, which only Spark reads as they were meant; write it anew"
-            )
-
-
-def _first_unmoved(column: Any) -> int | None:
-    """The least stored number of a column that means the same to all; None where all do."""
-    kind = column.logical_type.type
-    if kind == "DATE":
-        return _FIRST_DAY
-    if kind != "TIMESTAMP":
-        return None
-    return _FIRST_SECOND * _A_SECOND[json.loads(column.logical_type.to_json())["timeUnit"]]
-
-
-def _is_since(chunk: pq.ColumnChunkMetaData, first: int) -> bool:
-    """Whether no value of a column chunk is less, by its statistics."""
-    found = chunk.statistics
-    if found is None:
-        return not chunk.num_values
-    if found.has_min_max:
-        return bool(found.min_raw >= first)
-    return bool(found.has_null_count and found.null_count == chunk.num_values)
-
-
-_AT_ONCE: Final = 16
-_DECLARED: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')  # types of texts, as Spark keeps them
+_UNITS_PER_SECOND: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
+_REQUESTS_AT_ONCE: Final = 16
+# Declared types of texts, as Spark stores them in footers.
+_DECLARED_TYPE: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')
 
 
 @dataclass(frozen=True, eq=False)
 class Footer:
-    """A file's footer: the file, and the digest and content of its end."""
+    """A file's footer, with the digest of its bytes."""
 
     listed: Listed
     digest: str
@@ -94,26 +42,22 @@ class Footer:
 
     @property
     def key(self) -> str:
-        """The file's."""
+        """The file's key."""
         return file_key(self.listed.file.path)
 
     @cached_property
     def arrow(self) -> pa.Schema:
-        """The columns that the file holds."""
+        """The columns of the file."""
         return arrow_schema_of(self.metadata.schema)
 
     def columns(self) -> tuple[Column, ...]:
-        """The columns that the file holds, by Spark's types.
-
-        Raises:
-            SchemaError: a type can't be read; names the file.
-        """
+        """Return the columns of the file with Spark's types; raise SchemaError if a type can't be read."""
         path = self.listed.file.path
-        declared = _DECLARED.findall(b" ".join((self.metadata.metadata or {}).values()))
+        declared = _DECLARED_TYPE.findall(b" ".join((self.metadata.metadata or {}).values()))
         if padded := [type for type in declared if is_padded(type.decode())]:
             raise SchemaError(
-                f"the source's file {path!r} has a column of {padded[0].decode()}, whose texts Spark pads with blanks: "
-                "write it as a string to have it indexed"
+                f"the source's file {path!r} has a column of {padded[0].decode()}, whose texts Spark pads with blanks; "
+                "write it as a string to index it"
             )
         try:
             collated = collations_of(self.arrow)
@@ -123,54 +67,50 @@ class Footer:
 
 
 def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
-    """The footers of some files, in their order.
+    """Read the footers of some files, in their order; raise SourceError for one that can't be read correctly."""
 
-    Raises:
-        SourceError: a file is gone, is no Parquet, or may have days of the calendar before 1582.
-    """
-
-    def read(one: Listed) -> Footer:
-        key = file_key(one.file.path)
+    def read(file: Listed) -> Footer:
+        path = file.file.path
         try:
-            footer = files.read_footer(key)
+            footer = files.read_footer(file_key(path))
             metadata = metadata_of(footer)
-            check_calendar(one.file.path, metadata)
-            return Footer(one, footer_digest(footer), metadata)
+            check_calendar(path, metadata)
+            return Footer(file, footer_digest(footer), metadata)
         except LayoutoptError:
             raise
         except (OSError, ValueError, pa.ArrowException) as error:
             raise SourceError(
-                f"the source's file {one.file.path!r} can't be read ({error}); try again when nobody changes the source"
+                f"the source's file {path!r} can't be read ({error}); try again when the source is not being changed"
             ) from error
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         return list(pool.map(read, listed))
 
 
-def merged_columns(columns: Iterable[Column], footers: Iterable[Footer]) -> tuple[Column, ...]:
-    """Some columns and those that files hold; a column has the type that holds all that is found of it.
+def merge_file_columns(columns: Iterable[Column], footers: Iterable[Footer]) -> tuple[Column, ...]:
+    """Merge columns with those of files; each has the type that can hold all its values.
 
     Raises:
-        SchemaError: two types have none in common; names a file.
+        SchemaError: two types have no common type; names a file.
     """
-    found = {column.name.lower(): column for column in columns}
+    merged = {column.name.lower(): column for column in columns}
     for footer in footers:
         for column in footer.columns():
-            known = found.setdefault(column.name.lower(), column)
-            type = _wider(known.type, column.type)
+            known = merged.setdefault(column.name.lower(), column)
+            type = _widen_type(known.type, column.type)
             if type is None:
                 raise SchemaError(
                     f"the column {known.name!r} is {known.type} in other files of the source, but {column.type} in "
-                    f"{footer.listed.file.path!r}; write one of them anew"
+                    f"{footer.listed.file.path!r}; rewrite one of them"
                 )
-            found[column.name.lower()] = Column(known.name, type)
-    return tuple(found.values())
+            merged[column.name.lower()] = Column(known.name, type)
+    return tuple(merged.values())
 
 
-def _wider(first: str, second: str) -> str | None:
-    """The type that holds values of both; None where there is none.
+def _widen_type(first: str, second: str) -> str | None:
+    """Return the type that holds values of both; None if there is none.
 
-    >>> _wider("int", "bigint"), _wider("double", "float"), _wider("int", "string")
+    >>> _widen_type("int", "bigint"), _widen_type("double", "float"), _widen_type("int", "string")
     ('bigint', 'double', None)
     """
     if first == second:
@@ -179,3 +119,44 @@ def _wider(first: str, second: str) -> str | None:
         if first in kinds and second in kinds:
             return max(first, second, key=kinds.index)
     return None
+
+
+def check_calendar(path: str, metadata: pq.FileMetaData) -> None:
+    """Raise SourceError for a file with dates before 1582 or times before 1900 that Spark converts.
+
+    Other readers don't convert them, so answers and skipping would differ from Spark's. For most files the statistics
+    show that there are no such values.
+    """
+    old_dates, old_int96 = has_old_dates(metadata.metadata), has_old_int96(metadata.metadata)
+    for i in range(metadata.num_columns) if old_dates or old_int96 else ():
+        column = metadata.schema.column(i)
+        is_int96 = column.physical_type == "INT96"
+        if not (old_int96 if is_int96 else old_dates):
+            continue
+        first = _FIRST_SECOND if is_int96 else _first_unconverted(column)
+        chunks = (metadata.row_group(group).column(i) for group in range(metadata.num_row_groups))
+        if first is not None and not all(_has_only_since(chunk, first) for chunk in chunks):
+            raise SourceError(
+                f"the source's file {path!r} was written by Spark before version 3. Its column {column.path!r} may "
+                "have dates before 1582 or times before 1900, which only Spark reads correctly; rewrite the file"
+            )
+
+
+def _first_unconverted(column: Any) -> int | None:
+    """Return the least stored number that Spark does not convert; None if it converts none."""
+    kind = column.logical_type.type
+    if kind == "DATE":
+        return _FIRST_DAY
+    if kind != "TIMESTAMP":
+        return None
+    return _FIRST_SECOND * _UNITS_PER_SECOND[json.loads(column.logical_type.to_json())["timeUnit"]]
+
+
+def _has_only_since(chunk: pq.ColumnChunkMetaData, first: int) -> bool:
+    """Return whether no value of a column chunk is less than ``first``, by its statistics."""
+    statistics = chunk.statistics
+    if statistics is None:
+        return not chunk.num_values
+    if statistics.has_min_max:
+        return bool(statistics.min_raw >= first)
+    return bool(statistics.has_null_count and statistics.null_count == chunk.num_values)

@@ -1,7 +1,7 @@
-"""An indexed source, opened: its files as they are now, with what is known of those that are as they were.
+"""Open an indexed source: its current files, with the indexes of those that have not changed.
 
-A file that nobody has measured, or that was changed since, has blocks of which nothing is known, so all of it is read;
-a file that is gone has none. So answers are always those of the source as it is now.
+A new or changed file has blocks without statistics, so all of it is read; a removed file has none. Answers are always
+those of the current source.
 """
 
 from __future__ import annotations
@@ -18,50 +18,41 @@ from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
-from layoutopt.external.footers import Footer, merged_columns, read_footers
-from layoutopt.external.listing import Listed, Listing, list_source, mark_of, state_of, with_columns
-from layoutopt.external.row_groups import blocks_of, grown, in_partitions, numbered
+from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.listing import Listed, Listing, add_folder_columns, digest_file, list_source, state_of
+from layoutopt.external.row_groups import make_blocks, mask_partitions, number_blocks, widen_plan
 from layoutopt.external.source_files import SourceFiles, file_key, source_files
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 
+# The partitions of indexed files, and of files that are read whole.
 INDEXED: Final = "indexed"
-"""The partition of what is known."""
 UNKNOWN: Final = "not-indexed"
-"""The partition of files that are read whole."""
 
 
 def not_indexed(catalog: Catalog) -> int:
-    """How many files of a source are read whole, since nobody has measured them as they are now."""
+    """Return the number of a source's files that are read whole, because they are not indexed as they are now."""
     return sum(len(catalog.blocks(entry).files) for entry in catalog.partitions if entry.key == UNKNOWN)
 
 
 def has_changed(catalog: Catalog) -> bool:
-    """Whether a source that was opened has other files or rows by now; never for a table.
-
-    Raises:
-        SourceError: the source can't be listed.
-    """
-    held = catalog.others
-    if not isinstance(held, SourceFiles):
+    """Return whether an opened source has other files or rows by now; always False for a table."""
+    files = catalog.others
+    if not isinstance(files, SourceFiles):
         return False
-    return state_of(list_source(source_of_index(catalog.files.root))) != held.state
+    return state_of(list_source(source_of_index(catalog.files.root))) != files.state
 
 
 def open_indexed(
     root: str, source: str, type_of: Callable[[str], pa.DataType], read_through: int = READ_THROUGH
 ) -> Catalog:
-    """The catalog of a source's files as they are now.
+    """Return the catalog of a source's current files.
 
     Args:
-        root: the folder of the indexes.
-        source: whose they are.
-        type_of: the Arrow type of a Spark type.
         read_through: as of :class:`~layoutopt.catalog.storage.filesystem.TableFiles`.
 
     Raises:
         NotATableError: nothing was ever indexed.
-        CatalogError: a catalog file is missing or damaged.
         SourceError, SchemaError: the source can't be read.
     """
     files = TableFiles(root, read_through)
@@ -71,62 +62,59 @@ def open_indexed(
     digest = snapshot.partitions[0].plan
     plan = read_plan(files, snapshot, digest)
     listing = list_source(source)
-    now = _told_apart(listing, snapshot, plan)
-    held = replace(source_files(listing.files, now.schema), read_through=read_through, state=state_of(listing))
-    parts, plans = [_indexed(Catalog(files, snapshot, {digest: plan}), now.known)], [plan]
-    if now.others:
-        types = {column.name: type_of(column.type) for column in now.schema.columns}
-        blocks = [blocks_of(footer, now.schema, types, believed=False) for footer in now.others]
-        plans.append(plan if now.schema == plan.schema else grown(plan, now.schema))
-        encoded = encode_blocks(numbered(pa.concat_tables(blocks)))  # as those are that stand in a file
-        parts.append(BlockTable.from_parquet(encoded, plans[1], f"what is read of {source!r}"))
-    entries = [_entry(*each, snapshot) for each in zip((INDEXED, UNKNOWN), plans, parts, strict=False)]
-    shown = replace(snapshot, schema=now.schema, partitions=tuple(entries))
-    return Catalog.over_files(files, shown, {of.digest: of for of in plans}, parts, held)
+    current = _find_changes(listing, snapshot, plan)
+    schema = current.schema
+    held = replace(source_files(listing.files, schema), read_through=read_through, state=state_of(listing))
+    indexed = Catalog(files, snapshot, {digest: plan})
+    blocks = indexed.file_blocks(indexed.partitions[0])
+    mask = mask_partitions(blocks, current.unchanged)
+    parts, plans = [blocks if mask.all() else blocks.take(mask)], [plan]
+    if current.changed:
+        types = {column.name: type_of(column.type) for column in schema.columns}
+        tables = [make_blocks(footer, schema, types, use_bounds=False) for footer in current.changed]
+        plans.append(plan if schema == plan.schema else widen_plan(plan, schema))
+        encoded = encode_blocks(number_blocks(pa.concat_tables(tables)))  # like the blocks in a blocks file
+        parts.append(BlockTable.from_parquet(encoded, plans[1], f"the blocks of {source!r}"))
+    entries = [_make_entry(*args, snapshot) for args in zip((INDEXED, UNKNOWN), plans, parts, strict=False)]
+    snapshot = replace(snapshot, schema=schema, partitions=tuple(entries))
+    return Catalog.over_files(files, snapshot, {plan.digest: plan for plan in plans}, parts, held)
 
 
 @dataclass(frozen=True, eq=False)
-class _Now:
-    """A source's files: the keys of those that are known, the footers of the others, and the columns of all."""
+class _CurrentFiles:
+    """A source's files: the keys of unchanged ones, the footers of changed and new ones, and the columns of all."""
 
-    known: frozenset[str]
-    others: list[Footer]
+    unchanged: frozenset[str]
+    changed: list[Footer]
     schema: Schema
 
 
-def _told_apart(listing: Listing, snapshot: Snapshot, plan: Plan) -> _Now:
-    marks = {entry.key: entry.source for entry in snapshot.partitions}
+def _find_changes(listing: Listing, snapshot: Snapshot, plan: Plan) -> _CurrentFiles:
+    digests = {entry.key: entry.source for entry in snapshot.partitions}
     files = source_files(listing.files, listing.schema)
-    known: list[Listed] = []
-    others: list[Listed] = []
-    for one in listing.files:
-        same = marks.get(file_key(one.file.path)) == mark_of(one, listing.schema, plan.schema.names)
-        (known if same else others).append(one)
-    footers = read_footers(files, others)
+    unchanged: list[Listed] = []
+    changed: list[Listed] = []
+    for file in listing.files:
+        same = digests.get(file_key(file.file.path)) == digest_file(file, listing.schema, plan.schema.names)
+        (unchanged if same else changed).append(file)
+    footers = read_footers(files, changed)
     try:
-        schema = _schema(listing, plan.schema.columns, footers)
+        schema = _merge_schema(listing, plan.schema.columns, footers)
         if is_older(plan.schema, schema):
-            return _Now(frozenset(file_key(one.file.path) for one in known), footers, schema)
-    except SchemaError:  # perhaps only of files that are gone
+            return _CurrentFiles(frozenset(file_key(file.file.path) for file in unchanged), footers, schema)
+    except SchemaError:  # the conflicting type may be that of a removed file
         pass
-    # A column is of another type, or gone: nothing holds any more of what is known.
+    # A column has another type or is gone: the existing indexes are not valid.
     footers = read_footers(files, listing.files)
-    return _Now(frozenset(), footers, _schema(listing, (), footers))
+    return _CurrentFiles(frozenset(), footers, _merge_schema(listing, (), footers))
 
 
-def _schema(listing: Listing, columns: Iterable[Column], footers: Iterable[Footer]) -> Schema:
-    return with_columns(listing, merged_columns(columns, footers)) if listing.is_folder else listing.schema
+def _merge_schema(listing: Listing, columns: Iterable[Column], footers: Iterable[Footer]) -> Schema:
+    return add_folder_columns(listing, merge_file_columns(columns, footers)) if listing.is_folder else listing.schema
 
 
-def _entry(key: str, plan: Plan, blocks: BlockTable, snapshot: Snapshot) -> PartitionEntry:
+def _make_entry(key: str, plan: Plan, blocks: BlockTable, snapshot: Snapshot) -> PartitionEntry:
     return PartitionEntry(
         key=key, value=None, plan=plan.digest, load_id=snapshot.load_id, blocks_file=snapshot.partitions[0].blocks_file,
         rows=int(blocks.rows.sum()), bounds={}, checksums={}, bytes=int(blocks.bytes.sum()),
     )  # fmt: skip
-
-
-def _indexed(catalog: Catalog, keys: frozenset[str]) -> BlockTable:
-    """The blocks of files that are as they were."""
-    blocks = catalog.file_blocks(catalog.partitions[0])
-    mask = in_partitions(blocks, keys)
-    return blocks if mask.all() else blocks.take(mask)

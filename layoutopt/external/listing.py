@@ -1,8 +1,8 @@
-"""The files of a source as they are now: all of a folder of Parquet, or those of the newest version of a table.
+"""List the current files of a source: all of a folder of Parquet, or those of the newest version of a table.
 
-Every file has a *mark*, which is another one once the file holds anything else: the size and times of change that the
-store tells, and its entity tag or inode. A local file's time of status change is no program's to set, so a rewriting
-that keeps size and time of change is seen too.
+Every file has a *version*, which changes with its content: the size and times in the store's listing, and the ETag or
+inode. Programs can't set the change time (ctime) of a local file, so a rewrite that preserves size and modification
+time is detected too.
 """
 
 from __future__ import annotations
@@ -26,49 +26,21 @@ from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
 from layoutopt.sources.snapshot import SnapshotFile, source_name
 from layoutopt.sql.schema import folder_columns, is_shown, values_in_folders
 
-# ----------------------------------------------------------------------------------------------------
-# What texts in the names of Hive-style folders, and in metadata of tables, are as values.
-
+# Stands for the names of a file's columns if they are those in its footer.
 UNNAMED: Final[tuple[str | None, ...]] = ()
-"""In place of the names under which a file stores columns: they are those of its own footer."""
 
-
-def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
-    """A value that a folder's name or a table's metadata says of all rows of a file.
-
-    Args:
-        value: its text, or a value of Python's; None is NULL.
-        column: what it is a value of.
-        type: the column's in Arrow.
-
-    Raises:
-        SourceError: it is no value of the column's type, or of one whose texts depend on a time zone.
-    """
-    if value is None:
-        return pa.scalar(None, type)
-    text = str(value).lower() if column.type == "boolean" else str(value)
-    try:
-        if column.type in ("timestamp", "binary"):
-            raise ValueError("such values are not read from there")
-        return pa.scalar(text, pa.string()).cast(type)
-    except (pa.ArrowException, ValueError, InvalidOperation) as error:
-        raise SourceError(
-            f"{text[:80]!r} stands for the column {column.name!r} of type {column.type} in the name of a folder or in "
-            f"a table's metadata ({error}); store the column in the files"
-        ) from error
-
-
-_AT_ONCE: Final = 16
-_ENDINGS: Final = (".parquet", ".parq", ".pq")
-_UNTOLD: Final = ("", ".snappy", ".gz", ".zstd", ".lz4", ".lzo", ".brotli")
-"""Endings of names that may be of Parquet files or of others, as some writers leave them."""
+_REQUESTS_AT_ONCE: Final = 16
+_PARQUET_SUFFIXES: Final = (".parquet", ".parq", ".pq")
+# Suffixes that some writers give both Parquet and other files.
+_AMBIGUOUS_SUFFIXES: Final = ("", ".snappy", ".gz", ".zstd", ".lz4", ".lzo", ".brotli")
+# Names of modification times and of entity tags in the listings of stores.
 _TIMES: Final = ("mtime", "LastModified", "last_modified", "updated", "modified", "created")
 _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum")
 
 
 @dataclass(frozen=True, eq=False)
 class Listed:
-    """A file of the source, and what tells it from others that may stand there later, its size in bytes first."""
+    """A file of the source; ``mark`` is its version, which begins with its size in bytes."""
 
     file: SnapshotFile
     mark: str
@@ -76,13 +48,9 @@ class Listed:
 
 @dataclass(frozen=True, eq=False)
 class Listing:
-    """A source as it is now.
+    """The current files of a source: a folder of Parquet, or a table of another format.
 
-    Attributes:
-        name: the source, as users name it; the same in all working folders.
-        files: its files, by path.
-        schema: its columns; of a folder those alone that the names of folders say, whose files say the others.
-        is_folder: whether it is plain Parquet, not a table of another format.
+    The schema of a folder has only the columns in folder names, since other columns are in the files' footers.
     """
 
     name: str
@@ -92,49 +60,43 @@ class Listing:
 
 
 def canonical(source: str) -> str:
-    """A source's name that means the same in every working folder; of a table without a version.
-
-    Raises:
-        SettingError: it names a version: indexes follow the newest.
-    """
+    """Return a source's name that is valid in every working folder; raise SettingError if it names a version."""
     name = source_name(source)
     if name is None:
         return source.rstrip("/") if is_url(source) else absolute(source)
     if name.version is not None:
-        raise SettingError(f"{source!r} names a version, and indexes follow the newest one; leave @{name.version} out")
+        raise SettingError(f"{source!r} names a version, but indexes follow the newest; remove @{name.version}")
     is_path = name.format == "delta" or name.place.startswith((".", "/", "~"))
     return f"{name.format}:{absolute(name.place)}" if is_path and not is_url(name.place) else name.text
 
 
 def list_source(source: str) -> Listing:
-    """The source as it is now.
-
-    Args:
-        source: as :func:`canonical` has it.
+    """List the current files of a source.
 
     Raises:
-        SourceError: it does not exist, can't be read, or has what would give wrong rows if it were not understood.
+        SourceError: it does not exist, can't be read, or needs an unsupported feature.
         SchemaError: a column's type can't be stored.
-        SettingError: the library of its format is not installed, or its store can't be reached.
+        SettingError: the format's library is not installed, or the store can't be reached.
     """
     name = source_name(source)
     if name is None:
         check_is_no_table(source)
-        return _folder(source)
+        return _list_folder(source)
     snapshot = open_snapshot(name)
     for column, stored in zip(snapshot.schema.columns, snapshot.stored_types, strict=True):
         if column.type != stored:
             raise SourceError(
-                f"the column {column.name!r} of {source!r} has fields that its files call otherwise, which is not "
-                "understood here; load the table, or write it anew without renamed fields"
+                f"the column {column.name!r} of {source!r} has fields with other names in its files, which is not "
+                "supported; load the table, or rewrite it without renamed fields"
             )
-    marks = dict(_each(_mark_of, [file.path for file in snapshot.files]))
-    files = tuple(Listed(file, marks[file.path]) for file in snapshot.files)
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        versions = pool.map(_read_version, [file.path for file in snapshot.files])
+        files = tuple(map(Listed, snapshot.files, versions))
     return Listing(source, files, snapshot.schema, False)
 
 
 def local_path(path: str) -> str:
-    """A path or URL as other libraries open it: a local one as a path.
+    """Return a path or URL as other libraries open it: a local one as a path.
 
     >>> local_path("file:///data/a.parquet"), local_path("s3://bucket/a.parquet")
     ('/data/a.parquet', 's3://bucket/a.parquet')
@@ -142,86 +104,82 @@ def local_path(path: str) -> str:
     return "/" + path.split(":", 1)[1].lstrip("/") if path.startswith("file:") else path
 
 
-def _folder(source: str) -> Listing:
-    marked = dict(_local_files(Path(source)) if protocol_of(source) == "file" else _remote_files(source))
-    if not marked:
-        raise SourceError(f"{source!r} holds no file that ends in .parquet; name a folder of Parquet, or a table")
-    values = {path: values_in_folders(path.removeprefix(source)) for path in marked}
-    by = folder_columns(values.values())
-    names = {column.name for column in by}
+def _list_folder(source: str) -> Listing:
+    versions = dict(_list_local(Path(source)) if protocol_of(source) == "file" else _list_remote(source))
+    if not versions:
+        raise SourceError(f"{source!r} has no .parquet file; name a folder of Parquet, or a table")
+    values = {path: values_in_folders(path.removeprefix(source)) for path in versions}
+    columns = folder_columns(values.values())
+    names = {column.name for column in columns}
     files = tuple(
-        Listed(SnapshotFile(path, UNNAMED, {n: v for n, v in values[path].items() if n in names}), marked[path])
-        for path in sorted(marked)
+        Listed(SnapshotFile(path, UNNAMED, {n: v for n, v in values[path].items() if n in names}), versions[path])
+        for path in sorted(versions)
     )
-    return Listing(source, files, Schema(by), True)
+    return Listing(source, files, Schema(columns), True)
 
 
-def _local_files(root: Path) -> Iterator[tuple[str, str]]:
+def _list_local(root: Path) -> Iterator[tuple[str, str]]:
     if root.is_file():
-        yield str(root), _local_mark(root.stat())
+        yield str(root), _local_version(root.stat())
         return
     if not root.is_dir():
         raise SourceError(f"there is nothing at {str(root)!r}; name a folder of Parquet, or a table")
-    above: dict[str, frozenset[tuple[int, int]]] = {}  # of each folder those around it
-    for folder, inside, names in os.walk(root, onerror=_unlisted, followlinks=True):
+    parents_by_folder: dict[str, frozenset[tuple[int, int]]] = {}
+    for folder, subfolders, names in os.walk(root, onerror=_raise_unlisted, followlinks=True):
         status = Path(folder).stat()
-        around = above.pop(str(Path(folder)), frozenset())
-        if (status.st_dev, status.st_ino) in around:  # a link back
-            inside.clear()
+        parents = parents_by_folder.pop(str(Path(folder)), frozenset())
+        if (status.st_dev, status.st_ino) in parents:  # a link to a parent folder
+            subfolders.clear()
             continue
-        inside[:] = [name for name in inside if is_shown(name)]
-        around |= {(status.st_dev, status.st_ino)}
-        above |= {str(Path(folder, name)): around for name in inside}
+        subfolders[:] = [name for name in subfolders if is_shown(name)]
+        parents |= {(status.st_dev, status.st_ino)}
+        parents_by_folder |= {str(Path(folder, name)): parents for name in subfolders}
         for name in names:
             path = Path(folder, name)
             if _is_data(str(path)):
                 try:
-                    yield str(path), _local_mark(path.stat())
+                    yield str(path), _local_version(path.stat())
                 except FileNotFoundError:
-                    continue  # removed since
+                    continue  # removed since it was listed
 
 
-def _unlisted(error: OSError) -> None:
-    """Refuse a source of which a folder can't be listed: its rows would be missing."""
+def _raise_unlisted(error: OSError) -> None:
     raise SourceError(
-        f"the source's folder {str(error.filename)!r} can't be listed ({error.strerror}); see to its permissions"
+        f"the source's folder {str(error.filename)!r} can't be listed ({error.strerror}); check its permissions"
     ) from error
 
 
 def _is_data(path: str) -> bool:
-    """Whether a file is Parquet, by its name.
-
-    Raises:
-        SourceError: nobody can tell by that, and Spark would read it as such.
-    """
+    """Return whether a file is Parquet, by its name; raise SourceError if that is ambiguous."""
     name = path.rpartition("/")[2]
-    if not is_shown(name) or name.endswith(_ENDINGS):
+    if not is_shown(name) or name.endswith(_PARQUET_SUFFIXES):
         return is_shown(name)
-    if Path(name).suffix in _UNTOLD:
+    if Path(name).suffix in _AMBIGUOUS_SUFFIXES:
         raise SourceError(
-            f"the source's file {path!r} may be Parquet or not; let its name end in .parquet, or begin with _ or ."
+            f"can't tell whether the source's file {path!r} is Parquet; let its name end in .parquet, or begin with _ "
+            "or ."
         )
     return False
 
 
-def _local_mark(status: os.stat_result) -> str:
+def _local_version(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_dev} {status.st_ino}"
 
 
-def _remote_files(source: str) -> Iterator[tuple[str, str]]:
-    store, root = _store_of(source)
+def _list_remote(source: str) -> Iterator[tuple[str, str]]:
+    store, root = _open_store(source)
     store.invalidate_cache()
     try:
-        found = store.find(root, detail=True)
+        infos = store.find(root, detail=True)
     except FileNotFoundError:
-        found = {}
-    for path, info in found.items():
+        infos = {}
+    for path, info in infos.items():
         parts = str(path).strip("/").removeprefix(str(root).strip("/")).split("/")
         if all(is_shown(part) for part in parts if part) and _is_data(str(path)):
-            yield str(store.unstrip_protocol(path)), _remote_mark(info, str(path))
+            yield str(store.unstrip_protocol(path)), _remote_version(info, str(path))
 
 
-def _store_of(url: str) -> tuple[Any, str]:
+def _open_store(url: str) -> tuple[Any, str]:
     import fsspec
 
     try:
@@ -231,64 +189,64 @@ def _store_of(url: str) -> tuple[Any, str]:
     return store, str(path)
 
 
-def _remote_mark(info: Mapping[str, Any], path: str) -> str:
-    """What a store says of a file's content, by the names that its driver has for that."""
-    said = [str(info[name]) for name in (*_TAGS, *_TIMES) if info.get(name) is not None]
-    if not said:
-        raise SourceError(f"the store of {path!r} does not say when a file was changed, so it can't be indexed")
-    return " ".join([str(info.get("size")), *said])
+def _remote_version(info: Mapping[str, Any], path: str) -> str:
+    values = [str(info[name]) for name in (*_TAGS, *_TIMES) if info.get(name) is not None]
+    if not values:
+        raise SourceError(f"the store of {path!r} reports no ETag or modification time, so it can't be indexed")
+    return " ".join([str(info.get("size")), *values])
 
 
-def _mark_of(path: str) -> str:
+def _read_version(path: str) -> str:
     local = local_path(path)
     try:
         if not is_url(local):
-            return _local_mark(Path(local).stat())
-        store, inside = _store_of(local)
-        return _remote_mark(store.info(inside), local)
+            return _local_version(Path(local).stat())
+        store, store_path = _open_store(local)
+        return _remote_version(store.info(store_path), local)
     except FileNotFoundError as error:
-        raise SourceError(f"the source's file {path!r} is missing; mend the table") from error
+        raise SourceError(f"the source's file {path!r} is missing; repair the table") from error
 
 
-def _each(function: Any, paths: Iterable[str]) -> list[tuple[str, str]]:
-    listed = list(paths)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(zip(listed, pool.map(function, listed), strict=True))
-
-
-def with_columns(listing: Listing, columns: Iterable[Column]) -> Schema:
-    """The columns of a folder's files, then those that its folders' names say."""
-    said = set(listing.schema.names)
-    return Schema((*(column for column in columns if column.name not in said), *listing.schema.columns)).writable()
-
-
-# ----------------------------------------------------------------------------------------------------
-# What tells that a file of a source is as it was when it was measured.
+def add_folder_columns(listing: Listing, columns: Iterable[Column]) -> Schema:
+    """Return the columns of a folder's files, followed by those in folder names."""
+    names = set(listing.schema.names)
+    return Schema((*(column for column in columns if column.name not in names), *listing.schema.columns)).writable()
 
 
 def state_of(listing: Listing) -> str:
-    """A digest that is another one once a source has other files, columns or rows.
-
-    Args:
-        listing: the source as it is.
-    """
+    """Return a digest of a source's files, columns and deleted rows."""
     digest = hashlib.sha256(repr(listing.schema).encode())
-    for one in listing.files:
-        deleted = b"" if one.file.deleted is None else one.file.deleted.tobytes()
-        said = json.dumps([one.file.path, one.mark, one.file.stored, sorted(map(str, one.file.constants.items()))])
-        digest.update(hashlib.sha256(said.encode() + deleted).digest())
+    for listed in listing.files:
+        file = listed.file
+        deleted = b"" if file.deleted is None else file.deleted.tobytes()
+        text = json.dumps([file.path, listed.mark, file.stored, sorted(map(str, file.constants.items()))])
+        digest.update(hashlib.sha256(text.encode() + deleted).digest())
     return digest.hexdigest()
 
 
-def mark_of(one: Listed, schema: Schema, names: Sequence[str]) -> str:
-    """A digest that is another one once a file holds anything else, or holds some columns under other names.
+def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
+    """Return a digest of a file's version and the names under which it holds some columns of the source."""
+    stored = dict(zip(schema.names, listed.file.stored, strict=False))
+    columns = [[name, stored.get(name), str(listed.file.constants.get(name, ""))] for name in sorted(names)]
+    text = json.dumps([listed.file.path, listed.mark, columns], ensure_ascii=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
-    Args:
-        one: the file.
-        schema: the source's columns, by whose order the file's names go.
-        names: the columns.
+
+def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
+    """Convert a value (text, Python value or None) from a folder name or table metadata.
+
+    Raises:
+        SourceError: it is not a value of the type, or the type's texts depend on a time zone.
     """
-    stored = dict(zip(schema.names, one.file.stored, strict=False))
-    held = [[name, stored.get(name), str(one.file.constants.get(name, ""))] for name in sorted(names)]
-    said = json.dumps([one.file.path, one.mark, held], ensure_ascii=True)
-    return hashlib.sha256(said.encode()).hexdigest()
+    if value is None:
+        return pa.scalar(None, type)
+    text = str(value).lower() if column.type == "boolean" else str(value)
+    try:
+        if column.type in ("timestamp", "binary"):
+            raise ValueError("values of this type are not supported there")
+        return pa.scalar(text, pa.string()).cast(type)
+    except (pa.ArrowException, ValueError, InvalidOperation) as error:
+        raise SourceError(
+            f"invalid value {text[:80]!r} of column {column.name!r} in a folder name or table metadata: expected "
+            f"{column.type} ({error}); store the column in the files"
+        ) from error

@@ -1,9 +1,8 @@
-"""Building indexes of a source, and bringing them up to date: only what is new or changed is measured.
+"""Build the indexes of a source, and update them: only new and changed files are measured.
 
-What is measured goes into a folder of the user's choice, never into the source's. It is a catalog as a table's: one
-blocks file with a row for each row group, a file for each index, and a snapshot that names them, with an entry for each
-file of the source. A refresh writes all of these anew, with what is known of files that are as they were, so that
-readers find one file of each kind, whatever became of the source.
+Indexes are written to a separate folder, never into the source. The folder is a catalog like a table's: one blocks file
+with a row for each row group, a file for each index, and a snapshot with an entry for each file of the source. A
+refresh rewrites all of these and reuses the content for unchanged files, so that readers open one file of each kind.
 """
 
 from __future__ import annotations
@@ -41,9 +40,16 @@ from layoutopt.catalog.storage.index_files import (
 from layoutopt.catalog.storage.prefetch import made_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
-from layoutopt.external.footers import Footer, merged_columns, read_footers
-from layoutopt.external.listing import Listing, constant, list_source, mark_of, with_columns
-from layoutopt.external.row_groups import ArrowTypes, blocks_of, in_partitions, numbered, plan_of, row_groups
+from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.listing import Listing, add_folder_columns, constant, digest_file, list_source
+from layoutopt.external.row_groups import (
+    ArrowTypes,
+    make_blocks,
+    make_source_plan,
+    mask_partitions,
+    non_empty_row_groups,
+    number_blocks,
+)
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
 from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
 from layoutopt.indexes.expressions import is_computed_here
@@ -58,138 +64,31 @@ from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sources.snapshot import ending, source_name
 from layoutopt.sources.whole_files import ARROW_OPTIONS
 
-# ----------------------------------------------------------------------------------------------------
-# The indexes of a file's row groups, measured by reading one of them after the other.
-
-
-def measured_indexes(
-    files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
-) -> pa.StructArray:
-    """The indexes of a file's row groups that have rows, [row groups]; the memory of one row group is taken.
-
-    Args:
-        files: the source's.
-        footer: the file's.
-        specs: what to measure.
-        types: the Arrow types of the source's columns.
-
-    Raises:
-        SourceError: the file can't be read, or holds other values than its footer says.
-        SettingError, SchemaError: as :func:`~layoutopt.indexes.measuring.measure_indexes`.
-    """
-    schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
-    parts = [pa.array([], indexes_type(specs))]
-    path = footer.listed.file.path
-    names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
-    try:
-        with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
-            for group in row_groups(footer):
-                rows = _columns(parquet, group, footer, schema, names, types)
-                parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
-    except (pa.ArrowException, OSError) as error:
-        raise SourceError(
-            f"the source's file {path!r} can't be read ({' '.join(str(error).split())[:200]}); mend it, or try again "
-            "when nobody changes the source"
-        ) from error
-    return pa.concat_arrays(parts)
-
-
-def _columns(
-    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str], types: ArrowTypes
-) -> pa.Table:
-    """Some columns of a row group, under their names and types."""
-    stored = [names[name] for name in schema.names if name in names]
-    n = footer.metadata.row_group(group).num_rows
-    read = parquet.read_row_group(group, columns=stored) if stored else None
-    arrays = []
-    for column in schema.columns:
-        type = types[column.name]
-        if read is not None and column.name in names:
-            arrays.append(read.column(names[column.name]).cast(type))
-        else:
-            value = footer.listed.file.constants.get(column.name)
-            arrays.append(pa.chunked_array([pa.repeat(constant(value, column, type), n)]))
-    return pa.Table.from_arrays(arrays, names=list(schema.names))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which indexes of a source are worth their bytes to a log's queries, tried on a few of its files.
-
-TRIED: Final = 4
-"""Files that are measured to choose by, spread evenly."""
-
-Trial = Callable[[tuple[IndexSpec, ...]], BlockTable]
-"""Measures some indexes of a few files."""
-
-
-def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
-    """The indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
-
-    Args:
-        queries: a log's.
-        trial: measures all that there could be.
-        share: the most bytes of those taken, in the compressed bytes of the row groups tried.
-    """
-    possible = tuple(
-        spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject)
-    )
-    if not possible:
-        return ()
-    blocks = trial(possible)
-    read = _read(queries, blocks)
-    indexes = [_judged(spec, queries, blocks, read) for spec in possible]
-    return tuple(possible[i] for i in worth_their_bytes(indexes, read, share * float(blocks.bytes.sum())))
-
-
-def _read(queries: Sequence[Query], blocks: BlockTable) -> Floats:
-    """The bytes that each query reads of each block by footers alone, by weight, ``float64[queries, blocks]``."""
-    read = np.zeros((len(queries), blocks.n))
-    for place, query in enumerate(queries):
-        left = ~cannot_match(query.filter.root, blocks.block_statistics(), None)
-        sizes: Ints = sum((blocks.column_bytes(name) for name in query.columns), np.zeros(blocks.n, np.int64))
-        read[place] = query.weight * np.where(left, sizes, 0)
-    return read
-
-
-def _judged(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> Judged:
-    """What one index lets the queries skip, and how many of its bytes they read for that."""
-    alone = replace(blocks.block_statistics(), indexes=stored_indexes([spec], blocks))
-    stored = blocks.stored_index(spec)
-    size = 0.0 if stored is None else float(len(encode_index(stored)))
-    skipped, asked = np.zeros(read.shape, np.bool_), 0.0
-    for place, query in enumerate(queries):
-        if spec.subject.columns <= query.filter.root.columns and read[place].any():
-            skipped[place] = cannot_match(query.filter.root, alone, None)
-            asked += query.weight
-    return Judged(skipped, size, asked * size)
-
-
 OPERATION: Final = "index"
+# Files that are measured to choose indexes, spread evenly.
+TRIAL_FILES: Final = 4
 _WORKERS: Final = min(4, os.cpu_count() or 1)
-_GATHERED_BYTES: Final = 32 << 20
-"""What is measured of files is encoded once it takes so much."""
-_TICK: Final = 0.05
-"""Seconds within which a local file system may give two changes of a file one time."""
+# Measured blocks are encoded once they take so many bytes.
+_BATCH_BYTES: Final = 32 << 20
+# Seconds within which a local file system may give two changes of a file the same time.
+_TIME_RESOLUTION: Final = 0.05
 
 Step = Callable[[int, int], None]
+# Measures some indexes of a few files.
+Trial = Callable[[tuple[IndexSpec, ...]], BlockTable]
+# Chooses the indexes of a source with some columns; candidates can be tried on a few of its files.
 ChooseIndexes = Callable[[Schema, Trial], tuple[IndexSpec, ...]]
-"""Names the indexes of a source with such columns; what there could be may be tried on a few of its files."""
 
 
 @dataclass(frozen=True)
 class RefreshReport:
-    """What indexing a source did.
+    """The result of indexing a source.
 
     Attributes:
-        index: the folder.
-        source: whose files are indexed.
-        snapshot: the newest.
-        indexes: what row groups are indexed by, beside the minima and maxima of their footers.
-        files, row_groups, rows: of the source.
-        measured: how many of the files were measured now.
-        kept: how many were as they were.
-        gone: how many that were indexed before are gone.
-        bytes: of what was written.
+        indexes: the indexes, in addition to the min/max in footers.
+        measured: the files measured now.
+        kept: the unchanged files.
+        gone: the files that were indexed before and no longer exist.
         source_bytes: the compressed bytes of the source's row groups.
     """
 
@@ -207,7 +106,7 @@ class RefreshReport:
     source_bytes: int
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return {**self.__dict__, "indexes": list(self.indexes)}
 
 
@@ -220,71 +119,67 @@ def refresh(
     step: Step = lambda done, total: None,
     at: CommitHook = lambda point: None,
 ) -> RefreshReport:
-    """Index a source, or bring its indexes up to date.
+    """Index a source, or update its indexes.
 
     Args:
-        root: the folder of the indexes.
-        source: whose files are indexed, as :func:`~layoutopt.external.listing.canonical` has it.
-        table: the name by which queries call the source; None for the one that it has, or its path's last part.
-        choose: names the indexes to build; None for those that there are.
-        type_of: the Arrow type of a Spark type.
-        step: told how many files of how many are measured.
+        source: the :func:`~layoutopt.external.listing.canonical` name of the source.
+        table: the name of the source in queries; None for its current name, or the last part of its path.
+        choose: chooses the indexes to build; None for the existing ones.
+        step: called with (files measured, files to measure).
         at: called at the points of the commit.
 
     Raises:
         NotATableError: the folder holds something else, or the indexes of another source.
-        SourceError, SchemaError: the source can't be read.
         SettingError: an index can't be built here.
-        CommitConflictError: somebody else refreshed the indexes meanwhile.
-        OSError: a store failed; the indexes are as they were.
+        CommitConflictError: another process refreshed the indexes meanwhile.
+        OSError: a store failed; the indexes are unchanged.
     """
-    if _lies_in(root, _place_of(source)):
-        raise SettingError(f"{root!r} lies in the source {source!r}, where nothing is written; name a folder elsewhere")
+    name = source_name(source)
+    if _is_inside(root, source if name is None else name.place):
+        raise SettingError(
+            f"{root!r} is in the source {source!r}, where nothing is written; choose a folder outside the source"
+        )
     files = TableFiles(root)
-    before = _newest(files, source)
-    found = _found(source, type_of)
-    specs = None if choose is None else choose(found.schema, found.tried)
-    plan = _plan(before, table or _name_of(source), table, found.schema, specs)
-    kept = _kept(before, plan, found.marks)
-    fresh = [footer for footer in found.footers if footer.key not in kept.keys]
-    was = frozenset() if before is None else frozenset(entry.key for entry in before.partitions)
-    if before is not None and not fresh and was == kept.keys:
-        return _report(root, source, before.snapshot, kept.blocks, plan, 0, 0, 0)
-    parts = [(kept.blocks, kept.indexes), *map(split_indexes, _gathered(found.measured(plan, fresh, step)))]
-    _check_unchanged(found.listing, list_source(source), fresh)
-    blocks, indexes = numbered(pa.concat_tables([of for of, _ in parts])), [packed for _, packed in parts]
-    claim_index_root(files, source)
-    base = None if before is None else before.snapshot
-    snapshot, size = _commit(files, base, plan, blocks, indexes, found.marks, at)
-    return _report(root, source, snapshot, blocks, plan, len(fresh), len(was - found.marks.keys()), size)
-
-
-def _gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Tables put together while they are small."""
-    held: list[pa.Table] = []
-    taken = 0
-    for table in tables:
-        held.append(table)
-        taken += table.nbytes
-        if taken >= _GATHERED_BYTES:
-            yield pa.concat_tables(held)
-            held, taken = [], 0
-    if held:
-        yield pa.concat_tables(held)
-
-
-def _newest(files: TableFiles, source: str) -> Catalog | None:
-    """What is known of a source already."""
     base = newest_of_index(files, source)
-    if base is None:
-        return None
-    digest = base.partitions[0].plan
-    return Catalog(files, base, {digest: read_plan(files, base, digest)})
+    before = None
+    if base is not None:
+        digest = base.partitions[0].plan
+        before = Catalog(files, base, {digest: read_plan(files, base, digest)})
+    current = _open_source(source, type_of)
+    specs = None if choose is None else choose(current.schema, current.try_indexes)
+    plan = _make_plan(before, source, table, current.schema, specs)
+    kept = _keep_unchanged(before, plan, current.digests)
+    changed = [footer for footer in current.footers if footer.key not in kept.keys]
+    old_keys = frozenset() if before is None else frozenset(entry.key for entry in before.partitions)
+    if before is not None and not changed and old_keys == kept.keys:
+        return _make_report(root, source, before.snapshot, kept.blocks, plan, 0, 0, 0)
+    measured = map(split_indexes, _combine_small(current.measure(plan, changed, step)))
+    parts = [(kept.blocks, kept.indexes), *measured]
+    _check_unchanged(current.listing, list_source(source), changed)
+    blocks, indexes = number_blocks(pa.concat_tables([table for table, _ in parts])), [packed for _, packed in parts]
+    claim_index_root(files, source)
+    snapshot, size = _commit(files, base, plan, blocks, indexes, current.digests, at)
+    gone = len(old_keys - current.digests.keys())
+    return _make_report(root, source, snapshot, blocks, plan, len(changed), gone, size)
+
+
+def _combine_small(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
+    """Yield the tables, concatenated while they are small."""
+    batch: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        batch.append(table)
+        size += table.nbytes
+        if size >= _BATCH_BYTES:
+            yield pa.concat_tables(batch)
+            batch, size = [], 0
+    if batch:
+        yield pa.concat_tables(batch)
 
 
 @dataclass(frozen=True, eq=False)
-class _Found:
-    """A source as it is: its files, their footers in the same order, and the Arrow types of its columns."""
+class _CurrentSource:
+    """A source: its files, their footers in the same order, and the Arrow types of its columns."""
 
     listing: Listing
     footers: list[Footer]
@@ -293,77 +188,108 @@ class _Found:
 
     @property
     def schema(self) -> Schema:
-        """The columns."""
         return self.files.schema
 
     @cached_property
-    def marks(self) -> dict[str, str]:
-        """The files' marks, by their keys."""
+    def digests(self) -> dict[str, str]:
+        """The files' digests by key."""
         names = self.schema.names
-        return {file_key(one.file.path): mark_of(one, self.listing.schema, names) for one in self.listing.files}
+        return {file_key(f.file.path): digest_file(f, self.listing.schema, names) for f in self.listing.files}
 
-    def tried(self, specs: tuple[IndexSpec, ...]) -> BlockTable:
-        """The blocks of a few files, with some indexes."""
-        trial = plan_of("t", self.schema, specs)
-        parts = self.measured(trial, spread(self.footers, TRIED), lambda done, total: None)
-        return BlockTable.from_arrow(numbered(pa.concat_tables(parts)), trial)
+    def try_indexes(self, specs: tuple[IndexSpec, ...]) -> BlockTable:
+        """Return the blocks of a few files, with some indexes."""
+        plan = make_source_plan("t", self.schema, specs)
+        parts = self.measure(plan, spread(self.footers, TRIAL_FILES), lambda done, total: None)
+        return BlockTable.from_arrow(number_blocks(pa.concat_tables(parts)), plan)
 
-    def measured(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
-        """The blocks of each file with a plan's indexes; a few files ahead of what is taken."""
-        for done, blocks in enumerate(made_ahead(partial(self._measured, plan), footers, _WORKERS), 1):
+    def measure(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
+        """Yield the blocks of each file with a plan's indexes; a few files are measured ahead."""
+        for done, blocks in enumerate(made_ahead(partial(self._measure_file, plan), footers, _WORKERS), 1):
             step(done, len(footers))
             yield blocks
 
-    def _measured(self, plan: Plan, footer: Footer) -> pa.Table:
-        blocks, form = blocks_of(footer, self.schema, self.types), _form(plan)
+    def _measure_file(self, plan: Plan, footer: Footer) -> pa.Table:
+        blocks, form = make_blocks(footer, self.schema, self.types), _block_schema(plan)
         if plan.indexes:
-            indexes = measured_indexes(self.files, footer, plan.indexes, self.types)
+            indexes = _measure_file_indexes(self.files, footer, plan.indexes, self.types)
             blocks = blocks.append_column(form.field(INDEXES), indexes)
         return blocks.cast(form)
 
 
-def _found(source: str, type_of: Callable[[str], pa.DataType]) -> _Found:
+def _measure_file_indexes(
+    files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
+) -> pa.StructArray:
+    """Return the indexes of a file's non-empty row groups, reading one row group at a time."""
+    schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
+    parts = [pa.array([], indexes_type(specs))]
+    path = footer.listed.file.path
+    names = stored_names(footer.listed.file, files.schema, footer.arrow.names)
+    try:
+        with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
+            for group in non_empty_row_groups(footer):
+                rows = _read_columns(parquet, group, footer, schema, names, types)
+                parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
+    except (pa.ArrowException, OSError) as error:
+        raise SourceError(
+            f"the source's file {path!r} can't be read ({' '.join(str(error).split())[:200]}); repair it, or try again "
+            "when the source is not being changed"
+        ) from error
+    return pa.concat_arrays(parts)
+
+
+def _read_columns(
+    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str], types: ArrowTypes
+) -> pa.Table:
+    stored = [names[name] for name in schema.names if name in names]
+    n = footer.metadata.row_group(group).num_rows
+    rows = parquet.read_row_group(group, columns=stored) if stored else None
+    arrays = []
+    for column in schema.columns:
+        type = types[column.name]
+        if rows is not None and column.name in names:
+            arrays.append(rows.column(names[column.name]).cast(type))
+        else:
+            value = footer.listed.file.constants.get(column.name)
+            arrays.append(pa.chunked_array([pa.repeat(constant(value, column, type), n)]))
+    return pa.Table.from_arrays(arrays, names=list(schema.names))
+
+
+def _open_source(source: str, type_of: Callable[[str], pa.DataType]) -> _CurrentSource:
     listing = list_source(source)
     if not listing.files:
         raise SourceError(f"{source!r} has no file; index or refresh it when it has rows")
-    time.sleep(_TICK)  # what is read now was written before, or has another mark than the one just listed
+    time.sleep(_TIME_RESOLUTION)  # a file that is written from now on gets another version than the listed one
     files = source_files(listing.files, listing.schema)
     footers, schema = read_footers(files, listing.files), listing.schema
     if listing.is_folder:
-        schema = with_columns(listing, merged_columns((), footers))
+        schema = add_folder_columns(listing, merge_file_columns((), footers))
     types = {column.name: type_of(column.type) for column in schema.columns}
-    return _Found(listing, footers, replace(files, schema=schema), types)
+    return _CurrentSource(listing, footers, replace(files, schema=schema), types)
 
 
-def _place_of(source: str) -> str:
-    """Where a source lies, as a path or URL; of a table in a catalog its name."""
-    name = source_name(source)
-    return source if name is None else name.place
-
-
-def _lies_in(path: str, folder: str) -> bool:
-    """Whether a path is a folder or lies in it, whichever way they are written."""
+def _is_inside(path: str, folder: str) -> bool:
+    """Return whether a path is a folder or inside it."""
     if protocol_of(path) != protocol_of(folder):
         return False
-    inner, outer = (ending(one) if is_url(one) else str(Path(absolute(one)).resolve()) for one in (path, folder))
+    inner, outer = (ending(p) if is_url(p) else str(Path(absolute(p)).resolve()) for p in (path, folder))
     return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
 def _check_unchanged(before: Listing, after: Listing, measured: Sequence[Footer]) -> None:
-    """Refuse what was measured of a file while somebody wrote it."""
-    now = {one.file.path: one.mark for one in after.files}
+    """Refuse files that were written while they were measured."""
+    versions = {listed.file.path: listed.mark for listed in after.files}
     for footer in measured:
-        one = footer.listed
-        if now.get(one.file.path) not in (None, one.mark):
+        path = footer.listed.file.path
+        if versions.get(path) not in (None, footer.listed.mark):
             raise SourceError(
-                f"the source's file {one.file.path!r} was written while it was indexed; try again when it is whole"
+                f"the source's file {path!r} was written while it was indexed; try again once it is complete"
             )
 
 
-def _name_of(source: str) -> str:
-    """The last part of a source's name, as a table's name.
+def _default_name(source: str) -> str:
+    """Return the last part of a source's name, as a table's name.
 
-    >>> _name_of("/data/web-events.parquet"), _name_of("iceberg:prod/sales.orders")
+    >>> _default_name("/data/web-events.parquet"), _default_name("iceberg:prod/sales.orders")
     ('web_events', 'orders')
     """
     last = source.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".parquet")
@@ -371,59 +297,57 @@ def _name_of(source: str) -> str:
     return re.sub(r"\W", "_", last) or "t"
 
 
-def _plan(
-    before: Catalog | None, name: str, asked: str | None, schema: Schema, asked_for: tuple[IndexSpec, ...] | None
+def _make_plan(
+    before: Catalog | None, source: str, table: str | None, schema: Schema, specs: tuple[IndexSpec, ...] | None
 ) -> Plan:
-    """What is measured of the source: its plan, which lays nothing out."""
-    known = None if before is None else next(iter(before.plans.values()))
-    if known is not None and asked is None:
-        name = known.table
-    kept = () if known is None else known.indexes
-    specs = kept if asked_for is None else asked_for
+    """Return the source's plan; its name and indexes are those of the older plan unless others are passed."""
+    older = None if before is None else next(iter(before.plans.values()))
+    name = older.table if older is not None and table is None else table or _default_name(source)
+    if specs is None:
+        specs = () if older is None else older.indexes
     for spec in specs:
         if not is_computed_here(spec.subject):
             raise SettingError(
-                f"the index {spec} is of values that Spark computes, and files of others are indexed without Spark; "
+                f"only Spark computes the values of the index {spec}, but external files are indexed without Spark; "
                 "index a column, a field of a struct, lower() or upper() of one, an array, map_keys() or map_values()"
             )
-    return plan_of(name, schema, specs)
+    return make_source_plan(name, schema, specs)
 
 
 @dataclass(frozen=True, eq=False)
-class _Kept:
-    """What is known already of files that are as they were: their keys, their blocks, and the indexes of these."""
+class _UnchangedFiles:
+    """The keys of files that have not changed, their blocks, and the indexes of these."""
 
     keys: frozenset[str]
     blocks: pa.Table
     indexes: PackedIndexes
 
 
-def _kept(before: Catalog | None, plan: Plan, marks: Mapping[str, str]) -> _Kept:
-    form = _form(plan)
-    nothing = _Kept(frozenset(), *split_indexes(form.empty_table()))
+def _keep_unchanged(before: Catalog | None, plan: Plan, digests: Mapping[str, str]) -> _UnchangedFiles:
+    nothing = _UnchangedFiles(frozenset(), *split_indexes(_block_schema(plan).empty_table()))
     if before is None or plan.digest not in before.plans:
         return nothing
     try:
         blocks = before.file_blocks(before.partitions[0])
-    except CatalogError:  # what is damaged is measured again
+    except CatalogError:  # damaged blocks are measured again
         return nothing
-    same = frozenset(entry.key for entry in before.partitions if marks.get(entry.key) == entry.source)
-    chosen, indexes = pa.array(in_partitions(blocks, same)), []
+    keys = frozenset(entry.key for entry in before.partitions if digests.get(entry.key) == entry.source)
+    mask, indexes = pa.array(mask_partitions(blocks, keys)), []
     for spec, field in zip(plan.indexes, indexes_type(plan.indexes), strict=True):
         stored = blocks.stored_index(spec)
         if stored is None or plain_lists(stored.slice(0, 0)).type != field.type:
-            return nothing  # an index file is damaged or gone: all is measured again
-        indexes.append(pack_index(stored.filter(chosen)))
-    return _Kept(same, _as_table(blocks, plan).filter(chosen), indexes)
+            return nothing  # an index file is damaged or missing: all is measured again
+        indexes.append(pack_index(stored.filter(mask)))
+    return _UnchangedFiles(keys, _to_table(blocks, plan).filter(mask), indexes)
 
 
-def _form(plan: Plan) -> pa.Schema:
+def _block_schema(plan: Plan) -> pa.Schema:
     form = block_schema(plan.schema, 1).remove_metadata()
     return form.append(pa.field(INDEXES, indexes_type(plan.indexes), nullable=False)) if plan.indexes else form
 
 
-def _as_table(blocks: BlockTable, plan: Plan) -> pa.Table:
-    """Blocks as a load measures them, without indexes."""
+def _to_table(blocks: BlockTable, plan: Plan) -> pa.Table:
+    """Return the blocks without indexes, in the form in which a load measures them."""
     form = block_schema(plan.schema, 1).remove_metadata()
     stats = [blocks.statistics_of(i) for i in range(len(plan.schema.columns))]
     arrays: dict[str, Any] = {
@@ -439,25 +363,24 @@ def _commit(
     plan: Plan,
     blocks: pa.Table,
     indexes: Sequence[PackedIndexes],
-    marks: Mapping[str, str],
+    source_digests: Mapping[str, str],
     at: CommitHook,
 ) -> tuple[Snapshot, int]:
-    """The snapshot that is the indexes' newest now, and the bytes that were written."""
+    """Return the committed snapshot, and the bytes that were written."""
     load_id = new_load_id()
     digests = dict([write_plan(files, plan)])
-    named = write_indexes(files, load_id, plan.indexes, indexes)
+    index_files = write_indexes(files, load_id, plan.indexes, indexes)
     at("indexes-written")
-    path, digest = write_blocks(
-        files, load_id, encode_blocks(naming(blocks.select(block_schema(plan.schema, 1).names), named))
-    )
+    block_index = naming(blocks.select(block_schema(plan.schema, 1).names), index_files)
+    path, digest = write_blocks(files, load_id, encode_blocks(block_index))
     digests[path] = digest
     at("blocks-written")
-    entries = tuple(_entries(blocks, plan, load_id, path, marks))
+    entries = tuple(_make_entries(blocks, plan, load_id, path, source_digests))
 
-    def after(latest: Snapshot | None) -> Snapshot:
+    def make_snapshot(latest: Snapshot | None) -> Snapshot:
         if (latest and latest.number) != (base and base.number):
             raise CommitConflictError(
-                f"somebody else refreshed the indexes {files.root!r} meanwhile; refresh them again if that is needed"
+                f"another process refreshed the indexes {files.root!r} meanwhile; refresh them again if needed"
             )
         return Snapshot(
             number=next_number(latest), parent=None if latest is None else latest.number, created_at=next_time(latest),
@@ -465,28 +388,28 @@ def _commit(
             files={name: digests[name] for name in sorted(digests)},
         )  # fmt: skip
 
-    names = frozenset([path, *(one.path for one in named)])
-    snapshot = append_snapshot(files, Change(load_id, base, names, after), at)
-    return snapshot, sum(one.digest.size for one in named) + digest.size
+    names = frozenset([path, *(file.path for file in index_files)])
+    snapshot = append_snapshot(files, Change(load_id, base, names, make_snapshot), at)
+    return snapshot, sum(file.digest.size for file in index_files) + digest.size
 
 
-def _entries(
-    blocks: pa.Table, plan: Plan, load_id: str, path: str, marks: Mapping[str, str]
+def _make_entries(
+    blocks: pa.Table, plan: Plan, load_id: str, path: str, source_digests: Mapping[str, str]
 ) -> Iterator[PartitionEntry]:
-    """An entry for each file, also for one without rows, so that it counts as known."""
+    """Yield an entry for each file, including those without rows, so that they count as indexed."""
     sums = blocks.group_by("partition").aggregate([("rows", "sum"), ("bytes", "sum")])
     rows, sizes = (
         dict(zip(sums["partition"].to_pylist(), sums[f"{name}_sum"].to_pylist(), strict=True))
         for name in ("rows", "bytes")
     )
-    for key in sorted(marks):
+    for key in sorted(source_digests):
         yield PartitionEntry(
             key=key, value=None, plan=plan.digest, load_id=load_id, blocks_file=path, rows=rows.get(key, 0), bounds={},
-            checksums={}, bytes=sizes.get(key, 0), source=marks[key],
+            checksums={}, bytes=sizes.get(key, 0), source=source_digests[key],
         )  # fmt: skip
 
 
-def _report(
+def _make_report(
     root: str, source: str, snapshot: Snapshot, blocks: pa.Table, plan: Plan, measured: int, gone: int, size: int
 ) -> RefreshReport:
     files = len(snapshot.partitions)
@@ -495,3 +418,34 @@ def _report(
         row_groups=blocks.num_rows, rows=snapshot.rows, measured=measured, kept=files - measured, gone=gone, bytes=size,
         source_bytes=sum(entry.bytes for entry in snapshot.partitions),
     )  # fmt: skip
+
+
+def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
+    """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
+
+    ``share`` is the most bytes of the chosen indexes, relative to the compressed bytes of the files of the trial.
+    """
+    specs = tuple(spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject))
+    if not specs:
+        return ()
+    blocks = trial(specs)
+    read = np.zeros((len(queries), blocks.n))  # bytes by footers alone, times the queries' weights
+    for place, query in enumerate(queries):
+        possible = ~cannot_match(query.filter.root, blocks.block_statistics(), None)
+        sizes: Ints = sum((blocks.column_bytes(name) for name in query.columns), np.zeros(blocks.n, np.int64))
+        read[place] = query.weight * np.where(possible, sizes, 0)
+    indexes = [_judge_index(spec, queries, blocks, read) for spec in specs]
+    return tuple(specs[i] for i in worth_their_bytes(indexes, read, share * float(blocks.bytes.sum())))
+
+
+def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> Judged:
+    """Return what one index lets the queries skip, and how many of its bytes they read for that."""
+    statistics = replace(blocks.block_statistics(), indexes=stored_indexes([spec], blocks))
+    stored = blocks.stored_index(spec)
+    size = 0.0 if stored is None else float(len(encode_index(stored)))
+    skipped, uses = np.zeros(read.shape, np.bool_), 0.0
+    for place, query in enumerate(queries):
+        if spec.subject.columns <= query.filter.root.columns and read[place].any():
+            skipped[place] = cannot_match(query.filter.root, statistics, None)
+            uses += query.weight
+    return Judged(skipped, size, uses * size)

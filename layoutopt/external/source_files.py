@@ -1,4 +1,4 @@
-"""A source's files under the names that blocks have for them."""
+"""The files of an external source, under the keys that blocks use for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _KEY_DIGITS = 32
 
 
 def file_key(path: str) -> str:
-    """A file's key: a digest of its path, which may have any characters and lie anywhere.
+    """Return a file's key: a digest of its path, which may have any characters and be anywhere.
 
     >>> len(file_key("/data/a.parquet"))
     32
@@ -30,11 +30,7 @@ def file_key(path: str) -> str:
 class SourceFiles(TableFiles):
     """The files of a source, each under its key.
 
-    Attributes:
-        held: the files by key.
-        schema: the source's columns.
-        state: a digest of what was listed, which is another one once the source has changed.
-        marks: what tells a file from others that may stand there later, by key.
+    ``marks`` has the file versions by key; ``state`` is a digest of the listing.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
@@ -44,37 +40,33 @@ class SourceFiles(TableFiles):
 
     @cached_property
     def keys(self) -> None:
-        """None: files of others are read as they are."""
+        """None: external files are not encrypted by layoutopt."""
         return None
 
     @property
     def is_plain(self) -> bool:
-        """No: files are read under the source's columns, without deleted rows."""
+        """False: files are read under the source's columns, without deleted rows."""
         return False
 
     def for_tasks(self) -> SourceFiles:
-        """The same, without what this process has of the store."""
+        """Return the same files without this process's connection to the store."""
         return replace(self)
 
     def only(self, paths: Iterable[str]) -> SourceFiles:
-        """Some of the files, for a task elsewhere."""
+        """Return some of the files, for a task in another process."""
         return replace(self, held={path: self.held[path] for path in paths}, marks={})
 
     def listed_size(self, path: str) -> int:
-        """The size of a file in bytes, as its store told when it was listed; 0 where it did not."""
+        """Return a file's size in bytes by the listing; 0 if unknown."""
         size = self.marks[path].partition(" ")[0]
         return int(size) if size.isdecimal() else 0
 
     def check_plain(self) -> None:
-        """Refuse files of which a reader of plain Parquet would read other rows than there are.
-
-        Raises:
-            QueryError: rows of one were deleted; names it.
-        """
+        """Raise QueryError for files with deleted rows, which a reader of plain Parquet would return."""
         for file in self.held.values():
             if file.deleted is not None and len(file.deleted):
                 raise QueryError(
-                    f"rows of {file.path!r} were deleted, which only the table's metadata says; read the table as such"
+                    f"{file.path!r} holds deleted rows, which only the table's metadata lists; read the table instead"
                 )
 
     def _full(self, path: str) -> str:
@@ -88,44 +80,35 @@ class SourceFiles(TableFiles):
 
 
 def source_files(listed: Iterable[Listed], schema: Schema) -> SourceFiles:
-    """Files as they are listed; all of one store.
-
-    Raises:
-        SourceError: they lie in several stores.
-    """
-    keyed = {file_key(one.file.path): one for one in listed}
-    held = {key: one.file for key, one in keyed.items()}
+    """Return listed files; raise SourceError if they are in several stores."""
+    keyed = {file_key(file.file.path): file for file in listed}
+    held = {key: file.file for key, file in keyed.items()}
     places = [local_path(file.path) for file in held.values()]
     stores = {protocol_of(place): place for place in places}
     if len(stores) > 1:
         first, second = sorted(stores.values())[:2]
-        raise SourceError(f"{first!r} and {second!r} are files of one source in two stores, which is not read")
+        raise SourceError(f"{first!r} and {second!r} are in different stores; a source must be in one store")
     root = places[0].rsplit("/", 1)[0] if places else "."
-    marks = {key: one.mark for key, one in keyed.items()}
+    marks = {key: file.mark for key, file in keyed.items()}
     return SourceFiles(root or "/", held=held, schema=schema, marks=marks)
 
 
 def stored_names(file: SnapshotFile, schema: Schema, held: Sequence[str]) -> dict[str, str]:
-    """The names under which a file holds columns, by theirs; those that it lacks and constants are left out.
-
-    Args:
-        file: the file.
-        schema: the source's columns.
-        held: the names of what the file holds.
+    """Return the names of columns in a file, by their names in the source, without missing ones and constants.
 
     Raises:
-        SourceError: the file has two columns that are one to Spark.
+        SourceError: two columns of the file are the same to Spark.
     """
     folded: dict[str, str] = {}
     for name in held:
         if folded.setdefault(name.lower(), name) != name:
             raise SourceError(
-                f"the source's file {file.path!r} has the columns {folded[name.lower()]!r} and {name!r}, which are one "
-                "to Spark; rename one"
+                f"the source's file {file.path!r} has the columns {folded[name.lower()]!r} and {name!r}, which are the "
+                "same to Spark; rename one"
             )
-    wanted = schema.names if file.stored == UNNAMED else file.stored
+    file_names = schema.names if file.stored == UNNAMED else file.stored
     return {
         name: folded[stored.lower()]
-        for name, stored in zip(schema.names, wanted, strict=True)
+        for name, stored in zip(schema.names, file_names, strict=True)
         if stored is not None and name not in file.constants and stored.lower() in folded
     }

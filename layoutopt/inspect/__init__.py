@@ -1,1 +1,1 @@
-"""Questions about a table: what is read and why, whether it is intact, whether its plan still fits."""
+"""Inspect tables: what queries read and why, whether files are intact, whether the plan still fits."""

@@ -1,7 +1,7 @@
-"""The audit of a log: the blocks that each query skips are read again, to prove that none holds a row that it asks for.
+"""Audit a log: read the blocks that each query skips and prove that none holds a matching row.
 
-What matches is found by :mod:`layoutopt.scan.matches`, which evaluates the queries' own texts where it can; a query
-whose matches can't be told without Spark is named as not audited.
+Matches are found by :mod:`layoutopt.scan.matches`, which evaluates the queries' own texts where possible. A query whose
+matches need Spark is reported as not audited.
 """
 
 from __future__ import annotations
@@ -19,18 +19,15 @@ from layoutopt.scan.table import Table
 
 _NAMES = {outcome: name for name, outcome in MECHANISMS.items()}
 _MOST_PROBLEMS = 1000
-_ONLY_SPARK = "only Spark can evaluate it as Spark does"
+_ONLY_SPARK = "only Spark can evaluate it exactly"
 
 
 @dataclass(frozen=True)
 class Loss:
-    """A block that a query skips although it holds a row that the query asks for.
+    """A block that a query skips although it holds a matching row.
 
-    Attributes:
-        mechanism: what skips it; ``layout`` where the layout that is read lacks the row.
-        block: the ``_block`` value, -1 with ``layout``.
-        file: the data file, or the partition with ``layout``.
-        queries: the places in the log of the queries that lose rows there.
+    If the layout that is read lacks the row, ``mechanism`` is ``layout``, ``block`` is -1 and ``file`` the partition.
+    ``queries`` are places in the log.
     """
 
     mechanism: str
@@ -41,15 +38,14 @@ class Loss:
 
 @dataclass(frozen=True)
 class AuditReport:
-    """What was proved, what was found, and what could not be looked at.
+    """The result of an audit.
 
     Attributes:
         queries: scans of the table in the log.
         by_text: scans whose own condition was evaluated.
-        by_filter: scans of which the filter as analysed was evaluated.
-        unaudited: (place in the log, why) of the others.
-        rows: rows read.
-        proved: pairs of a query and a block that it skips rightly, by mechanism.
+        by_filter: scans whose analysed filter was evaluated.
+        unaudited: (place in the log, reason) of the other scans.
+        proved: the number of correct skips (a query and a block), by mechanism.
     """
 
     table: str
@@ -68,61 +64,57 @@ class AuditReport:
         return not self.losses and bool(self.by_text or self.by_filter)
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON."""
+        """Return the report as JSON."""
         return {**asdict(self), "ok": self.ok}
 
 
 def audit(
     table: Table, queries: Iterable[Query], dialect: str = "spark", progress: Progress | None = None
 ) -> AuditReport:
-    """Reads a table again and proves of each query of a log that what it skips holds no row for it.
+    """Read a table again and check for each query of a log that the blocks it skips hold no matching row.
 
-    Args:
-        table: the table at one snapshot.
-        queries: the analysed log.
-        dialect: the log's.
-        progress: called with (segments done, all segments).
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
-        CatalogError: a catalog file is damaged.
+    ``progress`` is called with (segments done, all segments).
     """
     listed = list(queries)
-    asked, of_query = questions_of(table, listed, dialect)
-    unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, of_query, strict=True) if index is None]
+    questions, index_of_query = questions_of(table, listed, dialect)
+    unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
     losses, proved = list[Loss](), dict.fromkeys(_NAMES.values(), 0)
-    matches = find_matches(table, asked, progress)
-    unanswered = set[int]().union(*(found.unanswered for found in matches))
-    unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in asked[index].ids]
-    for found in matches:
-        losses += _judge(table, found, asked, proved)
-    by_text = sum(len(each.ids) for i, each in enumerate(asked) if each.condition is not None and i not in unanswered)
+    all_matches = find_matches(table, questions, progress)
+    unanswered = set[int]().union(*(matches.unanswered for matches in all_matches))
+    unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in questions[index].ids]
+    for matches in all_matches:
+        losses += _find_losses(table, matches, questions, proved)
+    by_text = sum(
+        len(question.ids)
+        for i, question in enumerate(questions)
+        if question.condition is not None and i not in unanswered
+    )
     return AuditReport(
         table.name, table.catalog.snapshot.number, len(listed), by_text,
         len(listed) - by_text - len(unaudited), tuple(unaudited),
-        sum(found.read for found in matches), proved, tuple(losses[:_MOST_PROBLEMS]),
+        sum(matches.read for matches in all_matches), proved, tuple(losses[:_MOST_PROBLEMS]),
     )  # fmt: skip
 
 
-def _judge(table: Table, found: Matches, asked: Sequence[Question], proved: dict[str, int]) -> list[Loss]:
-    """Compares what every question skips with what matches it."""
+def _find_losses(table: Table, matches: Matches, questions: Sequence[Question], proved: dict[str, int]) -> list[Loss]:
+    """Compare what every question skips with its matches; counts correct skips in ``proved``."""
     lost: dict[tuple[str, int, str], list[int]] = {}
-    source = found.source
+    source = matches.source
     blocks = source.blocks
-    for index, each in enumerate(asked):
-        if index in found.unanswered:
+    for index, question in enumerate(questions):
+        if index in matches.unanswered:
             continue
-        (pruned,) = (plan for plan in table.decide(each.root, each.columns) if plan.source is source)
+        (pruned,) = (plan for plan in table.decide(question.root, question.columns) if plan.source is source)
         for outcome, mechanism in _NAMES.items():
             skipped = pruned.outcome == outcome
-            wrong = np.flatnonzero(skipped & found.block[:, index])
-            proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(each.ids)
+            wrong = np.flatnonzero(skipped & matches.block[:, index])
+            proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(question.ids)
             for block in wrong.tolist():
                 place = (mechanism, int(blocks.block_id[block]), blocks.files[blocks.file[block]])
-                lost.setdefault(place, []).extend(each.ids)
-        chosen = {choice.layout for choice in pruned.choice}
-        for (layout, segment), lacking in found.lacking.items():
-            if layout in chosen and lacking[index]:
+                lost.setdefault(place, []).extend(question.ids)
+        layouts_read = {choice.layout for choice in pruned.choice}
+        for (layout, segment), lacking in matches.lacking.items():
+            if layout in layouts_read and lacking[index]:
                 entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
-                lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(each.ids)
+                lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(question.ids)
     return [Loss(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]

@@ -1,8 +1,8 @@
-"""The condition on ``_block`` that makes any Parquet engine skip what layoutopt would skip.
+"""The condition on ``_block`` with which any Parquet engine skips the blocks that layoutopt would skip.
 
-``_block`` is a column of every data file, constant within a row group, so an engine that looks at the row groups'
-minima and maxima skips exactly the blocks that the condition leaves out. It holds for the files of one layout at one
-snapshot (``layoutopt files``), and goes beside the query's own filter: blocks that stay have other rows too.
+``_block`` is a column of every data file and constant within a row group. An engine that uses the row groups' min/max
+skips exactly the blocks that the condition excludes. The condition is valid for the files of one layout at one snapshot
+(``layoutopt files``). It is added to the query's own filter, since the remaining blocks have other rows too.
 """
 
 from __future__ import annotations
@@ -24,16 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BlockCondition:
-    """What one mention of the table needs of one layout's files.
-
-    Attributes:
-        mention: which mention of the table in the text, from 0.
-        layout: the layout whose files it is about.
-        columns: the columns to read from these files.
-        blocks_read: how many blocks the condition keeps.
-        blocks_total: how many blocks the files have.
-        sql: the condition, in SQL that every engine reads.
-    """
+    """The blocks of one layout's files that a mention of the table needs; mentions are numbered from 0."""
 
     mention: int
     layout: int
@@ -52,66 +43,65 @@ class BlockConditions:
     conditions: tuple[BlockCondition, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """The conditions as JSON."""
+        """Return the conditions as JSON."""
         return {
             "table": self.table,
             "snapshot": self.snapshot,
-            "conditions": [{**asdict(each), "columns": list(each.columns)} for each in self.conditions],
+            "conditions": [{**asdict(condition), "columns": list(condition.columns)} for condition in self.conditions],
         }
 
     def __str__(self) -> str:
-        """The conditions in SQL, each under its title; a single one alone, to be put into another command."""
+        """Return the conditions in SQL, each under a title; a single condition has no title."""
         if len(self.conditions) == 1:
             return self.conditions[0].sql
-        return "\n".join(f"-- {_title(each)}\n{each.sql}" for each in self.conditions)
-
-
-def _title(each: BlockCondition) -> str:
-    return f"mention {each.mention}, layout {each.layout}: {', '.join(each.columns) or 'no column'}"
+        lines = []
+        for condition in self.conditions:
+            columns = ", ".join(condition.columns) or "no column"
+            lines += [f"-- mention {condition.mention}, layout {condition.layout}: {columns}", condition.sql]
+        return "\n".join(lines)
 
 
 def block_conditions(scan: Scan) -> BlockConditions:
-    """The conditions under which engines that know nothing of layoutopt skip what a scan skips.
+    """Return the conditions with which other engines skip what a scan skips.
 
     Raises:
-        QueryError: rows are deleted that the table's files still have; or the files are others', without that column.
+        QueryError: the table's files still have deleted rows, or are external and have no ``_block``.
     """
     if scan.table.catalog.others is not None:
         raise QueryError(
-            f"the files of {scan.table.name!r} are others', which have no column {BLOCK} that a condition could be "
-            "about; leave --predicate out"
+            f"the files of {scan.table.name!r} are external and have no column {BLOCK} for a condition; "
+            "remove --predicate"
         )
     scan.table.check_plain()
-    found = tuple(
-        condition for mention, read in enumerate(scan.reads) for condition in _of_mention(mention, read.pruned)
-    )
-    return BlockConditions(scan.table.name, scan.table.catalog.snapshot.number, found)
+    conditions: list[BlockCondition] = []
+    for mention, read in enumerate(scan.reads):
+        columns: dict[int, dict[str, None]] = {}
+        for plan in read.pruned:
+            for choice in plan.choice:
+                columns.setdefault(choice.layout, {}).update(dict.fromkeys(choice.columns))
+        for layout, names in sorted(columns.items()):
+            conditions.append(_make_condition(mention, layout, tuple(names), read.pruned))
+    return BlockConditions(scan.table.name, scan.table.catalog.snapshot.number, tuple(conditions))
 
 
-def _of_mention(mention: int, pruned: Sequence[PrunedPlan]) -> list[BlockCondition]:
-    columns: dict[int, dict[str, None]] = {}
-    for plan in pruned:
-        for choice in plan.choice:
-            columns.setdefault(choice.layout, {}).update(dict.fromkeys(choice.columns))
-    return [_of_layout(mention, layout, tuple(names), pruned) for layout, names in sorted(columns.items())]
-
-
-def _of_layout(mention: int, layout: int, columns: tuple[str, ...], pruned: Sequence[PrunedPlan]) -> BlockCondition:
-    """All blocks of the layout count, also those of plans that give it no column here."""
-    here = [plan.source.blocks.layout == layout for plan in pruned]
-    ids = np.concatenate([plan.source.blocks.block_id[mask] for plan, mask in zip(pruned, here, strict=True)])
-    read = np.concatenate([plan.read[mask] for plan, mask in zip(pruned, here, strict=True)])
+def _make_condition(
+    mention: int, layout: int, columns: tuple[str, ...], pruned: Sequence[PrunedPlan]
+) -> BlockCondition:
+    """Return the condition on all blocks of a layout, including those of plans that don't read columns from it."""
+    masks = [plan.source.blocks.layout == layout for plan in pruned]
+    ids = np.concatenate([plan.source.blocks.block_id[mask] for plan, mask in zip(pruned, masks, strict=True)])
+    read = np.concatenate([plan.read[mask] for plan, mask in zip(pruned, masks, strict=True)])
     order = np.argsort(ids)
     sql = condition_sql(ids[order], read[order])
     return BlockCondition(mention, layout, columns, int(read.sum()), len(ids), sql)
 
 
 def condition_sql(ids: Ints, read: Bits) -> str:
-    """The shortest condition on ``_block`` that keeps these of a layout's blocks.
+    """Return the shortest condition on ``_block`` that keeps some of a layout's blocks.
 
     Args:
-        ids: all the blocks' numbers, ascending, int64[n].
-        read: which to keep, bool[n].
+        ids: the numbers of all the blocks, ascending, int64[n].
+        read: the blocks to keep, bool[n].
 
     >>> condition_sql(np.array([3, 4, 9, 12]), np.array([True, False, True, False]))
     '_block IN (3, 9)'
@@ -122,22 +112,16 @@ def condition_sql(ids: Ints, read: Bits) -> str:
         return "TRUE"
     if not read.any():
         return "FALSE"
-    by_runs = _runs_sql(ids, read)
-    by_list = f"{BLOCK} IN ({_listed(ids[read])})"
-    return by_runs if len(by_runs) < len(by_list) else by_list
+    return min(f"{BLOCK} IN ({', '.join(map(str, ids[read].tolist()))})", _render_runs(ids, read), key=len)
 
 
-def _runs_sql(ids: Ints, read: Bits) -> str:
-    """Kept blocks between which no other block stands are one BETWEEN; numbers that no block has don't matter."""
+def _render_runs(ids: Ints, read: Bits) -> str:
+    """Return a condition with a BETWEEN for each run of kept blocks; numbers of no block may be included."""
     edges = np.flatnonzero(np.diff(np.r_[False, read, False].astype(np.int8)))
     starts, ends = ids[edges[::2]], ids[edges[1::2] - 1]
-    alone = edges[1::2] - edges[::2] < 3  # two numbers in a list are shorter than a BETWEEN of their own
-    parts = [f"{BLOCK} BETWEEN {a} AND {b}" for a, b in zip(starts[~alone], ends[~alone], strict=True)]
-    single = np.unique(np.r_[starts[alone], ends[alone]])
-    if len(single):
-        parts.append(f"{BLOCK} IN ({_listed(single)})")
+    short = edges[1::2] - edges[::2] < 3  # two numbers in a list are shorter than a BETWEEN
+    parts = [f"{BLOCK} BETWEEN {a} AND {b}" for a, b in zip(starts[~short], ends[~short], strict=True)]
+    singles = np.unique(np.r_[starts[short], ends[short]]).tolist()
+    if singles:
+        parts.append(f"{BLOCK} IN ({', '.join(map(str, singles))})")
     return parts[0] if len(parts) == 1 else f"({' OR '.join(parts)})"
-
-
-def _listed(ids: Ints) -> str:
-    return ", ".join(map(str, ids.tolist()))

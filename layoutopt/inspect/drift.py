@@ -1,8 +1,8 @@
-"""Whether a table's plan still fits what people ask: the queries of now beside those that the plan was made for.
+"""Measure whether a table's plan still fits its queries: those of a new log against the plan's training queries.
 
-Both are replayed on the catalog of today, so that growth of the table, and partitions of other plans, count on both
-sides alike. What is compared is the share of rows that are skipped, each query with its weight, and which families of
-queries there are. A log is a sample of what people ask, so figures of it have intervals.
+Both are replayed on the current catalog, so that growth of the table and partitions of other plans affect both sides.
+Compared are the share of rows skipped, weighted by query, and the query families. A log is a sample of all queries, so
+its figures have intervals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from layoutopt.catalog.paths import load_time
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import PlanError, StalePlanError
 from layoutopt.features.cross_validation import family_of
 from layoutopt.inspect.cost import EntryBytes
@@ -28,25 +27,20 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table
 
-# ----------------------------------------------------------------------------------------------------
-# Regret: what is lost by not laying a table out anew for the queries of late, in bytes that they read.
-
 
 @dataclass(frozen=True)
 class Regret:
-    """What a log's queries read of a table as it is, beside what they would read of one that is planned for them.
+    """The bytes that a log's queries read of a table now, and would read after planning for them.
 
     All bytes are sums over the log's statements.
 
     Attributes:
-        plan: the digest of the plan that was made for these queries.
         full: bytes of full scans.
-        read: bytes read of the table as it is.
-        fresh: bytes read if all of it were loaded by the fresh plan, as rehearsed.
-        share: of what the fresh plan would save of full scans, the share that is lost now; negative where the table is
-            better as it is.
-        interval: in which that share lies for all that is asked, of which the log is a sample. The error of the
-            rehearsal comes on top, some percent of the bytes.
+        read: bytes read of the table now.
+        fresh: bytes read if the whole table were loaded by the new plan, from a dry run.
+        share: the lost share of what the new plan would save of full scans; negative if the table is better now.
+        interval: the interval of that share for all queries, of which the log is a sample. The error of the dry run,
+            some percent of the bytes, is not included.
     """
 
     plan: str
@@ -57,18 +51,12 @@ class Regret:
     interval: Interval
 
     def to_json(self) -> dict[str, Any]:
-        """The regret as JSON."""
+        """Return the regret as JSON."""
         return asdict(self)
 
 
 def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
-    """The regret of a table, by what the queries read of it.
-
-    Args:
-        reads: of the table as it is.
-        shares: what each query would read of what it reaches by the fresh plan, ``float64[n_queries]``.
-        plan: the fresh plan's digest.
-    """
+    """Return the regret, by what each query would read of what it reaches under a plan, ``float64[n_queries]``."""
     read, full = reads.read.sum(axis=1), reads.full.sum(axis=1)
     fresh = reads.expected(shares).sum(axis=1)
     weights = reads.weights
@@ -85,18 +73,14 @@ def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
 
 @dataclass(frozen=True)
 class Drift:
-    """What a newer log's queries skip beside those that a plan was made for.
+    """What a new log's queries skip, compared with a plan's training queries.
 
     Attributes:
-        table: its name.
-        plan: the digest of its current plan.
-        skipped_then: the share of rows that the plan's own queries skip, 0 to 1.
-        skipped_now: the share that those of the newer log skip.
-        queries_then: how many those are, equal ones counted once.
-        queries_now: and these.
-        interval_now: in which the share skipped lies of all that is asked now, of which the newer log is a sample.
-        families: of queries, and what became of them.
-        regret: what is lost by not planning anew; None where that was not asked.
+        skipped_then: the share of rows that the plan's queries skip, 0 to 1.
+        skipped_now: the share that the new log's queries skip.
+        queries_then, queries_now: the number of distinct queries of the plan and the new log.
+        interval_now: the interval of ``skipped_now`` for all queries, of which the log is a sample.
+        regret: what is lost by not planning again; None if not requested.
     """
 
     table: str
@@ -111,81 +95,63 @@ class Drift:
 
     @property
     def fallen(self) -> float:
-        """By how much less is skipped now; negative where it is more."""
+        """The decrease of the skipped share; negative if it increased."""
         return self.skipped_then - self.skipped_now
 
     def to_json(self) -> dict[str, Any]:
-        """The comparison as JSON."""
+        """Return the comparison as JSON."""
         return {**asdict(self), "fallen": self.fallen}
 
 
 def drift(table: Table, recent: Sequence[Query]) -> Drift:
-    """Compare a log's analysed queries with those of the table's current plan.
-
-    Raises:
-        PlanError: the plan was made for no queries.
-        CatalogError: a catalog file is damaged.
-    """
+    """Compare a log's analysed queries with those of the current plan; raise PlanError if that has no queries."""
     plan = current_plan(table.catalog)
     if not plan.queries:
-        raise PlanError(f"the plan {plan.digest[:12]} was made for no queries, so nothing tells whether it still fits")
+        raise PlanError(f"the plan {plan.digest[:12]} has no training queries to compare with; plan again with a log")
     then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
-    read = ratio_interval(
-        _rows_read(table, recent), np.full(len(recent), float(table.catalog.snapshot.stored_rows)), _weights(recent)
-    )
+    total = np.full(len(recent), float(table.catalog.snapshot.stored_rows))
+    read = ratio_interval(_count_rows_read(table, recent), total, _weights(recent))
     changes = family_changes(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
     return Drift(table.name, plan.digest, then, now, len(plan.queries), len(classes(recent)), skipped, changes)
 
 
-def check_drift(found: Drift, most: float) -> None:
-    """Refuse a plan that fits less well than it did.
-
-    Raises:
-        StalePlanError: the skipped share has fallen by more than ``most``.
-    """
-    if found.fallen > most:
+def check_drift(drift: Drift, most: float) -> None:
+    """Raise StalePlanError if a plan's skipped share has fallen by more than ``most``."""
+    if drift.fallen > most:
         raise StalePlanError(
-            f"the queries of the log skip {found.skipped_now:.1%} of the rows, those that the plan was made for "
-            f"{found.skipped_then:.1%}: more than {most:.1%} less; analyse the log and plan again"
+            f"the queries of the log skip {drift.skipped_now:.1%} of the rows, the plan's training queries "
+            f"{drift.skipped_then:.1%}: more than {most:.1%} less; analyse the log and plan again"
         )
 
 
 def skipped_share(table: Table, queries: Sequence[Query]) -> float:
-    """The share of the rows that queries need not read, by their weights; 0 where there is nothing to read."""
+    """Return the weighted share of rows that queries need not read; 0 if there is nothing to read."""
     total = float(_weights(queries).sum()) * table.catalog.snapshot.stored_rows
-    return 1 - float(_weights(queries) @ _rows_read(table, queries)) / total if total else 0.0
+    return 1 - float(_weights(queries) @ _count_rows_read(table, queries)) / total if total else 0.0
 
 
 def _weights(queries: Sequence[Query]) -> Floats:
     return np.array([query.weight for query in queries], dtype=np.float64)
 
 
-def _rows_read(table: Table, queries: Sequence[Query]) -> Floats:
-    """The rows that each query reads, of several layouts the most, ``float64[n_queries]``."""
-    known: dict[object, int] = {}
+def _count_rows_read(table: Table, queries: Sequence[Query]) -> Floats:
+    """Return the rows that each query reads, in the layout with the most, ``float64[n_queries]``."""
+    cache: dict[object, int] = {}
     for query in queries:
         key = (query.filter.root, query.columns)
-        if key not in known:
+        if key not in cache:
             pruned = table.prune(query.filter.root, query.columns)
-            known[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
-    return np.array([known[query.filter.root, query.columns] for query in queries], dtype=np.float64)
+            cache[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
+    return np.array([cache[query.filter.root, query.columns] for query in queries], dtype=np.float64)
 
 
-# ----------------------------------------------------------------------------------------------------
-# What each partition has lost, day by day, since it was written, and what writing it anew is expected to save.
-
-_DAY = 86_400.0
+_DAY = 86_400.0  # seconds
 
 
 @dataclass(frozen=True)
 class Prospect:
-    """What speaks for writing a partition anew.
-
-    Attributes:
-        loss: what was lost since the partition was written, in bytes.
-        expected: the bytes that are expected to be saved within the horizon.
-    """
+    """The bytes lost since a partition was written, and those that rewriting should save within the horizon."""
 
     loss: Loss
     expected: float
@@ -193,41 +159,35 @@ class Prospect:
 
 @dataclass(frozen=True, eq=False)
 class DatedLog:
-    """A log's queries by days.
-
-    Attributes:
-        queries: analysed, with the weights of the log.
-        times: when each ran, in seconds since 1970, ``float64[n_queries]``.
-    """
+    """A log's analysed queries, and when each ran in seconds since 1970, ``float64[n_queries]``."""
 
     queries: tuple[Query, ...]
     times: Floats
 
     @property
     def day(self) -> Ints:
-        """The day on which each ran, from 0 for the first of the log, ``int64[n_queries]``."""
+        """The day on which each query ran, 0 for the first day of the log, ``int64[n_queries]``."""
         days = np.floor(self.times / _DAY).astype(np.int64)
         return np.asarray(days - days.min())
 
     @property
     def days(self) -> int:
-        """How many days the log covers, the first and the last among them."""
+        """The number of days from the first to the last of the log."""
         return int(self.day.max()) + 1
 
     @property
     def weights(self) -> Floats:
-        """Of the queries, ``float64[n_queries]``."""
+        """The queries' weights, ``float64[n_queries]``."""
         return np.array([query.weight for query in self.queries])
 
     def half_life(self) -> dt.timedelta:
-        """The half-life by which the log's days foretell each other best."""
+        """Return the half-life with which the log's days predict each other best."""
         families = {family: place for place, family in enumerate(dict.fromkeys(map(family_of, self.queries)))}
         mixes = np.zeros((self.days, len(families)))
         family = np.array([families[family_of(query)] for query in self.queries])
         np.add.at(mixes, (self.day, family), self.weights)
-        asked = mixes.sum(axis=1) > 0
-        mixes[asked] /= mixes[asked].sum(axis=1, keepdims=True)
-        return dt.timedelta(days=best_half_life(mixes[asked]))
+        mixes = mixes[mixes.sum(axis=1) > 0]
+        return dt.timedelta(days=best_half_life(mixes / mixes.sum(axis=1, keepdims=True)))
 
 
 def prospects(
@@ -239,44 +199,32 @@ def prospects(
     horizon: dt.timedelta,
     costs: Mapping[str, float],
 ) -> dict[str, Prospect]:
-    """By partition what speaks for writing it anew.
+    """Return by partition the expected gain of rewriting it.
 
     Args:
-        table: at one snapshot.
-        log: the recent one.
-        reads: what its queries read of the table; classes that it lacks don't count.
-        shares: what each of these would read by the plan that partitions would be written by, ``float64[n_queries]``.
-        half_life: by which the days so far tell of those to come.
+        reads: what its queries read of the table; query classes that it lacks are ignored.
+        shares: what each of these would read under the new plan, ``float64[n_queries]``.
+        half_life: the half-life of the days' weights.
         horizon: the time within which savings count.
-        costs: of writing the partitions of these keys, in bytes read.
+        costs: by partition key, the cost of rewriting it, in bytes read.
     """
-    more = reads.read - reads.expected(shares)
-    undeleted = reads.read - replace(reads, live=np.ones_like(reads.live)).expected(shares)
+    saved = reads.read - reads.expected(shares)
+    saved_undeleted = reads.read - replace(reads, live=np.ones_like(reads.live)).expected(shares)
     places = {(query.filter.root, query.columns): place for place, query in enumerate(reads.queries)}
     known = [place for place, query in enumerate(log.queries) if (query.filter.root, query.columns) in places]
     row = np.array([places[log.queries[i].filter.root, log.queries[i].columns] for i in known], dtype=np.int64)
     day, times, weights = log.day[known], log.times[known], log.weights[known]
-    counts = 0.5 ** (np.arange(log.days)[::-1] * _DAY / half_life.total_seconds())
-    found = {}
+    day_weights = 0.5 ** (np.arange(log.days)[::-1] * _DAY / half_life.total_seconds())
+    by_key = {}
     for key, cost in costs.items():
         entries = table.catalog.snapshot.by_key[key]
-        mine = _places(table, key)
-        here, before = (of[:, mine].sum(axis=1)[row] * weights for of in (more, undeleted))
-        since = times >= min(load_time(entry.load_id) for entry in entries)  # what was appended is among its losses
-        marked = _marked_at(entries)
-        losing = np.where(times >= marked, here, before)  # rows deleted since then were no loss before
-        lost = np.bincount(day[since], losing[since], log.days)
-        a_day = float(counts @ np.bincount(day, here, log.days) / counts.sum())
-        found[key] = Prospect(loss_of(lost.tolist(), cost), a_day * horizon.total_seconds() / _DAY)
-    return found
-
-
-def _marked_at(entries: Sequence[PartitionEntry]) -> float:
-    """When rows of a partition were deleted last, in seconds since 1970; 0 where none is."""
-    files = [entry.deletes.file for entry in entries if entry.deletes is not None]
-    return max((load_time(PurePosixPath(file).stem) for file in files), default=0.0)
-
-
-def _places(table: Table, key: str) -> Sequence[int]:
-    """The places of a partition's entries in the snapshot."""
-    return [place for place, entry in enumerate(table.catalog.partitions) if entry.key == key]
+        columns = [place for place, entry in enumerate(table.catalog.partitions) if entry.key == key]
+        loss, loss_undeleted = (matrix[:, columns].sum(axis=1)[row] * weights for matrix in (saved, saved_undeleted))
+        since = times >= min(load_time(entry.load_id) for entry in entries)  # appended rows are among the losses
+        vectors = [entry.deletes.file for entry in entries if entry.deletes is not None]
+        deleted_at = max((load_time(PurePosixPath(file).stem) for file in vectors), default=0.0)
+        losses = np.where(times >= deleted_at, loss, loss_undeleted)  # reading rows before their deletion is no loss
+        lost = np.bincount(day[since], losses[since], log.days)
+        daily = float(day_weights @ np.bincount(day, loss, log.days) / day_weights.sum())
+        by_key[key] = Prospect(loss_of(lost.tolist(), cost), daily * horizon.total_seconds() / _DAY)
+    return by_key

@@ -1,4 +1,7 @@
-"""What a table holds, at a glance: partitions, plans, blocks, bytes, last loads. Nothing is locked; writers go on."""
+"""Summarise a table: partitions, plans, blocks, bytes, last loads; and open a table whose catalog is damaged.
+
+Nothing is locked; writers are not affected.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,15 @@ from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
 
 LOADS = 10
+# The share of deleted rows from which on a partition is worth rewriting: queries read that much more than needed.
 DELETED_SHARE: Final = 0.05
-"""From this share of deleted rows on it is worth a partition's writing: what queries read is that much too large."""
 
 
 @dataclass(frozen=True)
 class PartitionStatus:
     """A partition: its rows and blocks, the compressed bytes of its columns, its newest plan and load.
 
-    ``entries`` is how many loads its rows are from: more than one where rows were appended. ``deleted`` is how many
-    rows were deleted that its files still have; they are not among ``rows``.
+    ``entries`` is the number of loads of its rows. ``deleted`` rows are still in its files, but not among ``rows``.
     """
 
     key: str
@@ -46,13 +48,13 @@ class PartitionStatus:
 
     @property
     def deleted_share(self) -> float:
-        """Of the rows in its files, the share that is deleted."""
+        """The share of the rows in its files that is deleted."""
         return self.deleted / max(1, self.rows + self.deleted)
 
 
 @dataclass(frozen=True)
 class PlanStatus:
-    """A plan that partitions were loaded by; ``current`` if new partitions are loaded by it."""
+    """A plan that partitions were loaded by; ``current`` if it is used for new partitions."""
 
     digest: str
     method: str
@@ -81,38 +83,27 @@ class Status:
 
     @property
     def advice(self) -> str | None:
-        """What would help the table most, in a sentence; None where it is as it should be."""
-        appended = sum(one.entries > 1 for one in self.partitions)
+        """The most useful maintenance for the table, in a sentence; None if it needs none."""
+        command = f"`layoutopt optimize {self.path}`"
+        appended = sum(partition.entries > 1 for partition in self.partitions)
         if appended:
-            return f"{appended} partitions have rows of several loads; `layoutopt optimize {self.path}` joins them"
-        deleted = [one for one in self.partitions if one.deleted_share >= DELETED_SHARE]
-        if deleted:
-            most = max(one.deleted_share for one in deleted)
-            return (
-                f"{len(deleted)} partitions have many deleted rows in their files, up to {most:.0%}; "
-                f"`layoutopt optimize {self.path}` writes them anew"
-            )
+            return f"{appended} partitions have rows of several loads; {command} compacts them"
+        shares = [p.deleted_share for p in self.partitions if p.deleted_share >= DELETED_SHARE]
+        if shares:
+            return f"{len(shares)} partitions have up to {max(shares):.0%} deleted rows; {command} rewrites them"
         current = {plan.digest for plan in self.plans if plan.current}
-        older = sum(one.plan not in current and one.rows > 0 for one in self.partitions)
-        if older:
-            return (
-                f"{older} partitions are of older plans; `layoutopt optimize {self.path}` writes those anew that gain"
-            )
-        return None
+        older = sum(partition.plan not in current and partition.rows > 0 for partition in self.partitions)
+        return f"{older} partitions have older plans; {command} rewrites those that gain" if older else None
 
     def to_json(self) -> dict[str, Any]:
-        """The status as JSON."""
+        """Return the status as JSON."""
         return {**asdict(self), "advice": self.advice}
 
 
 def status(catalog: Catalog) -> Status:
-    """The status of a table at the snapshot at which its catalog was opened.
-
-    Raises:
-        CatalogError: a catalog file is damaged.
-    """
+    """Return the status of a table at its catalog's snapshot."""
     snapshot = catalog.snapshot
-    partitions = tuple(_partition(catalog, entries) for entries in snapshot.by_key.values())
+    partitions = tuple(_partition_status(catalog, entries) for entries in snapshot.by_key.values())
     current = current_plan(catalog).digest if partitions else ""
     return Status(
         table=next((plan.table for plan in catalog.plans.values()), ""),
@@ -122,7 +113,7 @@ def status(catalog: Catalog) -> Status:
         rows=snapshot.rows,
         blocks=sum(partition.blocks for partition in partitions),
         bytes=sum(partition.bytes for partition in partitions),
-        plans=tuple(_plan(plan, catalog, plan.digest == current) for plan in catalog.plans.values()),
+        plans=tuple(_plan_status(plan, catalog, plan.digest == current) for plan in catalog.plans.values()),
         partitions=partitions,
         loads=tuple(reversed(history(catalog.files, snapshot.number, LOADS))),
         encrypted=catalog.files.keys is not None,
@@ -130,14 +121,14 @@ def status(catalog: Catalog) -> Status:
 
 
 def current_plan(catalog: Catalog) -> Plan:
-    """The plan that came to the table last; new partitions are loaded by it unless another is given.
+    """Return the plan that was added to the table last, which is used for new partitions by default.
 
-    A partition that is loaded again by an older plan does not bring that back. The table must have partitions.
+    Loading a partition again by an older plan does not make that plan current. The table must have partitions.
     """
     return catalog.plans[[digest for digest in catalog.snapshot.plans_in_order if digest in catalog.plans][-1]]
 
 
-def _partition(catalog: Catalog, entries: Sequence[PartitionEntry]) -> PartitionStatus:
+def _partition_status(catalog: Catalog, entries: Sequence[PartitionEntry]) -> PartitionStatus:
     newest = entries[-1]
     return PartitionStatus(
         newest.key,
@@ -151,18 +142,11 @@ def _partition(catalog: Catalog, entries: Sequence[PartitionEntry]) -> Partition
     )
 
 
-def _plan(plan: Plan, catalog: Catalog, current: bool) -> PlanStatus:
-    mine = [entry for entry in catalog.partitions if entry.plan == plan.digest]
-    rows = sum(entry.live_rows for entry in mine)
-    keys = {entry.key for entry in mine}
+def _plan_status(plan: Plan, catalog: Catalog, current: bool) -> PlanStatus:
+    entries = [entry for entry in catalog.partitions if entry.plan == plan.digest]
+    rows = sum(entry.live_rows for entry in entries)
+    keys = {entry.key for entry in entries}
     return PlanStatus(plan.digest, plan.method, len(plan.scheme.layouts), len(plan.features), len(keys), rows, current)
-
-
-# ----------------------------------------------------------------------------------------------------
-# What is left of a table whose catalog is damaged: every damaged file by name, and the partitions that can be read.
-#
-# A reader stops at the first damaged file, since it could only guess from there on. ``verify`` goes on, so that whoever
-# restores files knows them all at once.
 
 
 def verify_path(
@@ -174,11 +158,7 @@ def verify_path(
     as_of: str | None = None,
     checker: FileChecker | None = None,
 ) -> VerifyReport:
-    """Every damaged file of a table, of its catalog too; see :func:`layoutopt.inspect.verify.verify`.
-
-    Raises:
-        NotATableError, CatalogError, SettingError: as :func:`open_intact`.
-    """
+    """Verify a table including its catalog, and report every damaged file; raises as :func:`open_intact`."""
     table, damaged = open_intact(path, snapshot=snapshot, as_of=as_of)
     report = verify(table, sample, progress=progress, checker=checker)
     return replace(report, problems=(*damaged, *report.problems))
@@ -187,47 +167,41 @@ def verify_path(
 def open_intact(
     path: str, *, snapshot: int | None = None, as_of: str | None = None
 ) -> tuple[Table, tuple[Problem, ...]]:
-    """A table with the partitions whose catalog files are whole, and what is wrong with the other files.
+    """Return a table with the partitions whose catalog files are intact, and the problems of other files.
 
-    Every snapshot is looked at, and the plans and blocks that the chosen one names.
+    Other readers stop at the first damaged file. All snapshots are checked, and the plans and blocks of the chosen one.
 
     Raises:
         NotATableError: the path holds no table.
-        CatalogError: the chosen snapshot itself is damaged: nobody knows what the table should hold.
-        SettingError: as :func:`layoutopt.scan.table.open_table`.
+        CatalogError: the chosen snapshot itself is damaged.
     """
     files = TableFiles(path, fresh=True)
     check_is_table(files)
-    chosen = chosen_snapshot(files, snapshot, as_of)
-    damaged = _damaged_snapshots(files, chosen.number)
-    plans = {}
-    for digest in chosen.plans_read:
+    current = chosen_snapshot(files, snapshot, as_of)
+    damaged: dict[str, str] = {}
+    for number in snapshot_numbers(files):
         try:
-            plans[digest] = read_plan(files, chosen, digest)
+            if number != current.number:
+                read_snapshot(files, number)
+        except CatalogError as error:
+            damaged[snapshot_path(number)] = str(error)
+    plans = {}
+    for digest in current.plans_read:
+        try:
+            plans[digest] = read_plan(files, current, digest)
         except CatalogError as error:
             damaged[plan_path(digest)] = str(error)
-    catalog = Catalog(files, chosen, plans)
-    whole: list[PartitionEntry] = []
-    for entry in chosen.partitions:
+    catalog = Catalog(files, current, plans)
+    intact: list[PartitionEntry] = []
+    for entry in current.partitions:
         if entry.plan not in plans or not damaged.keys().isdisjoint(entry.catalog_files):
             continue
         try:
             catalog.blocks(entry)
-            whole.append(entry)
+            intact.append(entry)
         except CatalogError as error:
             named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]
             damaged[named[-1] if named else entry.blocks_file] = str(error)
-    used = {entry.plan: plans[entry.plan] for entry in whole} if chosen.partitions else plans
-    left = Catalog(files, replace(chosen, partitions=tuple(whole)), used)
-    return Table(left), tuple(Problem("catalog", path, message) for path, message in damaged.items())
-
-
-def _damaged_snapshots(files: TableFiles, chosen: int) -> dict[str, str]:
-    found = {}
-    for number in snapshot_numbers(files):
-        try:
-            if number != chosen:
-                read_snapshot(files, number)
-        except CatalogError as error:
-            found[snapshot_path(number)] = str(error)
-    return found
+    used = {entry.plan: plans[entry.plan] for entry in intact} if current.partitions else plans
+    catalog = Catalog(files, replace(current, partitions=tuple(intact)), used)
+    return Table(catalog), tuple(Problem("catalog", path, message) for path, message in damaged.items())

@@ -1,1 +1,1 @@
-"""From SQL and a catalog to rows: prune, read, reconstruct; and what is skipped, why, and whether it is true."""
+"""Read tables with SQL: prune blocks, read and combine rows, explain skipping, and check it."""

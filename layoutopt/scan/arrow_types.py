@@ -1,4 +1,4 @@
-"""The Arrow types in which answers come back, by Spark's type names."""
+"""The Arrow types of answers, by Spark's type names."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SIMPLE: dict[str, pa.DataType] = {
 
 
 def arrow_type(type_name: str) -> pa.DataType | None:
-    """The Arrow type of a Spark type; None for nested and rare ones, which are handed on as the file has them.
+    """Return the Arrow type of a Spark type; None for nested and rare types, which keep the type of the file.
 
     >>> arrow_type("decimal(15,2)"), arrow_type("date"), arrow_type("array<int>")
     (Decimal128Type(decimal128(15, 2)), DataType(date32[day]), None)
@@ -43,12 +43,12 @@ def arrow_type(type_name: str) -> pa.DataType | None:
     return _SIMPLE.get(type_name)
 
 
+# The Arrow type of a text column that is read as dictionaries.
 CODED: Final = pa.dictionary(pa.int32(), pa.string())
-"""The Arrow type of a text column that is handed on as dictionaries and codes."""
 
 
 def nested_type(type_name: str) -> pa.DataType:
-    """The Arrow type of any Spark type that is made of arrays, maps and structs, as Spark writes it to Parquet.
+    """Return the Arrow type of a Spark type of arrays, maps and structs, as Spark writes it to Parquet.
 
     >>> nested_type("array<struct<a:int,b:map<string,decimal(4,1)>>>")
     ListType(list<element: struct<a: int32, b: map<string, decimal128(4, 1)>>>)
@@ -65,35 +65,31 @@ def nested_type(type_name: str) -> pa.DataType:
         return pa.struct([(name, nested_type(type)) for name, type in struct_fields(type_name)])
     if type_name == VARIANT:
         return pa.struct([("value", pa.binary()), ("metadata", pa.binary())])
-    found = pa.string() if type_name.startswith("string collate ") else arrow_type(type_name)
-    if found is None:
-        raise SchemaError(f"there is no Arrow type for {type_name!r}; leave the column out of the query")
-    return found
+    type = pa.string() if type_name.startswith("string collate ") else arrow_type(type_name)
+    if type is None:
+        raise SchemaError(f"there is no Arrow type for {type_name!r}; remove the column from the query")
+    return type
 
 
 def any_arrow_type(type_name: str) -> pa.DataType:
-    """The Arrow type of any Spark type; raises as :func:`nested_type`."""
+    """Return the Arrow type of any Spark type; raises as :func:`nested_type`."""
     return arrow_type(type_name) or nested_type(type_name)
 
 
 def conform(
     columns: Sequence[pa.Array | pa.ChunkedArray], wanted: Sequence[Column]
 ) -> list[pa.Array | pa.ChunkedArray]:
-    """Arrays cast to the Arrow types of the columns that they stand for; exact, never rounding.
-
-    Raises:
-        pyarrow.ArrowInvalid: a value does not fit its type.
-    """
+    """Cast arrays to the Arrow types of their columns; raise ``pyarrow.ArrowInvalid`` instead of rounding."""
     return [conform_one(array, column) for array, column in zip(columns, wanted, strict=True)]
 
 
 def conform_one(array: pa.Array | pa.ChunkedArray, wanted: Column) -> pa.Array | pa.ChunkedArray:
-    """One array, as :func:`conform` casts several."""
+    """Cast one array as :func:`conform` does."""
     target = arrow_type(wanted.type)
     return array if target is None or array.type == target else array.cast(target)
 
 
 def empty_table(columns: Sequence[Column]) -> pa.Table:
-    """A table without rows that has these columns."""
+    """Return a table without rows that has these columns."""
     arrays = [pa.array([], arrow_type(column.type) or pa.null()) for column in columns]
     return pa.Table.from_arrays(arrays, names=[column.name for column in columns])

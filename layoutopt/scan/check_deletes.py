@@ -1,4 +1,4 @@
-"""Deletion vectors compared with the rows that they are of: what is gone is what the catalog says is gone."""
+"""Compare deletion vectors with the rows that they delete."""
 
 from __future__ import annotations
 
@@ -17,53 +17,49 @@ from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import file_reads
 from layoutopt.writer.checksum import hash_array, is_hashable
 
-Where = tuple[str, str]
-"""A file of vectors, and what is wrong with it."""
+# A file of deletion vectors, and what is wrong with it.
+Problem = tuple[str, str]
 
 
-def wrong_deletes(files: TableFiles, source: PlanBlocks) -> Iterator[Where]:
-    """What is wrong with the vectors of a plan's entries; the deleted rows are read again.
+def find_wrong_deletes(files: TableFiles, source: PlanBlocks) -> Iterator[Problem]:
+    """Yield what is wrong with the deletion vectors of a plan's entries; the deleted rows are read again.
 
-    The rows deleted in each layout must be the same, as many as the snapshot says, and have the checksums that it
-    names. Columns that only Spark can hash are not compared. Files that can't be read are left to other checks.
+    Columns that only Spark can hash are not compared. Unreadable files are left to other checks.
     """
     for index in np.unique(source.entry_of).tolist():
         entry = source.entries[index]
         if entry.deletes is None:
             continue
         try:
-            wrong = _wrong(files, source, index)
+            wrong = _check_entry(files, source, index)
         except DataFileError:
             continue
         except CatalogError as error:
             wrong = str(error)
         if wrong is not None:
-            yield entry.deletes.file, f"of partition {entry.key!r} {wrong}"
+            yield entry.deletes.file, f"partition {entry.key!r}: {wrong}"
 
 
-def _wrong(files: TableFiles, source: PlanBlocks, index: int) -> str | None:
-    """What is wrong with the vectors of an entry."""
+def _check_entry(files: TableFiles, source: PlanBlocks, index: int) -> str | None:
     entry, blocks = source.entries[index], source.blocks
     assert entry.deletes is not None
     sums = dict.fromkeys((name for name in entry.deletes.checksums if _is_hashable(source, name)), 0)
     count = 0
-    mine = np.flatnonzero(source.entry_of == index)
-    for segment in np.unique(source.segment_of[mine[blocks.deleted_rows[mine] > 0]]).tolist():
-        here = np.flatnonzero(source.segment_of == segment)
-        here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
-        if source.plan.scheme.has_tids and not _agree(files, source, here):
-            return f"the layouts of segment {int(blocks.segment[here[0]])} have lost different rows"
+    ids = np.flatnonzero(source.entry_of == index)
+    for segment in np.unique(source.segment_of[ids[blocks.deleted_rows[ids] > 0]]).tolist():
+        ids = np.flatnonzero(source.segment_of == segment)
+        ids = ids[np.lexsort((blocks.row_group[ids], blocks.file[ids]))]
+        if source.plan.scheme.has_tids and not _have_equal_deletes(files, source, ids):
+            return f"different rows are deleted in the layouts of segment {int(blocks.segment[ids[0]])}"
         for number, layout in enumerate(source.plan.scheme.layouts):
-            of_layout = here[(blocks.layout[here] == number) & (blocks.deleted_rows[here] > 0)]
+            layout_ids = ids[(blocks.layout[ids] == number) & (blocks.deleted_rows[ids] > 0)]
             for name in (name for name in layout.master if name in sums):
-                held = of_layout[blocks.has_column(name)[of_layout]]
-                sums[name] += _sum_of_deleted(files, source, held, name)
-        by_layout = np.bincount(blocks.layout[here], blocks.deleted_rows[here])
-        count += int(by_layout.max())
+                sums[name] += _sum_deleted(files, source, layout_ids[blocks.has_column(name)[layout_ids]], name)
+        count += int(np.bincount(blocks.layout[ids], blocks.deleted_rows[ids]).max())
     if count != entry.deletes.rows:
-        return f"{count} rows are deleted, not {entry.deletes.rows}"
+        return f"{count} rows are deleted, expected {entry.deletes.rows}"
     differing = [name for name, sum in sums.items() if sum != entry.deletes.checksums[name]]
-    return f"other rows are deleted than were found: {', '.join(differing)} differ" if differing else None
+    return f"the wrong rows are deleted: checksums of {', '.join(differing)} differ" if differing else None
 
 
 def _is_hashable(source: PlanBlocks, name: str) -> bool:
@@ -71,44 +67,44 @@ def _is_hashable(source: PlanBlocks, name: str) -> bool:
     return masters == 1 and is_hashable(source.plan.schema.find(name).type)
 
 
-def _agree(files: TableFiles, source: PlanBlocks, here: Ints) -> bool:
-    """Whether every layout of a segment has lost the same rows, as far as it has them."""
+def _have_equal_deletes(files: TableFiles, source: PlanBlocks, ids: Ints) -> bool:
+    """Return whether the same rows are deleted in every layout of a segment that has them."""
     blocks = source.blocks
-    gone: list[Ints] = []
-    present: list[tuple[Ints, Ints]] = []
+    master_deletes: list[Ints] = []
+    pairs: list[tuple[Ints, Ints]] = []
     for number, layout in enumerate(source.plan.scheme.layouts):
-        mine = here[blocks.layout[here] == number]
-        tids = _values(files, source, mine, TID).to_numpy().astype(np.int64)
-        deleted = np.sort(tids[_marks(source, mine)])
-        present.append((tids, deleted))
+        layout_ids = ids[blocks.layout[ids] == number]
+        tids = _read_values(files, source, layout_ids, TID).to_numpy().astype(np.int64)
+        deleted = np.sort(tids[_mask_deleted(source, layout_ids)])
+        pairs.append((tids, deleted))
         if layout.master:
-            gone.append(deleted)
-    every = gone[0]
-    return all(np.array_equal(one, every) for one in gone) and all(
-        np.array_equal(np.sort(tids[np.isin(tids, every)]), deleted) for tids, deleted in present
+            master_deletes.append(deleted)
+    expected = master_deletes[0]
+    return all(np.array_equal(deleted, expected) for deleted in master_deletes) and all(
+        np.array_equal(np.sort(tids[np.isin(tids, expected)]), deleted) for tids, deleted in pairs
     )
 
 
-def _sum_of_deleted(files: TableFiles, source: PlanBlocks, held: Ints, name: str) -> int:
-    """The checksum of a column over the deleted rows of some blocks."""
-    if not len(held):
+def _sum_deleted(files: TableFiles, source: PlanBlocks, ids: Ints, name: str) -> int:
+    """Return the checksum of a column over the deleted rows of some blocks."""
+    if not len(ids):
         return 0
-    values = _values(files, source, held, name).filter(pa.array(_marks(source, held)))
+    values = _read_values(files, source, ids, name).filter(pa.array(_mask_deleted(source, ids)))
     type = source.plan.schema.find(name).type
     return sum(int(hash_array(chunk, type).astype(np.int64).sum()) for chunk in values.chunks)
 
 
-def _values(files: TableFiles, source: PlanBlocks, chosen: Ints, name: str) -> pa.ChunkedArray:
-    """A column of all rows of some blocks, deleted ones too."""
-    reads = [replace(read, deleted=()) for read in file_reads(source.blocks, chosen)]
+def _read_values(files: TableFiles, source: PlanBlocks, ids: Ints, name: str) -> pa.ChunkedArray:
+    """Return a column of all rows of some blocks, deleted ones included."""
+    reads = [replace(read, deleted=()) for read in file_reads(source.blocks, ids)]
     arrays = [batch.column(0) for batch in read_files(files, reads, [name], BATCH_ROWS)]
     return pa.chunked_array(arrays) if arrays else pa.chunked_array([pa.nulls(0)])
 
 
-def _marks(source: PlanBlocks, chosen: Ints) -> Bits:
-    """Which rows of some blocks are deleted, in the same order."""
-    gone = [np.zeros(0, dtype=np.bool_)]
-    for read in file_reads(source.blocks, chosen):
+def _mask_deleted(source: PlanBlocks, ids: Ints) -> Bits:
+    """Return which rows of some blocks are deleted, in the same order."""
+    masks = [np.zeros(0, dtype=np.bool_)]
+    for read in file_reads(source.blocks, ids):
         alive = read.alive()
-        gone.append(np.zeros(sum(read.rows), dtype=np.bool_) if alive is None else ~alive)
-    return np.concatenate(gone)
+        masks.append(np.zeros(sum(read.rows), dtype=np.bool_) if alive is None else ~alive)
+    return np.concatenate(masks)

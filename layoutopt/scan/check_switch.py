@@ -1,4 +1,4 @@
-"""Whether this process checks what it skips, and what it has checked so far."""
+"""Whether this process runs shadow checks of what it skips, and how much it has checked."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections import Counter
 from typing import Final
 
+# The environment variable that switches the checks on.
 SWITCH: Final = "LAYOUTOPT_CHECK_SKIPPING"
-"""The environment variable that switches the checks on."""
 
+# Counts of what this process has checked, for reports: decisions, blocks and rows read again, and undecided ones.
 TALLY: Final[Counter[str]] = Counter()
-"""What this process has checked so far, for reports: decisions, blocks and rows read again, and what was undecided."""
 
 
 def is_on() -> bool:
-    """Whether everything that is skipped is to be read again."""
+    """Return whether everything that is skipped is read again and checked."""
     return os.environ.get(SWITCH, "") not in ("", "0")

@@ -1,4 +1,7 @@
-"""Reading chosen row groups of data files, after comparing them with what the catalog says."""
+"""Read chosen row groups of data files and compare them with the catalog.
+
+External files are read under the source's column names and types, with constants and without deleted rows.
+"""
 
 from __future__ import annotations
 
@@ -27,69 +30,165 @@ from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources.whole_files import ARROW_OPTIONS
 
-# ----------------------------------------------------------------------------------------------------
-# Rows of a source's files: under its columns' names and types, with constants, and without those deleted.
-
-ReadStored = Callable[[Sequence[FileRead], Sequence[str]], Iterator[pa.RecordBatch]]
-"""Reads columns of files by the names that they have there."""
 FooterOf = Callable[[FileRead], pq.FileMetaData]
 
+BATCH_ROWS = 65_536
+_OPEN_AT_ONCE = 8
+# For object stores: enough that neither decoding nor a request waits for the other; windows have some megabytes.
+_FOOTERS_AHEAD = 8
+_WINDOWS_AHEAD = 3
 
-def source_batches(
-    files: SourceFiles,
-    reads: Iterable[FileRead],
-    names: Sequence[str],
-    batch_rows: int,
-    footer_of: FooterOf,
-    read_stored: ReadStored,
+
+def read_files(
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns, in the source's types; deleted rows are among them.
+    """Return batches of some columns, in that order, from the chosen row groups of files, one file after the other.
+
+    Deleted rows of the table are left out. :data:`~layoutopt.model.schema.PLACE` is a row's place among all rows of the
+    row groups of the files, deleted ones included. For object stores, footers and row groups are prefetched.
 
     Args:
-        files: the source's.
-        reads: what to read of them.
-        names: the columns, by the source's names.
-        batch_rows: rows of a batch.
-        footer_of: gives a file's footer.
-        read_stored: reads what files hold.
+        coded: columns to be returned as dictionaries, some of :func:`find_coded_columns`.
 
     Raises:
-        DataFileError: a file is gone or was changed since it was listed, or holds values of another type.
+        DataFileError: a file is missing, damaged, or differs from the catalog.
     """
-    wanted = [read for read in reads if read.row_groups]
-    for (stored, constants), group in groupby(wanted, lambda read: _held_by(files, read, names, footer_of)):
-        same = list(group)
+    if isinstance(files, SourceFiles):
+        return _read_external(files, reads, names, batch_rows)
+    return _read_stored(files, reads, names, batch_rows, coded)
+
+
+def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+    """Return a file's footer; raises as :func:`open_parquet`."""
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        return parquet.metadata
+
+
+def _read_stored(
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str] = ()
+) -> Iterator[pa.RecordBatch]:
+    non_empty = [read for read in reads if read.row_groups]
+    stored = [name for name in names if name != PLACE]
+    if not stored:
+        raise ValueError("places are read along with a column")
+    if files.local_root is None:
+        batches_by_file = _read_remote(files, non_empty, stored, batch_rows)
+    else:
+        batches_by_file = ((read, _read_local(files, read, stored, batch_rows, coded)) for read in non_empty)
+    start = 0
+    for read, batches in batches_by_file:
+        yield from _drop_deleted(read, names, start, _check_batches(read, stored, batches))
+        start += sum(read.rows)
+
+
+def _drop_deleted(
+    read: FileRead, names: Sequence[str], start: int, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without deleted rows, with places counted from ``start`` if they are among the names."""
+    alive, offset = read.alive(), 0
+    for batch in batches:
+        rows = batch.num_rows
+        if PLACE in names:
+            places = pa.array(np.arange(start + offset, start + offset + rows, dtype=np.int64))
+            batch = batch.append_column(PLACE, places).select(list(names))
+        yield batch if alive is None else batch.filter(pa.array(alive[offset : offset + rows]))
+        offset += rows
+
+
+def _read_remote(
+    files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
+) -> Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]:
+    """Yield each file's batches from an object store, prefetching footers and row groups."""
+    footers = made_ahead(partial(_read_checked_footer, files), reads, _FOOTERS_AHEAD)
+    windows = (
+        (read, window)
+        for read, metadata in zip(reads, footers, strict=True)
+        for window in windows_of(files, read.path, metadata, read.row_groups, names)
+    )
+    fetched = made_ahead(partial(_fetch_window, files), windows, _WINDOWS_AHEAD)
+    for read, file_windows in groupby(fetched, key=itemgetter(0)):
+        yield read, _read_windows(files, file_windows, names, batch_rows)
+
+
+def find_coded_columns(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
+    """Return the columns that are dictionary-encoded in all row groups; none for remote or external files."""
+    coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
+    for read in reads:
+        if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
+            return frozenset()
+        try:
+            metadata = _metadata(files, read.path, read.footer, remember=True)
+        except FileNotFoundError as error:
+            raise missing_file(read.path) from error
+        except (pa.ArrowException, OSError) as error:
+            raise damaged_file(read.path, error) from error
+        coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
+    return coded
+
+
+def _read_checked_footer(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
+        check_row_groups(parquet.metadata, read)
+        return parquet.metadata
+
+
+def _fetch_window(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[FileRead, Window, pa.NativeFile]:
+    read, window = item
+    try:
+        return read, window, window.open(files)
+    except FileNotFoundError as error:
+        raise missing_file(read.path) from error
+    except OSError as error:
+        raise damaged_file(read.path, error) from error
+
+
+def _read_windows(
+    files: TableFiles, windows: Iterable[tuple[FileRead, Window, pa.NativeFile]], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    for _, window, source in windows:
+        # No pre_buffer: Arrow would coalesce ranges that were not fetched.
+        with pq.ParquetFile(
+            source, metadata=window.metadata, pre_buffer=False, **ARROW_OPTIONS,
+            decryption_properties=files.decryption(window.path),
+        ) as parquet:  # fmt: skip
+            yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
+
+
+def _read_external(
+    files: SourceFiles, reads: Iterable[FileRead], names: Sequence[str], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of columns of external files, in the source's types, deleted rows included."""
+    non_empty = [read for read in reads if read.row_groups]
+    for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
+        same_columns = list(group)
         try:
             if stored:
-                batches = read_stored(same, [name for _, name in stored])
+                batches = _read_stored(files, same_columns, [name for _, name in stored], batch_rows)
             else:
-                batches = _without_columns(sum(sum(read.rows) for read in same), batch_rows)
+                rows = sum(sum(read.rows) for read in same_columns)
+                sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
+                batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
             for batch in batches:
-                yield _as_asked(batch, files, names, dict(stored), dict(constants))
+                yield _convert_batch(batch, files, names, dict(stored), dict(constants))
         except (DataFileError, pa.ArrowException) as error:
-            raise _changed(files, same, error) from error
+            raise _source_changed(files, same_columns, error) from error
 
 
-def _held_by(
-    files: SourceFiles, read: FileRead, names: Sequence[str], footer_of: FooterOf
+def _resolve_columns(
+    files: SourceFiles, read: FileRead, names: Sequence[str]
 ) -> tuple[tuple[tuple[str, str], ...], tuple[tuple[str, Any], ...]]:
-    """What a file holds of some columns, by their names there, and what is the same in all its rows."""
+    """Return the columns that a file stores, with their names in it, and those that are constant in all its rows."""
     file = files.held[read.path]
     try:
-        held = footer_of(read).schema.to_arrow_schema().names
+        file_names = footer_of(files, read).schema.to_arrow_schema().names
     except DataFileError as error:
-        raise _changed(files, [read], error) from error
-    stored = stored_names(file, files.schema, held)
+        raise _source_changed(files, [read], error) from error
+    stored = stored_names(file, files.schema, file_names)
     constants = tuple((name, file.constants[name]) for name in names if name in file.constants)
     return tuple((name, stored[name]) for name in names if name in stored), constants
 
 
-def _without_columns(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    for start in range(0, rows, batch_rows):
-        yield pa.RecordBatch.from_arrays([pa.nulls(min(batch_rows, rows - start))], names=[""])
-
-
-def _as_asked(
+def _convert_batch(
     batch: pa.RecordBatch,
     files: SourceFiles,
     names: Sequence[str],
@@ -101,224 +200,32 @@ def _as_asked(
         column = files.schema.find(name)
         type = any_arrow_type(column.type)
         if name in stored:
-            held = batch.column(stored[name])
-            arrays.append(held if held.type == type else held.cast(type))
+            array = batch.column(stored[name])
+            arrays.append(array if array.type == type else array.cast(type))
         else:
             arrays.append(pa.repeat(constant(constants.get(name), column, type), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
-def _changed(files: SourceFiles, reads: Sequence[FileRead], error: Exception) -> DataFileError:
-    """The error for what can't be read as it was listed."""
+def _source_changed(files: SourceFiles, reads: Sequence[FileRead], error: Exception) -> DataFileError:
     text = " ".join(str(error).split())[:200]
     read = next((read for read in reads if read.path in text), reads[0])
     path = files.held[read.path].path
     return DataFileError(
         f"the source's file {path!r} is damaged, or was changed or removed while it was read "
-        f"({text.replace(read.path, path)}); ask again"
+        f"({text.replace(read.path, path)}); run the query again"
     )
 
 
-def live_batches(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    footer_of: FooterOf,
-    read_files: Callable[[Sequence[FileRead]], Iterator[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
-    """What is read of files, without the rows that a source's metadata says were deleted."""
-    for has_deleted, group in groupby(reads, lambda read: _deleted(files, read) is not None):
-        if not has_deleted:
-            yield from read_files(list(group))
-            continue
-        for read in group:
-            deleted = _deleted(files, read)
-            assert deleted is not None, "just looked"
-            for place, first in enumerate(_first_rows(read, footer_of)):
-                one = replace(read, row_groups=(read.row_groups[place],), rows=(read.rows[place],))
-                for batch in read_files([one]):
-                    gone = deleted[(deleted >= first) & (deleted < first + batch.num_rows)] - first
-                    alive = np.ones(batch.num_rows, dtype=np.bool_)
-                    alive[gone] = False
-                    first += batch.num_rows
-                    yield batch.filter(pa.array(alive))
-
-
-def live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
-    """How many of the rows to be read of a file were not deleted."""
-    deleted = _deleted(files, read)
-    if deleted is None:
-        return sum(read.live_rows)
-    inside = [
-        np.count_nonzero((deleted >= first) & (deleted < first + rows))
-        for first, rows in zip(_first_rows(read, footer_of), read.rows, strict=True)
-    ]
-    return sum(read.rows) - int(sum(inside))
-
-
-def _deleted(files: TableFiles, read: FileRead) -> Ints | None:
-    return files.held[read.path].deleted if isinstance(files, SourceFiles) else None
-
-
-def _first_rows(read: FileRead, footer_of: FooterOf) -> list[int]:
-    """The position in the file of each row group's first row."""
-    footer = footer_of(read)
-    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-    return [sum(sizes[:group]) for group in read.row_groups]
-
-
-BATCH_ROWS = 65_536
-_OPEN_AT_ONCE = 8
-# Of an object store: enough that neither decoding nor a request waits for the other; windows have some megabytes.
-_FOOTERS_AHEAD = 8
-_WINDOWS_AHEAD = 3
-
-_OfFiles = Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]
-
-
-def read_files(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    names: Sequence[str],
-    batch_rows: int,
-    coded: Collection[str] = (),
-) -> Iterator[pa.RecordBatch]:
-    """Batches of the named columns, in that order, from the chosen row groups of some files, one after the other.
-
-    Deleted rows are left out. Where :data:`~layoutopt.model.schema.PLACE` is named, it is a row's place among all rows
-    of the row groups of the files, deleted ones counted. Of an object store footers and row groups are read ahead,
-    while others are decoded.
-
-    Args:
-        files: the table's files.
-        reads: the files' row groups.
-        names: the columns.
-        batch_rows: rows of a batch, at most.
-        coded: columns to be given as dictionaries and codes, some of :func:`coded_in_all`.
-
-    Raises:
-        DataFileError: a file is missing or damaged, or holds something else than the catalog says.
-    """
-    if isinstance(files, SourceFiles):
-        stored = partial(_read_stored, files, batch_rows=batch_rows)
-        return source_batches(files, reads, names, batch_rows, partial(footer_of, files), stored)
-    return _read_stored(files, reads, names, batch_rows, coded)
-
-
-def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
-    """A file's footer, as the catalog knows it; raises as :func:`open_parquet`."""
-    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
-        return parquet.metadata
-
-
-def _read_stored(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    names: Sequence[str],
-    batch_rows: int,
-    coded: Collection[str] = (),
-) -> Iterator[pa.RecordBatch]:
-    wanted = [read for read in reads if read.row_groups]
-    stored = [name for name in names if name != PLACE]
-    if not stored:
-        raise ValueError("places are read along with a column")
-    found = _of_local(files, wanted, stored, batch_rows, coded) if files.local_root is not None else None
-    start = 0
-    for read, batches in found or _of_store(files, wanted, stored, batch_rows):
-        yield from _alive(read, names, start, _checked(read, stored, batches))
-        start += sum(read.rows)
-
-
-def _alive(
-    read: FileRead, names: Sequence[str], start: int, batches: Iterator[pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """The batches without deleted rows, with their rows' places from ``start`` on where these are named."""
-    alive, at = read.alive(), 0
-    for found in batches:
-        batch, rows = found, found.num_rows
-        if PLACE in names:
-            places = pa.array(np.arange(start + at, start + at + rows, dtype=np.int64))
-            batch = batch.append_column(PLACE, places).select(list(names))
-        yield batch if alive is None else batch.filter(pa.array(alive[at : at + rows]))
-        at += rows
-
-
-def _of_local(
-    files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int, coded: Collection[str]
-) -> _OfFiles:
-    return ((read, _local_batches(files, read, names, batch_rows, coded)) for read in wanted)
-
-
-def _of_store(files: TableFiles, wanted: Sequence[FileRead], names: Sequence[str], batch_rows: int) -> _OfFiles:
-    """Of an object store: footers and row groups are read ahead."""
-    opened = made_ahead(partial(_row_groups_of, files), wanted, _FOOTERS_AHEAD)
-    windows = (
-        (read, window)
-        for read, metadata in zip(wanted, opened, strict=True)
-        for window in windows_of(files, read.path, metadata, read.row_groups, names)
-    )
-    fetched = made_ahead(partial(_fetched, files), windows, _WINDOWS_AHEAD)
-    for read, of_file in groupby(fetched, key=itemgetter(0)):
-        yield read, _fetched_batches(files, of_file, names, batch_rows)
-
-
-def coded_in_all(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
-    """The named columns that all row groups to read have as dictionaries and codes; none of a store's or others' files.
-
-    Raises:
-        DataFileError: a file is missing or damaged.
-    """
-    coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
-    for read in reads:
-        if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
-            return frozenset()
-        try:
-            metadata = _metadata(files, read.path, read.footer, remember=True)
-        except FileNotFoundError as error:
-            raise missing(read.path) from error
-        except (pa.ArrowException, OSError) as error:
-            raise damaged(read.path, error) from error
-        coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
-    return coded
-
-
-def _row_groups_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
-    """A file's footer, compared with the catalog."""
-    with open_parquet(files, read.path, read.footer, remember=True) as parquet:
-        check_row_groups(parquet.metadata, read)
-        return parquet.metadata
-
-
-def _fetched(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[FileRead, Window, pa.NativeFile]:
-    read, window = item
-    try:
-        return read, window, window.open(files)
-    except FileNotFoundError as error:
-        raise missing(read.path) from error
-    except OSError as error:
-        raise damaged(read.path, error) from error
-
-
-def _fetched_batches(
-    files: TableFiles, of_file: Iterable[tuple[FileRead, Window, pa.NativeFile]], names: Sequence[str], batch_rows: int
-) -> Iterator[pa.RecordBatch]:
-    for _, window, source in of_file:
-        # Arrow would read other gaps through than those that are here.
-        with pq.ParquetFile(
-            source, metadata=window.metadata, pre_buffer=False, **ARROW_OPTIONS,
-            decryption_properties=files.decryption(window.path),
-        ) as parquet:  # fmt: skip
-            yield from parquet.iter_batches(batch_rows, list(window.row_groups), columns=list(names))
-
-
-def _local_batches(
+def _read_local(
     files: TableFiles, read: FileRead, names: Sequence[str], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
-    trimmed = _trimmed_footer(files, read, names)
+    trimmed = _make_trimmed_footer(files, read, names)
     if trimmed is not None:
         try:
             source = files.open_input(read.path)
         except FileNotFoundError as error:
-            raise missing(read.path) from error
+            raise missing_file(read.path) from error
         with pq.ParquetFile(source, metadata=trimmed, pre_buffer=False, **ARROW_OPTIONS) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return
@@ -327,38 +234,34 @@ def _local_batches(
         yield from parquet.iter_batches(batch_rows, list(read.row_groups), columns=list(names))
 
 
-def _trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]) -> pq.FileMetaData | None:
-    """A footer of the chunks that are read alone, made without decoding the file's; None where that is decoded.
-
-    Raises:
-        DataFileError: the file's footer is not the one that was written.
-    """
+def _make_trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]) -> pq.FileMetaData | None:
+    """Return a footer of only the chunks that are read, without decoding the file's; None if it must be decoded."""
     if read.chunks is None or read.footer is None or files.decryption(read.path) is not None:
         return None
     try:
         template = files.templates.get((read.path, read.footer))
         if template is None:
-            template = template_of(_checked_footer(files, read.path, read.footer))
+            template = template_of(_check_footer(files, read.path, read.footer))
             files.templates.put((read.path, read.footer), template, size=1)
         return template.footer(names, read.chunks, read.rows)
     except UnknownFooterError:
         return None
     except FileNotFoundError as error:
-        raise missing(read.path) from error
+        raise missing_file(read.path) from error
 
 
-def _checked(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The batches; fails where they are not the rows that the catalog says."""
-    found = 0
+def _check_batches(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the batches and fail if they don't have the rows that the catalog says."""
+    rows = 0
     try:
         for batch in batches:
-            found += batch.num_rows
+            rows += batch.num_rows
             yield batch.select(list(names))
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(read.path, error) from error
-    if found != sum(read.rows):
+        raise damaged_file(read.path, error) from error
+    if rows != sum(read.rows):
         raise DataFileError(
-            f"the data file {read.path!r} gave {found} rows, not {sum(read.rows)}; load its partition again"
+            f"the data file {read.path!r} has {rows} rows, expected {sum(read.rows)}; load its partition again"
         )
 
 
@@ -370,17 +273,15 @@ def open_parquet(
     remember: bool = False,
     coded: Callable[[pq.FileMetaData], list[str]] | None = None,
 ) -> pq.ParquetFile:
-    """A data file, opened. Pages are checked as they are read.
+    """Open a data file. Pages are checked as they are read.
 
     Args:
-        files: the table's files.
-        path: the file.
-        footer: the digest that its footer must have, if one is known.
-        remember: take the footer as it was read before, and remember it for next time.
-        coded: which columns to read as dictionaries; all their pages must be so encoded.
+        footer: the digest that its footer must have, if known.
+        remember: use the cached footer, or cache it.
+        coded: returns the columns to read as dictionaries; all their pages must be so encoded.
 
     Raises:
-        DataFileError: it is missing, or no Parquet file, or its footer was changed.
+        DataFileError: the file is missing, is not Parquet, or its footer was changed.
     """
     try:
         metadata = None if footer is None else _metadata(files, path, footer, remember)
@@ -395,50 +296,41 @@ def open_parquet(
             pre_buffer=files.local_root is None, decryption_properties=files.decryption(path),
         )  # fmt: skip
     except FileNotFoundError as error:
-        raise missing(path) from error
+        raise missing_file(path) from error
     except (pa.ArrowException, OSError) as error:
-        raise damaged(path, error) from error
+        raise damaged_file(path, error) from error
 
 
 def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.FileMetaData:
-    kept = files.footers.get(path, digest) if remember else None
-    if kept is not None:
-        return kept
-    found = _checked_footer(files, path, digest)
+    cached = files.footers.get(path, digest) if remember else None
+    if cached is not None:
+        return cached
+    footer = _check_footer(files, path, digest)
     decryption = files.decryption(path)
-    return files.footers.put(path, digest, found, decryption) if remember else metadata_of(found, decryption)
+    return files.footers.put(path, digest, footer, decryption) if remember else metadata_of(footer, decryption)
 
 
-def _checked_footer(files: TableFiles, path: str, digest: str) -> bytes:
-    """A data file's footer.
-
-    Raises:
-        DataFileError: it is not the one that was written.
-        OSError: it can't be read.
-    """
+def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
+    """Return a data file's footer; raise DataFileError if it is not the one that was written."""
     try:
         footer = files.read_footer(path)
     except ValueError as error:
-        raise damaged(path, error) from error
+        raise damaged_file(path, error) from error
     if footer_digest(footer) != digest:
-        raise damaged(path, ValueError("its footer is not the one that was written"))
+        raise damaged_file(path, ValueError("its footer is not the one that was written"))
     return footer
 
 
 def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) -> None:
-    """Compare the footers of files, by path and digest, that somebody else will read; files without one are passed.
-
-    Raises:
-        DataFileError: one is missing, or was changed.
-    """
+    """Check the footers of files (path, digest) that another reader will read; files without digest pass."""
 
     def check(path: str, digest: str) -> None:
         try:
-            _checked_footer(files, path, digest)
+            _check_footer(files, path, digest)
         except FileNotFoundError as error:
-            raise missing(path) from error
+            raise missing_file(path) from error
         except OSError as error:
-            raise damaged(path, error) from error
+            raise damaged_file(path, error) from error
 
     known = [(path, digest) for path, digest in reads if digest is not None]
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
@@ -447,29 +339,71 @@ def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) ->
 
 
 def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
-    """Compares a file's footer with the catalog.
-
-    Raises:
-        DataFileError: a row group is missing or has another number of rows.
-    """
+    """Raise DataFileError if a row group is missing or has another number of rows than in the catalog."""
     for row_group, rows in zip(read.row_groups, read.rows, strict=True):
         actual = metadata.row_group(row_group).num_rows if row_group < metadata.num_row_groups else None
         if actual != rows:
             raise DataFileError(
-                f"the data file {read.path!r} has {actual or 'no'} rows in row group {row_group}, not {rows}; "
+                f"the data file {read.path!r} has {actual or 'no'} rows in row group {row_group}, expected {rows}; "
                 "load its partition again"
             )
 
 
-def missing(path: str) -> DataFileError:
-    """The error for a file that is not there."""
+def missing_file(path: str) -> DataFileError:
+    """Return the error for a missing file."""
     return DataFileError(
-        f"the data file {path!r} is missing; open the table again where a vacuum has passed since it was opened, else "
+        f"the data file {path!r} is missing; open the table again if a vacuum ran since it was opened, otherwise "
         "restore the file or load its partition again"
     )
 
 
-def damaged(path: str, error: Exception) -> DataFileError:
-    """The error for a file that can't be read, naming it and the cause in one line."""
+def damaged_file(path: str, error: Exception) -> DataFileError:
+    """Return the error for a file that can't be read, with the cause in one line."""
     cause = " ".join(str(error).split())[:200]
     return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")
+
+
+def live_batches(
+    files: TableFiles,
+    reads: Sequence[FileRead],
+    footer_of: FooterOf,
+    read_files: Callable[[Sequence[FileRead]], Iterator[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of files without the rows that an external table's metadata marks as deleted."""
+    for has_deleted, group in groupby(reads, lambda read: _deleted_rows(files, read) is not None):
+        if not has_deleted:
+            yield from read_files(list(group))
+            continue
+        for read in group:
+            deleted = _deleted_rows(files, read)
+            assert deleted is not None
+            for place, first in enumerate(_first_rows(read, footer_of)):
+                row_group = replace(read, row_groups=(read.row_groups[place],), rows=(read.rows[place],))
+                for batch in read_files([row_group]):
+                    alive = np.ones(batch.num_rows, dtype=np.bool_)
+                    alive[deleted[(deleted >= first) & (deleted < first + batch.num_rows)] - first] = False
+                    first += batch.num_rows
+                    yield batch.filter(pa.array(alive))
+
+
+def live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
+    """Return the number of rows to be read of a file that are not deleted."""
+    deleted = _deleted_rows(files, read)
+    if deleted is None:
+        return sum(read.live_rows)
+    counts = [
+        np.count_nonzero((deleted >= first) & (deleted < first + rows))
+        for first, rows in zip(_first_rows(read, footer_of), read.rows, strict=True)
+    ]
+    return sum(read.rows) - int(sum(counts))
+
+
+def _deleted_rows(files: TableFiles, read: FileRead) -> Ints | None:
+    return files.held[read.path].deleted if isinstance(files, SourceFiles) else None
+
+
+def _first_rows(read: FileRead, footer_of: FooterOf) -> list[int]:
+    """Return the position in the file of the first row of each row group."""
+    footer = footer_of(read)
+    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
+    return [sum(sizes[:group]) for group in read.row_groups]

@@ -1,8 +1,8 @@
-"""Which rows a log's queries ask for, in one pass over a table: every segment is read once, whole.
+"""Find the rows that match a log's queries, in one pass over a table; every segment is read once, whole.
 
-A query's own condition, cut out of its text, is evaluated by DuckDB, so that nothing of the analysis, the features, the
-statistics or the skipping rule is believed. Where DuckDB might take the condition otherwise than Spark, or the
-statement is more than one plain SELECT, the filter as analysed is evaluated instead, which believes the analysis.
+A query's own condition, cut out of its text, is evaluated by DuckDB. So the analysis, features, statistics and skipping
+rule are not trusted. If DuckDB may interpret the condition differently from Spark, or the statement is more than one
+plain SELECT, the analysed filter is evaluated instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.read import present_everywhere, read_segments
+from layoutopt.scan.read import intersect_tids, read_segments
 from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.scans import plain_condition
@@ -34,19 +34,18 @@ from layoutopt.writer.evaluation import matching_rows
 
 Progress = Callable[[int, int], None]
 
+# The column of a row's position in its segment.
 PLACE = "_place"
-"""A row's position among those of its segment."""
-_AT_ONCE = 50  # conditions that DuckDB evaluates in one pass
+# Conditions that DuckDB evaluates in one pass.
+_CONDITIONS_AT_ONCE = 50
 
 
 @dataclass
 class Question:
-    """What some queries of a log ask of rows, all of them the same.
+    """The condition that several equal queries of a log put on rows.
 
     Attributes:
-        root: the filter as analysed.
-        columns: the columns that the queries read.
-        condition: their own WHERE, where that is evaluated; else the filter is.
+        condition: the queries' own WHERE, if it is evaluated instead of the filter.
         ids: the queries' places in the log.
     """
 
@@ -57,61 +56,55 @@ class Question:
 
     @property
     def needs(self) -> frozenset[str]:
-        """The columns that tell which rows match; of a text's own condition all that the query reads."""
+        """The columns needed to evaluate it; for a text's own condition all that the query reads."""
         return self.root.columns if self.condition is None else frozenset(self.columns)
 
 
 def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Progress | None = None) -> list[Matches]:
-    """Reads a table and finds what matches each question, one item a plan.
+    """Read a table and find what matches each question, one item per plan.
 
-    Args:
-        table: the table at one snapshot.
-        questions: of :func:`questions_of`.
-        progress: called with (segments done, all segments).
-
-    Raises:
-        DataFileError: a data file is missing or damaged.
-        QueryError: a filter is about texts that are no UTF-8, which only Spark can match.
+    ``progress`` is called with (segments done, all segments). Raises QueryError if a filter uses texts that are not
+    UTF-8, which only Spark can match.
     """
-    names = frozenset().union(*(each.needs for each in questions))
+    names = frozenset().union(*(question.needs for question in questions))
     columns = tuple(column for column in table.schema.columns if column.name in names) or table.schema.columns[:1]
-    whole = [segments_to_read(plan) for plan in table.decide(TRUE, [column.name for column in columns])]
-    found, done = [], 0
-    for source, segments in zip(table.sources, whole, strict=True):
+    segments_by_plan = [segments_to_read(plan) for plan in table.decide(TRUE, [column.name for column in columns])]
+    all_matches, done = [], 0
+    for source, segments in zip(table.sources, segments_by_plan, strict=True):
         matches = Matches(source, len(questions))
         for number, segment in enumerate(segments):
             batches = list(read_segments(table.catalog.data, [segment], columns))
-            content = pa.Table.from_batches(batches, None if batches else empty_table(columns).schema)
-            matches.add(table, questions, number, segment, content)
+            rows = pa.Table.from_batches(batches, None if batches else empty_table(columns).schema)
+            matches.add(table, questions, number, segment, rows)
             done += 1
             if progress is not None:
-                progress(done, sum(map(len, whole)))
-        found.append(matches)
-    return found
+                progress(done, sum(map(len, segments_by_plan)))
+        all_matches.append(matches)
+    return all_matches
 
 
 def questions_of(table: OpenedTable, queries: Iterable[Query], dialect: str) -> tuple[list[Question], list[int | None]]:
-    """The distinct questions of a log, and for each query which is its; None where only Spark could answer it."""
-    asked: dict[tuple[Node, tuple[str, ...], str | None], int] = {}
+    """Return the distinct questions of a log, and each query's index (None if only Spark can answer it)."""
+    indices: dict[tuple[Node, tuple[str, ...], str | None], int] = {}
     questions: list[Question] = []
-    of_query: list[int | None] = []
-    nothing = empty_table(table.schema.columns)
-    own_condition = cache(lambda sql: _own_condition(table, sql, dialect))
+    index_of_query: list[int | None] = []
+    no_rows = empty_table(table.schema.columns)
+    find_condition = cache(lambda sql: _find_condition(table, sql, dialect))
     for query in queries:
-        condition, root = own_condition(query.sql), query.filter.root
-        if condition is None and matching_rows(root, nothing) is None:
-            of_query.append(None)
+        condition, root = find_condition(query.sql), query.filter.root
+        if condition is None and matching_rows(root, no_rows) is None:
+            index_of_query.append(None)
             continue
-        index = asked.setdefault((root, query.columns, condition), len(asked))
+        index = indices.setdefault((root, query.columns, condition), len(indices))
         if index == len(questions):
             questions.append(Question(root, query.columns, condition))
         questions[index].ids.append(query.id)
-        of_query.append(index)
-    return questions, of_query
+        index_of_query.append(index)
+    return questions, index_of_query
 
 
-def _own_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
-    """The query's WHERE where it is plain and means the same to DuckDB."""
+def _find_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
+    """Return the query's WHERE if it is plain and means the same in DuckDB."""
     try:
         condition = plain_condition(sql, dialect)
         if condition is not None:
@@ -121,29 +114,27 @@ def _own_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
     return condition
 
 
-def with_places(rows: pa.Table) -> pa.Table:
-    """The rows as :func:`bits_sql` reads them: under plain names, each with its place."""
-    named = rows.rename_columns([plain_name(name) for name in rows.column_names])
-    return named.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+def add_places(rows: pa.Table) -> pa.Table:
+    """Return the rows as :func:`bits_sql` reads them: with plain column names, and each row's place."""
+    renamed = rows.rename_columns([plain_name(name) for name in rows.column_names])
+    return renamed.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
 
 
 def bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
-    """DuckDB's text for whether each row makes each condition TRUE, with the row's place."""
+    """Return a DuckDB query for each row's place and whether the row makes each condition TRUE."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
-    placed = Schema((*schema.columns, Column(PLACE, "bigint")))
-    return portable_sql(f"SELECT {PLACE}, {bits} FROM t", {"t": placed}, "t", time_zone).sql
+    schema = Schema((*schema.columns, Column(PLACE, "bigint")))
+    return portable_sql(f"SELECT {PLACE}, {bits} FROM t", {"t": schema}, "t", time_zone).sql
 
 
 class Matches:
-    """What of one plan's rows matches which question.
+    """The matches of all questions in one plan's rows.
 
     Attributes:
-        source: the plan's blocks.
-        read: rows read.
-        rows: the matching rows of each question, int64[questions].
+        rows: the number of matching rows of each question, int64[questions].
         block: which blocks hold a matching row, bool[blocks, questions].
         lacking: by (layout, segment), for each question whether a matching row is in no block of that layout.
-        unanswered: the questions on which DuckDB failed, as on an overflow that Spark has not; their rows are unknown.
+        unanswered: the questions on which DuckDB failed (an overflow, for example); their matches are unknown.
     """
 
     def __init__(self, source: PlanBlocks, questions: int) -> None:
@@ -155,82 +146,83 @@ class Matches:
         self.read = 0
 
     def add(
-        self, table: OpenedTable, asked: Sequence[Question], number: int, segment: SegmentRead, rows: pa.Table
+        self, table: OpenedTable, questions: Sequence[Question], number: int, segment: SegmentRead, rows: pa.Table
     ) -> None:
-        """Notes what matches in one segment, of which these are all rows."""
-        blocks_of = self._blocks_of_rows(table, number, segment, rows.num_rows)
+        """Add the matches of one segment, given all its rows."""
+        blocks_by_layout = self._locate_rows(table, number, segment, rows.num_rows)
         self.read += rows.num_rows
-        for index, matched in _matching(table, asked, rows):
-            if matched is None:
+        for index, mask in _match_rows(table, questions, rows):
+            if mask is None:
                 self.unanswered.add(index)
                 continue
-            places = np.flatnonzero(matched)
+            places = np.flatnonzero(mask)
             self.rows[index] += len(places)
-            for layout, block_of in blocks_of.items():
-                blocks = block_of[places]
+            for layout, block_of_row in blocks_by_layout.items():
+                blocks = block_of_row[places]
                 self.block[blocks[blocks >= 0], index] = True
                 if (blocks < 0).any():
-                    lacking = self.lacking.setdefault((layout, number), np.zeros(len(asked), dtype=np.bool_))
+                    lacking = self.lacking.setdefault((layout, number), np.zeros(len(questions), dtype=np.bool_))
                     lacking[index] = True
 
-    def _blocks_of_rows(self, table: OpenedTable, number: int, read: SegmentRead, rows: int) -> dict[int, Ints]:
-        """For each layout the block that holds each row, -1 where the layout lacks it; int64[rows]."""
+    def _locate_rows(self, table: OpenedTable, number: int, read: SegmentRead, rows: int) -> dict[int, Ints]:
+        """Return for each layout the block that holds each row, -1 if the layout lacks it; int64[rows]."""
         blocks = self.source.blocks
-        here = np.flatnonzero(self.source.segment_of == number)
-        here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
+        ids = np.flatnonzero(self.source.segment_of == number)
+        ids = ids[np.lexsort((blocks.row_group[ids], blocks.file[ids]))]
         if not self.source.plan.scheme.has_tids:
-            return {0: np.repeat(here, blocks.live_rows[here])}
-        by_layout = {layout: here[blocks.layout[here] == layout] for layout in np.unique(blocks.layout[here]).tolist()}
-        tids = {layout: self._tids(table, mine) for layout, mine in by_layout.items()}
-        # Rows of one layout come as they stand in its files, rows of several in the order of their tids.
-        among = [tids[each.layout] for each in read.layouts]
-        order = among[0] if len(among) == 1 else present_everywhere(among)
+            return {0: np.repeat(ids, blocks.live_rows[ids])}
+        by_layout = {layout: ids[blocks.layout[ids] == layout] for layout in np.unique(blocks.layout[ids]).tolist()}
+        tids = {}
+        for layout, block_ids in by_layout.items():
+            batches = read_files(table.catalog.data, file_reads(blocks, block_ids), [TID], BATCH_ROWS)
+            arrays = (np.asarray(batch.column(0), dtype=np.int64) for batch in batches)
+            tids[layout] = np.concatenate([np.zeros(0, np.int64), *arrays])
+        # Rows of one layout are in the order of its files, rows of several in the order of their tids.
+        read_tids = [tids[layout_read.layout] for layout_read in read.layouts]
+        order = read_tids[0] if len(read_tids) == 1 else intersect_tids(read_tids)
         if len(order) != rows:
             raise DataFileError(
-                f"segment {read.segment} of partition {read.partition!r} has {len(order)} rows by their positions, not "
+                f"segment {read.segment} of partition {read.partition!r} has {len(order)} row positions, expected "
                 f"{rows}; load its partition again"
             )
-        found = {}
-        for layout, mine in by_layout.items():
+        blocks_by_layout = {}
+        for layout, block_ids in by_layout.items():
             block_of_tid = np.full(int(max(rows, *(t.max(initial=-1) + 1 for t in tids.values()))), -1, dtype=np.int64)
-            block_of_tid[tids[layout]] = np.repeat(mine, blocks.live_rows[mine])
-            found[layout] = block_of_tid[order]
-        return found
-
-    def _tids(self, table: OpenedTable, mine: Ints) -> Ints:
-        parts = file_reads(self.source.blocks, mine)
-        arrays = [batch.column(0) for batch in read_files(table.catalog.data, parts, [TID], BATCH_ROWS)]
-        return np.concatenate([np.zeros(0, np.int64), *(np.asarray(array, dtype=np.int64) for array in arrays)])
+            block_of_tid[tids[layout]] = np.repeat(block_ids, blocks.live_rows[block_ids])
+            blocks_by_layout[layout] = block_of_tid[order]
+        return blocks_by_layout
 
 
-def _matching(table: OpenedTable, asked: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits | None]]:
-    """For each question the rows that it asks for, bool[rows]; None where DuckDB fails."""
-    by_text = [(index, each.condition) for index, each in enumerate(asked) if each.condition is not None]
+def _match_rows(table: OpenedTable, questions: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits | None]]:
+    """Yield for each question the matching rows, bool[rows]; None if DuckDB fails."""
+    by_text = [
+        (index, question.condition) for index, question in enumerate(questions) if question.condition is not None
+    ]
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
     with connect(zone) as connection:
-        connection.register("t", with_places(rows))
-        for start in range(0, len(by_text), _AT_ONCE):
-            part = by_text[start : start + _AT_ONCE]
-            found = _evaluate_texts(connection, schema, [text for _, text in part], zone)
-            yield from zip((index for index, _ in part), found, strict=True)
-    for index, each in enumerate(asked):
-        if each.condition is None:
-            bits = matching_rows(each.root, rows)
-            if bits is None:
-                raise QueryError(f"query {each.ids[0]} matches texts that are no UTF-8; leave it out of the log")
-            yield index, bits
+        connection.register("t", add_places(rows))
+        for start in range(0, len(by_text), _CONDITIONS_AT_ONCE):
+            part = by_text[start : start + _CONDITIONS_AT_ONCE]
+            masks = _evaluate_texts(connection, schema, [text for _, text in part], zone)
+            yield from zip((index for index, _ in part), masks, strict=True)
+    for index, question in enumerate(questions):
+        if question.condition is None:
+            mask = matching_rows(question.root, rows)
+            if mask is None:
+                raise QueryError(f"query {question.ids[0]} matches texts that are not UTF-8; remove it from the log")
+            yield index, mask
 
 
 def _evaluate_texts(
     connection: duckdb.DuckDBPyConnection, schema: Schema, conditions: Sequence[str], zone: str
 ) -> list[Bits | None]:
-    """Return for each condition the rows of ``t`` that make it TRUE, bool[rows]; None where DuckDB fails on one."""
+    """Return for each condition the rows of ``t`` that make it TRUE, bool[rows]; None if DuckDB fails on it."""
     try:
-        found = connection.sql(bits_sql(schema, conditions, zone)).to_arrow_table()
+        table = connection.sql(bits_sql(schema, conditions, zone)).to_arrow_table()
     except duckdb.Error:
         if len(conditions) == 1:
             return [None]
-        return [bits for each in conditions for bits in _evaluate_texts(connection, schema, [each], zone)]
-    order = np.argsort(np.asarray(found.column(0)))
-    return [np.asarray(column, dtype=np.bool_)[order] for column in found.columns[1:]]
+        return [mask for text in conditions for mask in _evaluate_texts(connection, schema, [text], zone)]
+    order = np.argsort(np.asarray(table.column(0)))
+    return [np.asarray(column, dtype=np.bool_)[order] for column in table.columns[1:]]

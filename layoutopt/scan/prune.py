@@ -1,7 +1,7 @@
-"""Which blocks a filter needs: partitions first, then features, column statistics and indexes, each counted apart.
+"""Decide which blocks a filter needs: by partition, then features, column statistics and indexes.
 
-Everything is decided for all blocks of a plan at once, on the catalog alone;
-:func:`layoutopt.skipping.cannot_match.cannot_match` is the only rule that skips.
+All blocks of a plan are decided at once, from the catalog alone. The retrieval path over the plan's layouts follows
+Sun 2017, 5.6. :func:`layoutopt.skipping.cannot_match.cannot_match` is the only rule that skips blocks.
 """
 
 from __future__ import annotations
@@ -31,28 +31,24 @@ from layoutopt.model.schema import Column
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
 
-# ----------------------------------------------------------------------------------------------------
-# A query's retrieval path over a plan's layouts: which may serve it, and which do (Sun 2017, 5.6).
-
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """One layout on a path, with the columns read from it."""
+    """A layout on a retrieval path, with the columns read from it."""
 
     layout: int
     columns: tuple[str, ...]
 
 
 def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
-    """For each layout whether every row that matches the filter has one of its local features.
+    """Return for each layout whether every row that matches the filter has one of its local features.
 
-    Such a layout serves all its columns, and of its rows only those with a local feature are needed. The rows that a
-    layout lacks are like a block without its local features: it is the one skipping rule that says whether such a
-    block can match.
+    Such a layout serves all its columns, and only its local rows are needed. The rows that a layout lacks are treated
+    as a block without its local features, to which the usual skipping rule is applied.
     """
     layouts = plan.scheme.layouts
     if features is None or all(layout.is_undivided for layout in layouts):
-        return (False,) * len(layouts)  # each serves all its columns as it is, and has no rows apart
+        return (False,) * len(layouts)  # each layout serves all its columns and has no separate local rows
     bits = np.ones((len(layouts), len(plan.features)), dtype=np.bool_)
     for index, layout in enumerate(layouts):
         bits[index, list(layout.features)] = False
@@ -63,16 +59,9 @@ def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tupl
 
 @dataclass(frozen=True)
 class ScanPath:
-    """The retrieval path of one query over one plan's layouts.
+    """The retrieval path of a query, the cost of the greedy path, and the cheapest other path.
 
-    Attributes:
-        choice: the layouts read, with the columns of each.
-        cells_and_tids: what it reads by Equation 5.1, on the catalog's figures.
-        greedy: what the greedy path reads.
-        next_best: the cheapest other path, None where there is none.
-        next_best_cells_and_tids: what that reads.
-        compared: how many paths were compared.
-        exhaustive: whether no other path can read less.
+    Costs are cells and tids by Equation 5.1. ``exhaustive``: no other path can read less.
     """
 
     choice: tuple[LayoutChoice, ...]
@@ -85,51 +74,47 @@ class ScanPath:
 
 
 def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], rows: Sequence[int]) -> ScanPath:
-    """The layouts to read, each column from one that may serve it: where it is master, or in a local layout (5.6.1).
+    """Choose the layout to read each column from: one where it is a master column, or a local layout (5.6.1).
 
-    Args:
-        plan: the plan.
-        columns: what the query reads.
-        local: for each layout the answer of :func:`local_layouts`.
-        rows: of each layout, the rows that the query can't skip.
+    ``local`` is the result of :func:`local_layouts`; ``rows`` has for each layout the rows that can't be skipped.
     """
     layouts = plan.scheme.layouts
     eligible = {
         name: [i for i, layout in enumerate(layouts) if name in (layout.columns if local[i] else layout.master)]
         for name in columns
     }
-    found = cheapest_path(columns, layouts, rows, eligible)
+    cheapest = cheapest_path(columns, layouts, rows, eligible)
     path = ScanPath(
-        _choice(found.path),
-        int(found.cost),
-        int(found.greedy),
-        compared=found.compared,
-        exhaustive=found.exhaustive,
+        _to_choice(cheapest.path),
+        int(cheapest.cost),
+        int(cheapest.greedy),
+        compared=cheapest.compared,
+        exhaustive=cheapest.exhaustive,
     )
-    if found.other is None:
+    if cheapest.other is None:
         return path
-    return replace(path, next_best=_choice(found.other[0]), next_best_cells_and_tids=int(found.other[1]))
+    return replace(path, next_best=_to_choice(cheapest.other[0]), next_best_cells_and_tids=int(cheapest.other[1]))
 
 
-def _choice(path: RetrievalPath) -> tuple[LayoutChoice, ...]:
-    return tuple(LayoutChoice(layout, chosen) for layout, chosen in path.columns)
+def _to_choice(path: RetrievalPath) -> tuple[LayoutChoice, ...]:
+    return tuple(LayoutChoice(layout, names) for layout, names in path.columns)
 
 
 class PruneOutcome(IntEnum):
-    """What becomes of a block; the first mechanism that skips it has it."""
+    """The outcome of a block: read, or the first mechanism that skips it."""
 
     READ = 0
     PARTITION = 1
     FEATURES = 2
     STATISTICS = 3
+    # The block's layout is not on the query's retrieval path: the block is neither read nor skipped.
     OTHER_LAYOUT = 4
-    """Its layout is not on the query's retrieval path: neither read nor skipped."""
     INDEX = 5
 
 
 @dataclass(frozen=True)
 class ScanSize:
-    """So many blocks, their rows, and the compressed bytes of the columns that the query reads in them."""
+    """A number of blocks, their rows, and the compressed bytes of the columns that the query reads in them."""
 
     blocks: int = 0
     rows: int = 0
@@ -141,14 +126,12 @@ class ScanSize:
 
 @dataclass(frozen=True, eq=False)
 class PlanBlocks:
-    """All blocks that one plan's loads wrote, over all its partitions.
+    """All blocks written by the loads of one plan, over all partitions.
 
     Attributes:
-        plan: the plan.
-        entries: the snapshot's partitions, those of other plans too.
-        blocks: the plan's blocks.
-        entry_of: the position in ``entries`` of each block's partition, int64[n].
-        absent: the table's columns that came after the plan: NULL in all its rows.
+        entries: all partitions of the snapshot, including those of other plans.
+        entry_of: for each block, the position of its partition in ``entries``, int64[n].
+        absent: columns of the table that were added after the plan: NULL in all its rows.
     """
 
     plan: Plan
@@ -170,18 +153,18 @@ class PlanBlocks:
         return replace(statistics, bounds=ChainMap(absent, statistics.bounds))  # type: ignore[arg-type]  # never written to
 
     def statistics_under(self, settings: Settings) -> BlockStatistics:
-        """:attr:`block_statistics`, without indexes of values that Spark computed under other settings than these."""
+        """Return :attr:`block_statistics` without indexes that Spark computed under other session settings."""
         return self.block_statistics if self.plan.settings == settings else self._statistics_under_any
 
     @cached_property
     def _statistics_under_any(self) -> BlockStatistics:
         indexes = self.block_statistics.indexes
-        here = {subject: of_subject for subject, of_subject in indexes.items() if is_computed_here(subject)}
-        return replace(self.block_statistics, indexes=here)
+        portable = {subject: stored for subject, stored in indexes.items() if is_computed_here(subject)}
+        return replace(self.block_statistics, indexes=portable)
 
     @cached_property
     def segment_of(self) -> Ints:
-        """A number for each block's (partition, segment), int64[n], dense from 0."""
+        """The number of each block's (partition, segment), int64[n], dense from 0."""
         pairs = self.entry_of * (int(self.blocks.segment.max(initial=0)) + 1) + self.blocks.segment
         dense: Ints = np.unique(pairs, return_inverse=True)[1].astype(np.int64)
         return dense
@@ -191,22 +174,18 @@ class PlanBlocks:
         return FeatureIndex(self.plan.features)
 
     def features_under(self, settings: Settings) -> FeatureIndex | None:
-        """The plan's features, or None where they were measured under other settings."""
+        """Return the plan's features, or None if they were measured under other session settings."""
         return self._index if self.plan.settings == settings else None
 
 
 def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
-    """A table's blocks, one item for each plan that a partition was loaded with.
-
-    Raises:
-        CatalogError: a blocks file is missing or damaged.
-    """
-    found = []
+    """Return a table's blocks, one item for each plan that a partition was loaded with."""
+    sources = []
     for digest, (blocks, entry_of) in catalog.blocks_by_plan().items():
         plan = catalog.plans[digest]
         absent = absent_columns(catalog.schema, plan.schema)
-        found.append(PlanBlocks(plan, catalog.partitions, blocks, entry_of, absent))
-    return tuple(found)
+        sources.append(PlanBlocks(plan, catalog.partitions, blocks, entry_of, absent))
+    return tuple(sources)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,11 +193,9 @@ class PrunedPlan:
     """What a query reads of one plan's blocks.
 
     Attributes:
-        source: the blocks.
-        path: which layouts give which columns, and what other paths would have read.
         outcome: a :class:`PruneOutcome` for each block, int8[n].
         needed_without_features: blocks that would be read if there were no features, bool[n].
-        bytes: compressed bytes of what the query reads in each block, tids included, int64[n].
+        bytes: compressed bytes that the query reads in each block, tids included, int64[n].
     """
 
     source: PlanBlocks
@@ -229,27 +206,25 @@ class PrunedPlan:
 
     @property
     def choice(self) -> tuple[LayoutChoice, ...]:
-        """Which layouts give which columns."""
+        """The layouts read, with the columns of each."""
         return self.path.choice
 
     def size(self, *outcomes: PruneOutcome) -> ScanSize:
-        """Blocks, rows and bytes that had one of these outcomes."""
+        """Return the blocks, rows and bytes that had one of these outcomes."""
         return sum((self._sizes[outcome] for outcome in outcomes), ScanSize())
 
     @cached_property
     def _sizes(self) -> tuple[ScanSize, ...]:
-        """What had each outcome."""
-        chosen = [self.outcome == outcome for outcome in PruneOutcome]
+        masks = [self.outcome == outcome for outcome in PruneOutcome]
         rows = self.source.blocks.rows
         return tuple(
-            ScanSize(int(np.count_nonzero(these)), int(rows[these].sum()), int(self.bytes[these].sum()))
-            for these in chosen
+            ScanSize(int(np.count_nonzero(mask)), int(rows[mask].sum()), int(self.bytes[mask].sum())) for mask in masks
         )
 
-    def rows_by_layout(self, chosen: Bits) -> dict[int, int]:
-        """Rows of the chosen blocks (bool[n]) in each layout on the path."""
+    def rows_by_layout(self, mask: Bits) -> dict[int, int]:
+        """Return the rows of the masked blocks (bool[n]) in each layout on the path."""
         blocks = self.source.blocks
-        return {c.layout: int(blocks.rows[chosen & (blocks.layout == c.layout)].sum()) for c in self.choice}
+        return {c.layout: int(blocks.rows[mask & (blocks.layout == c.layout)].sum()) for c in self.choice}
 
     @property
     def read(self) -> Bits:
@@ -258,89 +233,89 @@ class PrunedPlan:
         return read
 
     def of(self, source: PlanBlocks) -> PrunedPlan:
-        """The same of blocks that differ from these in their bytes alone."""
-        return replace(self, source=source, bytes=_bytes_read(source.blocks, self.choice))
+        """Return the same decision for blocks that differ from these only in their bytes."""
+        return replace(self, source=source, bytes=_count_bytes(source.blocks, self.choice))
 
 
 def prune(
     source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: Settings
 ) -> PrunedPlan:
-    """What a scan of these columns under this filter reads of one plan's blocks.
+    """Decide what a scan of some columns under a filter reads of one plan's blocks.
 
     Args:
-        source: the plan's blocks.
-        partition_out: the partitions that the filter excludes as a whole, bool[n_entries].
+        partition_out: the partitions that the filter excludes, bool[n_entries].
         root: the filter; rows for which it is not TRUE need not be read.
         columns: the columns that are read, filter columns included; none for ``count(*)``.
-        settings: the session's; features and values of expressions measured under others are not used.
+        settings: the session's; features and expression values measured under other settings are not used.
     """
     blocks, features, statistics = source.blocks, source.features_under(settings), source.statistics_under(settings)
     local = local_layouts(source.plan, root, features)
     by_partition = partition_out[source.entry_of]
-    # What is deleted matches nothing, whatever it was.
+    # Blocks without live rows match nothing.
     by_statistics = cannot_match(root, statistics, None, by_indexes=False) | (blocks.live_rows == 0)
     by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
     if features is not None:
         by_features |= cannot_match(root, statistics, features, by_statistics=False, by_indexes=False)
-        # Together they prove more only where some alternatives fall to features and the others to statistics.
+        # Using both at once proves more only if features exclude some alternatives and statistics the others.
         if _has_alternatives(root):
             by_both = cannot_match(root, statistics, features, by_indexes=False)
     by_any = by_partition | by_features | by_statistics | by_both
-    # Last, since an index is a file to be read, and with all the others: alternatives may fall to any of them.
+    # Indexes come last because they are read from files. They are combined with features and statistics, since
+    # different alternatives may be excluded by different mechanisms.
     if source.plan.indexes and not by_any.all():
         by_any = by_any | cannot_match(root, statistics, features)
     rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
-    offered = np.isin(blocks.layout, [chosen.layout for chosen in path.choice])
-    reached = offered & ~by_partition
+    on_path = np.isin(blocks.layout, [layout.layout for layout in path.choice])
+    reached = on_path & ~by_partition
 
-    def emptied(skipped: Bits) -> Bits:
-        """Blocks of segments of which some layout has nothing left once these are skipped: no row survives there."""
-        left = reached & ~skipped
-        return left & ~_in_every_layout(source, path.choice, left)
+    def empty_segments(skipped: Bits) -> Bits:
+        """Return the remaining blocks whose segment has a layout without remaining blocks: no row survives there."""
+        remaining = reached & ~skipped
+        return remaining & ~_in_every_layout(source, path.choice, remaining)
 
-    # The first that holds is what becomes of a block; each mechanism is credited with what it empties by itself.
-    by_help = by_statistics | by_both
+    # The first condition that holds decides a block's outcome. Each mechanism also gets the segments it empties alone.
+    with_statistics = by_statistics | by_both
     outcomes = {
-        PruneOutcome.OTHER_LAYOUT: ~offered,
+        PruneOutcome.OTHER_LAYOUT: ~on_path,
         PruneOutcome.PARTITION: by_partition,
-        PruneOutcome.FEATURES: by_features | emptied(by_features),
-        PruneOutcome.STATISTICS: by_help | emptied(by_features | by_help),
-        PruneOutcome.INDEX: by_any | emptied(by_any),
+        PruneOutcome.FEATURES: by_features | empty_segments(by_features),
+        PruneOutcome.STATISTICS: with_statistics | empty_segments(by_features | with_statistics),
+        PruneOutcome.INDEX: by_any | empty_segments(by_any),
     }
     outcome = np.select(list(outcomes.values()), list(outcomes), PruneOutcome.READ).astype(np.int8)
     without_features = _in_every_layout(source, path.choice, reached & ~by_statistics)
-    return PrunedPlan(source, path, outcome, without_features, _bytes_read(blocks, path.choice))
+    return PrunedPlan(source, path, outcome, without_features, _count_bytes(blocks, path.choice))
 
 
 def _has_alternatives(node: Node) -> bool:
-    """Whether a part of a filter can hold in several ways that skipping tries one by one."""
+    """Return whether part of a filter can hold in several ways that skipping tries one by one."""
     if isinstance(node, And):
         return any(_has_alternatives(child) for child in node.children)
     return isinstance(node, Or) or (isinstance(node, InSet) and len(node.values.intervals) + node.null > 1)
 
 
 def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:
-    """The blocks of these (bool[n]) in whose segment every layout of the path has some of them.
+    """Return the blocks (bool[n]) whose segment still has a block in every layout of the path.
 
-    Where one layout of a segment has nothing left, no row of it survives: its other layouts need no reading.
+    If one layout of a segment has no block left, no row of it survives, so its other layouts need not be read.
     """
     segments = source.segment_of
-    for chosen in choice if len(choice) > 1 else ():
+    for layout_choice in choice if len(choice) > 1 else ():
         alive = np.zeros(int(segments.max(initial=-1)) + 1, dtype=np.bool_)
-        alive[segments[read & (source.blocks.layout == chosen.layout)]] = True
+        alive[segments[read & (source.blocks.layout == layout_choice.layout)]] = True
         read = read & alive[segments]
     return read
 
 
-def _bytes_read(blocks: BlockTable, choice: Sequence[LayoutChoice]) -> Ints:
+def _count_bytes(blocks: BlockTable, choice: Sequence[LayoutChoice]) -> Ints:
     total = np.zeros(blocks.n, dtype=np.int64)
-    for chosen in choice:
-        mine = blocks.layout == chosen.layout
-        here = slice(None) if mine.all() else mine  # masks cost more than the sum where there is one layout
-        for name in chosen.columns:
-            total[here] += blocks.column_bytes(name)[here]
+    for layout_choice in choice:
+        mask = blocks.layout == layout_choice.layout
+        selection = slice(None) if mask.all() else mask  # with one layout, masking costs more than the sum
+        for name in layout_choice.columns:
+            total[selection] += blocks.column_bytes(name)[selection]
         if len(choice) > 1:
-            total[here] += blocks.tid_bytes[here]
+            total[selection] += blocks.tid_bytes[selection]
     return total

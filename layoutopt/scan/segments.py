@@ -1,4 +1,4 @@
-"""What a scan reads of each segment: which row groups of which files, and which columns of them."""
+"""The row groups, files and columns that a scan reads of each segment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,26 @@ from layoutopt.catalog.deletion_vectors import places_in
 from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.types import nested_parts
-from layoutopt.scan.prune import PrunedPlan
+from layoutopt.scan.prune import LayoutChoice, PrunedPlan
 
+# Decoding the footer of a file with so many chunks takes some milliseconds.
 _MANY_CHUNKS: Final = 4_000
-"""Whose footer takes some milliseconds to decode."""
+# With fewer row groups, looking up the sizes of all columns' chunks takes longer than decoding the footer.
 _MANY_ROW_GROUPS: Final = 50
-"""Of fewer, it takes longer to look up the sizes of all columns' chunks than to decode the footer."""
+# Chunk sizes are passed to readers only if at most one chunk in so many is read.
 _FEW: Final = 4
-"""Of the chunks a fourth at most, or fewer still, are told one by one."""
 
 
 @dataclass(frozen=True)
 class FileRead:
-    """The row groups of one file to read, ascending, with the rows that the catalog says each holds.
+    """The row groups of one file to read, ascending.
 
-    ``footer`` is the digest of the file's footer, None where the catalog has none. ``deleted`` has of each row group
-    the places of its deleted rows, a bitmap, None where none is; it is empty where no row group has any. ``chunks`` are
-    the sizes of the row groups' column chunks where they, and not the file's footer, tell readers where these are.
+    Attributes:
+        rows: the rows of each row group, by the catalog.
+        footer: the digest of the file's footer, None if the catalog has none.
+        deleted: for each row group a bitmap of the places of its deleted rows, None if it has none; empty if no row
+            group has any.
+        chunks: the sizes of the row groups' column chunks, if readers use these instead of the file's footer.
     """
 
     path: str
@@ -45,36 +48,36 @@ class FileRead:
         """The places of the deleted rows of each row group, ascending."""
         if not self.deleted:
             return tuple(np.zeros(0, dtype=np.int64) for _ in self.rows)
-        return tuple(np.zeros(0, dtype=np.int64) if one is None else places_in(one) for one in self.deleted)
+        return tuple(np.zeros(0, dtype=np.int64) if bitmap is None else places_in(bitmap) for bitmap in self.deleted)
 
     @property
     def live_rows(self) -> tuple[int, ...]:
-        """How many rows of each row group are not deleted."""
+        """The number of rows of each row group that are not deleted."""
         if not self.deleted:
             return self.rows
-        return tuple(rows - len(gone) for rows, gone in zip(self.rows, self.places, strict=True))
+        return tuple(rows - len(places) for rows, places in zip(self.rows, self.places, strict=True))
 
     def alive(self) -> Bits | None:
-        """Which of the row groups' rows are not deleted, one after the other; None where all are."""
+        """Return which rows of the row groups are not deleted, concatenated; None if all are live."""
         if not self.deleted:
             return None
-        found = np.ones(sum(self.rows), dtype=np.bool_)
+        mask = np.ones(sum(self.rows), dtype=np.bool_)
         starts = np.cumsum((0, *self.rows))
-        for start, gone in zip(starts.tolist(), self.places, strict=False):
-            found[start + gone] = False
-        return found
+        for start, places in zip(starts.tolist(), self.places, strict=False):
+            mask[start + places] = False
+        return mask
 
-    def only(self, kept: Sequence[int]) -> FileRead:
-        """The same of some of the row groups, by their places here."""
-        groups, rows = (tuple(values[i] for i in kept) for values in (self.row_groups, self.rows))
-        deleted = tuple(self.deleted[i] for i in kept if self.deleted)
-        chunks = None if self.chunks is None else self.chunks.only(np.array(kept, dtype=np.int64))
+    def only(self, places: Sequence[int]) -> FileRead:
+        """Return the same read for some of its row groups, by their places in it."""
+        groups, rows = (tuple(values[i] for i in places) for values in (self.row_groups, self.rows))
+        deleted = tuple(self.deleted[i] for i in places if self.deleted)
+        chunks = None if self.chunks is None else self.chunks.only(np.array(places, dtype=np.int64))
         return replace(self, row_groups=groups, rows=rows, deleted=deleted, chunks=chunks)
 
 
 @dataclass(frozen=True)
 class LayoutRead:
-    """What is read of one layout in one segment: these columns of these row groups."""
+    """The columns and row groups that are read of one layout in one segment."""
 
     layout: int
     columns: tuple[str, ...]
@@ -83,7 +86,7 @@ class LayoutRead:
 
 @dataclass(frozen=True)
 class SegmentRead:
-    """One segment's part of a scan; more than one layout means that rows are put together by tid."""
+    """One segment's part of a scan; with more than one layout, rows are combined by tid."""
 
     partition: str
     segment: int
@@ -96,21 +99,21 @@ class SegmentRead:
 
 
 def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
-    """The surviving row groups of a plan's blocks, by segment, layout and file."""
+    """Return the surviving row groups of a plan's blocks, by segment, layout and file."""
     source, blocks = pruned.source, pruned.source.blocks
     chosen = np.flatnonzero(pruned.read)
     order = chosen[np.lexsort((blocks.row_group[chosen], blocks.file[chosen], source.segment_of[chosen]))]
     segments = []
-    for members in _runs(order, source.segment_of[order]):
-        first = members[0]
-        layouts = [_layout_read(pruned, members, index) for index in range(len(pruned.choice))]
+    for block_ids in _split_runs(order, source.segment_of[order]):
+        first = block_ids[0]
+        layouts = [_plan_layout_read(pruned, block_ids, choice) for choice in pruned.choice]
         partition = source.entries[source.entry_of[first]].key
         segments.append(SegmentRead(partition, int(blocks.segment[first]), tuple(layouts)))
     return segments
 
 
 def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
-    """Segments of which each is read from one layout, cut into one for each file; others as they are."""
+    """Return one item per file for segments that are each read from one layout; others unchanged."""
     if any(len(segment.layouts) > 1 for segment in segments):
         return list(segments)
     return [
@@ -120,56 +123,53 @@ def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
     ]
 
 
-def _layout_read(pruned: PrunedPlan, members: Any, index: int) -> LayoutRead:
-    blocks, choice = pruned.source.blocks, pruned.choice[index]
-    mine = members[blocks.layout[members] == choice.layout]
-    reads = file_reads(blocks, mine)
+def _plan_layout_read(pruned: PrunedPlan, block_ids: Any, choice: LayoutChoice) -> LayoutRead:
+    blocks = pruned.source.blocks
+    block_ids = block_ids[blocks.layout[block_ids] == choice.layout]
+    reads = file_reads(blocks, block_ids)
     columns = [blocks.schema.get(name) for name in choice.columns]
-    if len(mine) and not any(column is not None and nested_parts(column.type)[1] for column in columns):
+    if len(block_ids) and not any(column is not None and nested_parts(column.type)[1] for column in columns):
         stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
-        reads = tuple(_with_chunks(reads, blocks, mine, len(choice.columns) / stored, stored))
+        reads = tuple(_add_chunk_sizes(reads, blocks, block_ids, len(choice.columns) / stored, stored))
     return LayoutRead(choice.layout, choice.columns, reads)
 
 
-def file_reads(blocks: BlockTable, chosen: Ints) -> tuple[FileRead, ...]:
-    """The reads of some blocks, by their indices, in the order of files and row groups."""
+def file_reads(blocks: BlockTable, block_ids: Ints) -> tuple[FileRead, ...]:
+    """Return the reads of some blocks, by their indices, in the order of files and row groups."""
     reads = []
-    for run in _runs(chosen, blocks.file[chosen]):
+    for run in _split_runs(block_ids, blocks.file[block_ids]):
         file = int(blocks.file[run[0]])
         rows, groups = tuple(blocks.rows[run].tolist()), tuple(blocks.row_group[run].tolist())
         reads.append(FileRead(blocks.files[file], groups, rows, blocks.footers[file], blocks.deleted_in(run)))
     return tuple(reads)
 
 
-def _with_chunks(
-    reads: Sequence[FileRead], blocks: BlockTable, chosen: Ints, share: float, stored: int
+def _add_chunk_sizes(
+    reads: Sequence[FileRead], blocks: BlockTable, block_ids: Ints, share: float, stored: int
 ) -> list[FileRead]:
-    """The reads of some blocks, those of files with many chunks of which few are read with their sizes.
+    """Return the reads, with chunk sizes for files with many chunks of which few are read.
 
     Args:
-        reads: of the blocks.
-        blocks: all blocks.
-        chosen: the indices of those that are read, in the reads' order.
-        share: of the files' columns, that is read.
-        stored: how many columns the files have.
+        share: the share of the files' columns that is read.
+        stored: the number of columns of the files.
     """
     ends = np.cumsum([len(read.rows) for read in reads], dtype=np.int64)
-    in_file = blocks.row_groups_of[blocks.file[chosen[ends - 1]]]
-    read_of = np.diff(ends, prepend=0)
+    in_file = blocks.row_groups_of[blocks.file[block_ids[ends - 1]]]
+    counts = np.diff(ends, prepend=0)
     many = (in_file * stored >= _MANY_CHUNKS) & (in_file >= _MANY_ROW_GROUPS)
-    few = many & (share * read_of * _FEW <= in_file)
+    few = many & (share * counts * _FEW <= in_file)
     if not few.any():
         return list(reads)
-    sizes = blocks.chunk_sizes(chosen)
-    found = []
-    for read, is_few, count, end in zip(reads, few.tolist(), read_of.tolist(), ends.tolist(), strict=True):
-        of = sizes.only(slice(end - count, end))
-        found.append(replace(read, chunks=of) if is_few and (of.starts >= 0).all() else read)
-    return found
+    sizes = blocks.chunk_sizes(block_ids)
+    sized_reads = []
+    for read, is_few, count, end in zip(reads, few.tolist(), counts.tolist(), ends.tolist(), strict=True):
+        chunks = sizes.only(slice(end - count, end))
+        sized_reads.append(replace(read, chunks=chunks) if is_few and (chunks.starts >= 0).all() else read)
+    return sized_reads
 
 
-def _runs(values: Any, labels: Any) -> list[Any]:
-    """``values`` cut where ``labels`` (equally long) change."""
+def _split_runs(values: Any, labels: Any) -> list[Any]:
+    """Return ``values`` split where ``labels`` (equally long) change."""
     if not len(values):
         return []
     return np.split(values, np.flatnonzero(labels[1:] != labels[:-1]) + 1)

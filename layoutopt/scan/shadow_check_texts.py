@@ -1,13 +1,13 @@
-"""Checks a whole text: its own condition on what it skips, and its answer from all rows.
+"""Shadow check of a whole text: its own condition on what it skips, and its answer from all rows.
 
-Both are DuckDB's, so texts are looked at that mean the same there as in Spark; of others the filter as analysed is all
-that :mod:`layoutopt.scan.shadow_check` evaluates. What a text means is then not our analyser's to say.
+Both are evaluated by DuckDB, so only texts that mean the same there as in Spark are checked. The analysis of the text
+is then not trusted. For other texts, :mod:`layoutopt.scan.shadow_check` evaluates only the filter as analysed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -19,64 +19,53 @@ from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.feature import Settings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.engine import EngineQuery, run, source_of
+from layoutopt.scan.engine import EngineQuery, run, view_source
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PruneOutcome, choose_layouts
-from layoutopt.scan.shadow_check import delivered, report_lost, segments_with_skips
-from layoutopt.scan.shadow_check_rows import compiled_condition, matching_text, segment_rows
+from layoutopt.scan.shadow_check import mask_delivered, raise_if_lost, segments_with_skips
+from layoutopt.scan.shadow_check_rows import compile_condition, load_segment, match_condition
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 from layoutopt.sql.scans import plain_condition
 
+# The relative difference between equal sums of floats, which depend on the order of the rows.
 _CLOSE = 1e-9
-"""Sums of floats depend on the order of the rows; what a lost row changes is larger, or another check's to find."""
 
 
 def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> bool:
-    """Evaluates a text on what its reads skip, or answers it from all rows; whether that was possible.
+    """Evaluate a text on what its reads skip, or answer it from all rows; return whether that was possible.
 
-    Args:
-        sql: the text, in Spark's dialect.
-        reads: what it reads, one item for each mention of a table.
-        settings: the session's, in which DuckDB has to take the text as Spark does.
-
-    Raises:
-        SkippingError: a row that the text asks for is skipped, or the answer from all rows is another one.
-        DataFileError: a data file is missing or damaged.
+    Raises SkippingError if a matching row is skipped, or the answer from all rows differs.
     """
-    if not any(map(_leaves_out, reads)):
-        return True
+    if all(len(plan.choice) <= 1 and plan.read.all() for read in reads for plan in read.pruned):
+        return True  # nothing is skipped
     if not settings.ansi or settings.case_sensitive or not all(read.table.catalog.written for read in reads):
         return False
-    known = len(reads) == 1 and _check_condition(sql, reads[0], settings.time_zone)
-    return _check_answer(sql, reads, settings.time_zone) or known
-
-
-def _leaves_out(read: TableRead) -> bool:
-    return any(len(plan.choice) > 1 or not plan.read.all() for plan in read.pruned)
+    decided = len(reads) == 1 and _check_condition(sql, reads[0], settings.time_zone)
+    return _check_answer(sql, reads, settings.time_zone) or decided
 
 
 def _check_condition(sql: str, read: TableRead, zone: str) -> bool:
-    """Whether every row that is skipped was looked at."""
-    condition, schema = _plain_condition(sql), read.table.schema
-    if condition is None or compiled_condition(schema, condition, zone) is None:
+    """Return whether the text's condition was evaluated on every row that is skipped."""
+    condition, schema = _find_condition(sql), read.table.schema
+    if condition is None or compile_condition(schema, condition, zone) is None:
         return False
     columns = [column for column in read.columns if column.name.lower() in condition.lower()]
     if not columns:
         return False
     for plan in read.pruned:
         for segment in segments_with_skips(plan):
-            rows = segment_rows(read.table.catalog.data, plan.source, segment)
-            found = matching_text(schema, condition, rows.table(columns), zone)
-            if found is None:
+            rows = load_segment(read.table.catalog.data, plan.source, segment)
+            matches = match_condition(schema, condition, rows.table(columns), zone)
+            if matches is None:
                 return False
-            report_lost(plan, rows, found & ~delivered(plan, rows), condition)
+            raise_if_lost(plan, rows, matches & ~mask_delivered(plan, rows), condition)
     TALLY["conditions of texts"] += 1
     return True
 
 
 @lru_cache(maxsize=1000)
-def _plain_condition(sql: str) -> str | None:
+def _find_condition(sql: str) -> str | None:
     try:
         return plain_condition(sql)
     except QueryError:
@@ -84,83 +73,75 @@ def _plain_condition(sql: str) -> str | None:
 
 
 def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
-    portable = _portable(sql, reads, zone)
-    if portable is None or " limit " in f" {' '.join(sql.lower().split())} ":  # which rows a limit leaves is open
+    views = {read.start: f"_checked_{index}" for index, read in enumerate(reads)}
+    schemas = {read.scan.table: read.table.schema for read in reads}
+    udfs = {name: udf for read in reads for name, udf in read.table.udfs.items()}
+    try:
+        portable = portable_sql(sql, schemas, views, zone, udfs)
+    except QueryError:
+        return False
+    if " limit " in f" {' '.join(sql.lower().split())} ":  # a limit may return any of the rows
         return False
     try:
-        skipping, whole = (_answer(portable, each, zone) for each in (reads, list(map(whole_read, reads))))
+        pruned = _run_query(portable, reads, views, zone)
+        whole = _run_query(portable, list(map(whole_read, reads)), views, zone)
     except QueryError:  # an overflow, or a cast that fails on a row that is skipped
         return False
-    if not same_rows(skipping, whole):
+    if not have_same_rows(pruned, whole):
         raise SkippingError(
-            f"the answer to {sql:.200} from what is not skipped ({skipping.num_rows} rows) is not the one from all "
-            f"rows ({whole.num_rows}); run `layoutopt verify`, and report this where nothing is found"
+            f"the answer to {sql:.200} with skipping ({pruned.num_rows} rows) differs from the answer without "
+            f"({whole.num_rows} rows); run `layoutopt verify`, and report this if it finds nothing"
         )
     TALLY["answers of texts"] += 1
     return True
 
 
-def _portable(sql: str, reads: Sequence[TableRead], zone: str) -> PortableSql | None:
-    schemas = {read.scan.table: read.table.schema for read in reads}
-    udfs = {name: udf for read in reads for name, udf in read.table.udfs.items()}
-    try:
-        return portable_sql(sql, schemas, _views(reads), zone, udfs)
-    except QueryError:
-        return None
-
-
-def _views(reads: Sequence[TableRead]) -> Mapping[int, str]:
-    return {read.start: f"_checked_{index}" for index, read in enumerate(reads)}
-
-
-def _answer(portable: PortableSql, reads: Sequence[TableRead], zone: str) -> pa.Table:
-    views = _views(reads)
-    sources = tuple(source_of(views[read.start], read) for read in reads)
-    batches = list(
-        run(EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions), BATCH_ROWS)
-    )
+def _run_query(portable: PortableSql, reads: Sequence[TableRead], views: Mapping[int, str], zone: str) -> pa.Table:
+    sources = tuple(view_source(views[read.start], read) for read in reads)
+    query = EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions)
+    batches = list(run(query, BATCH_ROWS))
     return pa.Table.from_batches(batches) if batches else pa.table({})
 
 
 def whole_read(read: TableRead) -> TableRead:
-    """All rows of what a mention reads, each column from its master layout: nothing is decided by a filter."""
+    """Return a mention's read of all rows, each column from its master layout, without a filter."""
     scan = replace(read.scan, filter=Filter.of(TRUE))
-    return TableRead(read.table, scan, tuple(_all_blocks(source, scan.columns) for source in read.table.sources))
+    return TableRead(read.table, scan, tuple(_read_all(source, scan.columns) for source in read.table.sources))
 
 
-def _all_blocks(source: PlanBlocks, columns: Sequence[str]) -> PrunedPlan:
+def _read_all(source: PlanBlocks, columns: Sequence[str]) -> PrunedPlan:
     blocks, layouts = source.blocks, len(source.plan.scheme.layouts)
     absent = {column.name for column in source.absent}
     rows = np.bincount(blocks.layout, blocks.rows, layouts).astype(int).tolist()
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], [False] * layouts, rows)
-    chosen = np.isin(blocks.layout, [choice.layout for choice in path.choice])
-    outcome = np.where(chosen, PruneOutcome.READ, PruneOutcome.OTHER_LAYOUT).astype(np.int8)
-    return PrunedPlan(source, path, outcome, chosen, np.zeros(blocks.n, dtype=np.int64))
+    mask = np.isin(blocks.layout, [choice.layout for choice in path.choice])
+    outcome = np.where(mask, PruneOutcome.READ, PruneOutcome.OTHER_LAYOUT).astype(np.int8)
+    return PrunedPlan(source, path, outcome, mask, np.zeros(blocks.n, dtype=np.int64))
 
 
-def same_rows(left: pa.Table, right: pa.Table) -> bool:
-    """Whether two answers hold the same rows in any order, sums of floats up to rounding."""
+def have_same_rows(left: pa.Table, right: pa.Table) -> bool:
+    """Return whether two answers hold the same rows in any order, sums of floats up to rounding."""
     if left.num_rows != right.num_rows:
         return False
     return all(
-        _same_value(one, other)
-        for row, found in zip(_sorted_rows(left), _sorted_rows(right), strict=True)
-        for one, other in zip(row, found, strict=True)
+        _are_equal(left_value, right_value)
+        for left_row, right_row in zip(_sort_rows(left), _sort_rows(right), strict=True)
+        for left_value, right_value in zip(left_row, right_row, strict=True)
     )
 
 
-def _sorted_rows(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """The rows by their exact values first, so that floats that differ by rounding stand side by side."""
+def _sort_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Sort rows by exact values first, so that floats that differ by rounding are compared with each other."""
     rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
 
     def key(row: tuple[Any, ...]) -> tuple[list[str], list[str]]:
         floats = [f"{value:.6g}" for value in row if isinstance(value, float)]
         return [repr(value) for value in row if not isinstance(value, float)], floats
 
-    return iter(sorted(rows, key=key))
+    return sorted(rows, key=key)
 
 
-def _same_value(one: Any, other: Any) -> bool:
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or (one != one and other != other) or math.isclose(one, other, rel_tol=_CLOSE)
-    return bool(one == other) or repr(one) == repr(other)
+def _are_equal(left: Any, right: Any) -> bool:
+    if isinstance(left, float) and isinstance(right, float):
+        return left == right or (left != left and right != right) or math.isclose(left, right, rel_tol=_CLOSE)
+    return bool(left == right) or repr(left) == repr(right)

@@ -1,1 +1,1 @@
-"""Tables of other formats as sources: the files of one snapshot, and what of them counts."""
+"""Read tables of other formats as sources: the files of one snapshot and their live rows."""

@@ -1,4 +1,4 @@
-"""Opening a source that is a table of another format; the format's library is imported only then."""
+"""Open sources that are tables of other formats; a format's library is imported only when needed."""
 
 from __future__ import annotations
 
@@ -16,19 +16,16 @@ from layoutopt.model.schema import Schema
 from layoutopt.sources.snapshot import SourceName, SourceSnapshot, source_name
 from layoutopt.sql.schema import is_ddl, schema_from
 
-# ----------------------------------------------------------------------------------------------------
-# Paths that lie in a table of another format, whose files also hold rows that no longer count.
-
 _REQUESTS_AT_ONCE: Final = 16
 
 
 def check_is_no_table(source: str) -> None:
-    """Refuse a path of Parquet in a table of another format: Spark would read rows that were deleted or overwritten.
+    """Refuse a Parquet path inside a table of another format: Spark would read deleted or overwritten rows.
 
-    Folders that this process can't reach pass, as of a store for which only Spark has credentials.
+    Folders that this process can't reach pass, such as a store for which only Spark has credentials.
 
     Args:
-        source: as users name it; a table's name passes.
+        source: the source as users name it; a table's name passes.
 
     Raises:
         SourceError: the path, or a folder above it, is such a table; names the prefix to use.
@@ -36,13 +33,13 @@ def check_is_no_table(source: str) -> None:
     if source_name(source) is not None:
         return
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        problem = next(filter(None, pool.map(_problem_of, _folders_above(source))), None)
+        problem = next(filter(None, pool.map(_detect_table, _parent_folders(source))), None)
     if problem is not None:
         raise SourceError(problem)
 
 
-def _folders_above(path: str) -> Iterator[str]:
-    """A path or URL, then each folder around it."""
+def _parent_folders(path: str) -> Iterator[str]:
+    """Yield a path or URL, then each of its parent folders."""
     if not is_url(path):
         local = Path(absolute(path)).resolve()
         yield from map(str, (local, *local.parents))
@@ -53,9 +50,9 @@ def _folders_above(path: str) -> Iterator[str]:
         inside = inside.rpartition("/")[0]
 
 
-def _problem_of(folder: str) -> str | None:
-    """Why a folder's files are not all that counts; None for plain Parquet."""
-    with suppress(Exception):  # whatever a store's library raises
+def _detect_table(folder: str) -> str | None:
+    """Return the problem if a folder is a table of another format; None for plain Parquet."""
+    with suppress(Exception):  # store libraries raise arbitrary exceptions
         if TableFiles(f"{folder}/_delta_log").exists(""):
             return f"{folder!r} is a Delta table, whose files also hold deleted rows; write delta:{folder}"
         if TableFiles(f"{folder}/.hoodie").exists(""):
@@ -68,36 +65,40 @@ def _problem_of(folder: str) -> str | None:
     return None
 
 
-_MOST_KEPT: Final = 4
-_LAST: LastUsed[SourceName, SourceSnapshot] = LastUsed(_MOST_KEPT)
+_CACHE: LastUsed[SourceName, SourceSnapshot] = LastUsed(4)
 
 
 def open_snapshot(name: SourceName) -> SourceSnapshot:
-    """A table at the version that is named, or the newest, which the result's name says.
+    """Return a table at the named version, or at the newest, which is then in the result's name.
 
-    The last few are remembered: a version never changes, and a load asks for the same one many times.
+    The last few snapshots are cached: a version never changes, and a load opens the same one many times.
 
     Raises:
-        SourceError: it does not exist, can't be read, or has what would give wrong rows if it were not understood.
+        SourceError: it does not exist, can't be read, or needs an unsupported feature.
         SchemaError: a column's type can't be stored.
         SettingError: the format's library is not installed.
     """
-    found = None if name.version is None else _LAST.get(name)
-    if found is None:
-        found = _opened(name)
-        at_version = source_name(found.name)
-        assert at_version is not None
-        _LAST.put(at_version, found, 1)
-    return found
+    snapshot = None if name.version is None else _CACHE.get(name)
+    if snapshot is not None:
+        return snapshot
+    if name.format == "delta":
+        require("deltalake", "delta")
+        from layoutopt.sources.delta import delta_snapshot
+
+        snapshot = delta_snapshot(name)
+    else:
+        require("pyiceberg", "iceberg")
+        from layoutopt.sources.iceberg import iceberg_snapshot
+
+        snapshot = iceberg_snapshot(name)
+    versioned_name = source_name(snapshot.name)
+    assert versioned_name is not None
+    _CACHE.put(versioned_name, snapshot, 1)
+    return snapshot
 
 
 def read_schema(source: str) -> Schema:
-    """Return the columns of a source by the metadata of its table or one of its files, or those of DDL.
-
-    Raises:
-        LayoutoptError: as :func:`open_snapshot`, :func:`check_is_no_table` and
-            :func:`layoutopt.sql.schema.schema_from`.
-    """
+    """Return the columns of a source by its table's metadata, by one of its files, or by DDL."""
     name = source_name(source)
     if name is not None:
         return open_snapshot(name).schema.writable()
@@ -107,22 +108,6 @@ def read_schema(source: str) -> Schema:
 
 
 def pinned(source: str) -> str:
-    """A source's name with its newest version, so that all of a load reads the same; other sources as they are.
-
-    Raises:
-        LayoutoptError: as :func:`open_snapshot`.
-    """
+    """Return a source's name with its newest version, so that all of a load reads the same; others unchanged."""
     name = source_name(source)
     return source if name is None or name.version is not None else open_snapshot(name).name
-
-
-def _opened(name: SourceName) -> SourceSnapshot:
-    if name.format == "delta":
-        require("deltalake", "delta")
-        from layoutopt.sources.delta import delta_snapshot
-
-        return delta_snapshot(name)
-    require("pyiceberg", "iceberg")
-    from layoutopt.sources.iceberg import iceberg_snapshot
-
-    return iceberg_snapshot(name)

@@ -1,7 +1,7 @@
-"""What queries read of a table's files as they lie now: of the row groups whose minima and maxima don't exclude them.
+"""Estimate what queries read of a table's files now: the row groups whose min/max allow a match.
 
-Nothing but footers is read. Bounds are believed as engines believe them: a NaN, which no footer tells of, may lie
-outside. So this says what engines read, and never decides what is skipped.
+Only footers are read. Bounds are trusted as engines trust them; a NaN, which footers don't record, may lie outside. The
+result says what engines read and is never used to skip blocks.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, BlockStatistics, Colu
 from layoutopt.sources.snapshot import SnapshotFile
 from layoutopt.sources.whole_files import read_footer
 
+# The most footers that are read; of more files, so many are sampled evenly.
 MOST_FILES: Final = 500
-"""Footers that are read; of more files so many, spread evenly, stand for all."""
+# Segments that are sampled of a table without partitions.
+MOST_RUNS: Final = 2
+# Partitions that are sampled of a table with partitions, with the files of one segment each.
+MOST_PARTITIONS: Final = 6
 
-_AT_ONCE: Final = 16
-_PARSED: Final[Mapping[str, Callable[[str], object]]] = MappingProxyType(
+_REQUESTS_AT_ONCE: Final = 16
+# Parsers of values in folder names, for the usual types of such columns.
+_PARSERS: Final[Mapping[str, Callable[[str], object]]] = MappingProxyType(
     {**dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int), "date": dt.date.fromisoformat, "string": str}
 )
-"""How values that stand in folders' names are read, by the types that such columns mostly have."""
 
+# For each row group the least and the greatest value, null if unknown, and the number of NULLs.
 Bounds = tuple[pa.Array, pa.Array, Ints]
-"""Of each row group the least value, the greatest one, null where they are not known, and how many are NULL."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,10 +52,10 @@ class RowGroups:
 
     Attributes:
         statistics: their rows, and the bounds of the columns that queries filter by.
-        bytes: of each column that queries read the compressed bytes, ``int64[row groups]``.
-        scale: how many row groups of the table each of these stands for.
-        files: how many files the table has.
-        rows: of the whole table, deleted ones too.
+        bytes: for each column that queries read its compressed bytes, ``int64[row groups]``.
+        scale: how many row groups of the table each of these represents.
+        files: the number of the table's files.
+        rows: the rows of the whole table, deleted ones included.
         stored: the compressed bytes of all columns of the whole table.
     """
 
@@ -63,62 +67,51 @@ class RowGroups:
     stored: float
 
     def read(self, queries: Sequence[Query]) -> Floats:
-        """The bytes that each query reads, ``float64[queries]``; its weight is not counted."""
+        """Return the bytes that each query reads, without its weight, ``float64[queries]``."""
         skipped = (cannot_match(query.filter.root, self.statistics, None) for query in queries)
-        return self._sums(self._of(query)[~bits] for query, bits in zip(queries, skipped, strict=True))
+        return self._sum(self._query_bytes(query)[~mask] for query, mask in zip(queries, skipped, strict=True))
 
     def full(self, queries: Sequence[Query]) -> Floats:
-        """The bytes of a full scan of each query's columns, ``float64[queries]``."""
-        return self._sums(map(self._of, queries))
+        """Return the bytes of a full scan of each query's columns, ``float64[queries]``."""
+        return self._sum(map(self._query_bytes, queries))
 
     def stored_of(self, columns: Iterable[str]) -> float:
-        """The compressed bytes of some columns of the whole table, of those that queries read."""
+        """Return the compressed bytes of some columns of the whole table; only columns that queries read count."""
         return self.scale * float(sum(int(self.bytes[name].sum()) for name in columns if name in self.bytes))
 
-    def _of(self, query: Query) -> Ints:
-        """The bytes of a query's columns in each row group."""
-        nothing = np.zeros(self.statistics.n, dtype=np.int64)
-        return np.asarray(sum((self.bytes[name] for name in query.columns), nothing))
+    def _query_bytes(self, query: Query) -> Ints:
+        zeros = np.zeros(self.statistics.n, dtype=np.int64)
+        return np.asarray(sum((self.bytes[name] for name in query.columns), zeros))
 
-    def _sums(self, of_queries: Iterable[Ints]) -> Floats:
-        return self.scale * np.array([float(sizes.sum()) for sizes in of_queries], dtype=np.float64)
+    def _sum(self, arrays: Iterable[Ints]) -> Floats:
+        return self.scale * np.array([float(sizes.sum()) for sizes in arrays], dtype=np.float64)
 
 
 def row_groups_of(files: Sequence[SnapshotFile], schema: Schema, queries: Sequence[Query]) -> RowGroups:
-    """The row groups of a table's files, and what queries need to know of them.
-
-    Args:
-        files: the table's; values that a file's folder or the table's metadata says are among its ``constants``.
-        schema: the table's columns.
-        queries: they name the columns whose bytes and bounds are of interest.
-
-    Raises:
-        SourceError: a file is gone or its footer is damaged.
-    """
-    some = spread(files, MOST_FILES)
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        footers = list(pool.map(read_footer, (file.path for file in some)))
+    """Return the row groups of a table's files, with the bytes and bounds of the columns in some queries."""
+    sample = spread(files, MOST_FILES)
+    with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
+        footers = list(pool.map(read_footer, (file.path for file in sample)))
     read = {name for query in queries for name in query.columns}
     filtered = {name for query in queries for name in columns_of(query.filter.root)}
-    found = [_groups_of(*each, schema, read, filtered) for each in zip(some, footers, strict=True)]
+    parts = [_read_file_groups(*pair, schema, read, filtered) for pair in zip(sample, footers, strict=True)]
     known = [column for column in schema.columns if column.name in filtered and key_kind(column.type) is not None]
-    rows = _joined([of.rows for of in found])
-    scale = len(files) / max(1, len(some))
+    rows = _concatenate([part.rows for part in parts])
+    scale = len(files) / max(1, len(sample))
+    bounds = {column.name: _merge_bounds([part.bounds[column.name] for part in parts], column) for column in known}
     return RowGroups(
-        BlockStatistics(
-            rows, bounds={one.name: _together([of.bounds[one.name] for of in found], one) for one in known}
-        ),
-        {name: _joined([of.bytes[name] for of in found]) for name in read},
+        BlockStatistics(rows, bounds=bounds),
+        {name: _concatenate([part.bytes[name] for part in parts]) for name in read},
         scale,
         len(files),
         round(scale * int(rows.sum())),
-        scale * sum(of.stored for of in found),
+        scale * sum(part.stored for part in parts),
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _FileGroups:
-    """The row groups of one file: as :class:`RowGroups` has them, but bounds as least, greatest and NULL counts."""
+    """The row groups of one file; like :class:`RowGroups`, but with bounds not yet as keys."""
 
     rows: Ints
     bytes: Mapping[str, Ints]
@@ -126,7 +119,7 @@ class _FileGroups:
     stored: int
 
 
-def _groups_of(
+def _read_file_groups(
     file: SnapshotFile, footer: pq.FileMetaData, schema: Schema, read: Collection[str], filtered: Collection[str]
 ) -> _FileGroups:
     groups = [footer.row_group(i) for i in range(footer.num_row_groups)]
@@ -137,119 +130,112 @@ def _groups_of(
     rows = np.array([group.num_rows for group in groups], dtype=np.int64)
     stored = dict(zip(schema.names, file.stored, strict=True))
     types = footer.schema.to_arrow_schema()
-    bytes = {name: sizes[:, _leaves(paths, stored[name])].sum(axis=1) for name in read}
+    bytes = {name: sizes[:, _find_leaves(paths, stored[name])].sum(axis=1) for name in read}
     bounds = {}
     for column in schema.columns:
         if column.name not in filtered or key_kind(column.type) is None:
             continue
         if column.name in file.constants:
-            bounds[column.name] = _constant(file.constants[column.name], column, rows)
+            bounds[column.name] = _constant_bounds(file.constants[column.name], column, rows)
         else:
             name = stored[column.name]
             leaf = paths.index(name) if name in paths else None
-            bounds[column.name] = _measured(groups, leaf, None if leaf is None else types.field(name).type, rows)
+            bounds[column.name] = _footer_bounds(groups, leaf, None if leaf is None else types.field(name).type, rows)
     return _FileGroups(rows, bytes, bounds, int(sizes.sum()))
 
 
-def _leaves(paths: Sequence[str], name: str | None) -> list[int]:
-    """The Parquet columns of a column; none where the file lacks it."""
+def _find_leaves(paths: Sequence[str], name: str | None) -> list[int]:
+    """Return the Parquet columns of a column; none if the file lacks it."""
     return [i for i, path in enumerate(paths) if name is not None and (path == name or path.startswith(f"{name}."))]
 
 
-def _constant(value: object, column: Column, rows: Ints) -> Bounds:
-    """Bounds of a column that has one value in all rows of a file; of a type that is rare there nothing is known."""
+def _constant_bounds(value: object, column: Column, rows: Ints) -> Bounds:
+    """Return bounds of a column with one value in all rows of a file; unknown for rare types."""
     if value is None:
-        return _nulls(rows)
-    parse = _PARSED.get(column.type)
+        return _null_bounds(rows)
+    parse = _PARSERS.get(column.type)
     try:
         values = None if parse is None else pa.array([parse(str(value))] * len(rows))
     except ValueError:
         values = None
-    return _unknown(rows) if values is None else (values, values, np.zeros(len(rows), dtype=np.int64))
+    return _unknown_bounds(rows) if values is None else (values, values, np.zeros(len(rows), dtype=np.int64))
 
 
-def _measured(groups: Sequence[Any], leaf: int | None, type: pa.DataType | None, rows: Ints) -> Bounds:
-    """Bounds of a column as a file's footer has them; a column that the file lacks is NULL everywhere."""
+def _footer_bounds(groups: Sequence[Any], leaf: int | None, type: pa.DataType | None, rows: Ints) -> Bounds:
+    """Return bounds of a column by a file's footer; a column that the file lacks is NULL."""
     if leaf is None or type is None:
-        return _nulls(rows)
-    known = [group.column(leaf).statistics for group in groups]
-    nulls = [each.null_count if each is not None and each.has_null_count else UNKNOWN_NULLS for each in known]
-    bounded = [each if each is not None and each.has_min_max else None for each in known]
+        return _null_bounds(rows)
+    statistics = [group.column(leaf).statistics for group in groups]
+    nulls = [s.null_count if s is not None and s.has_null_count else UNKNOWN_NULLS for s in statistics]
+    bounded = [s if s is not None and s.has_min_max else None for s in statistics]
     try:
-        low = pa.array([None if each is None else each.min for each in bounded], type)
-        high = pa.array([None if each is None else each.max for each in bounded], type)
-    except (pa.ArrowException, OverflowError, ValueError, TypeError):  # what Python has no value for
-        return _unknown(rows)
+        low = pa.array([None if s is None else s.min for s in bounded], type)
+        high = pa.array([None if s is None else s.max for s in bounded], type)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):  # values that Python can't represent
+        return _unknown_bounds(rows)
     return low, high, np.array(nulls, dtype=np.int64)
 
 
-def _nulls(rows: Ints) -> Bounds:
+def _null_bounds(rows: Ints) -> Bounds:
     return pa.nulls(len(rows)), pa.nulls(len(rows)), rows
 
 
-def _unknown(rows: Ints) -> Bounds:
+def _unknown_bounds(rows: Ints) -> Bounds:
     return pa.nulls(len(rows)), pa.nulls(len(rows)), np.full(len(rows), UNKNOWN_NULLS, dtype=np.int64)
 
 
-def _together(parts: Sequence[Bounds], column: Column) -> ColumnBounds:
-    """The bounds of one column over the row groups of all files."""
-    lows, highs = [_keys(low, column.type) for low, _, _ in parts], [_keys(high, column.type) for _, high, _ in parts]
+def _merge_bounds(parts: Sequence[Bounds], column: Column) -> ColumnBounds:
+    lows = [_to_keys(low, column.type) for low, _, _ in parts]
+    highs = [_to_keys(high, column.type) for _, high, _ in parts]
     return ColumnBounds(
         low=np.concatenate([keys for keys, _ in lows]),
         high=np.concatenate([keys for keys, _ in highs]),
         known=np.concatenate([low & high for (_, low), (_, high) in zip(lows, highs, strict=True)]),
-        nulls=_joined([nulls for _, _, nulls in parts]),
+        nulls=_concatenate([nulls for _, _, nulls in parts]),
         type=column.type,
     )
 
 
-def _keys(values: pa.Array, type: str) -> tuple[Keys, Bits]:
-    """The keys of bounds, and which are known; none of a file that holds the column under a type of another order."""
+def _to_keys(values: pa.Array, type: str) -> tuple[Keys, Bits]:
+    """Return the keys of bounds, and which are known; none if the file has a type of another order."""
     try:
         return key_array(values, type), has_key(values, type)
     except SchemaError:
-        nothing = pa.nulls(len(values))
-        return key_array(nothing, type), has_key(nothing, type)
+        nulls = pa.nulls(len(values))
+        return key_array(nulls, type), has_key(nulls, type)
 
 
-def _joined(parts: Sequence[Ints]) -> Ints:
+def _concatenate(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-
-
-# ----------------------------------------------------------------------------------------------------
-# Some of a table's files that stand for all: whole segments of a load, spread evenly along the table.
-
-MOST_RUNS: Final = 2
-"""Of a table without partitions so many segments are taken."""
-MOST_PARTITIONS: Final = 6
-"""Of a table with partitions so many, of each the files of one segment."""
 
 
 def some_files(
     files: Sequence[SnapshotFile], rows: float, partition_by: str | None, segment_rows: int
 ) -> tuple[SnapshotFile, ...]:
-    """Files that hold whole segments; all where they are few, or where partitions don't lie in files of their own.
+    """Return a sample of files that holds whole segments, spread evenly along the table.
+
+    All files are returned if there are few, or if partitions share files.
 
     Args:
-        files: the table's, in the order in which they are read.
-        rows: how many rows a file has on average.
+        files: the table's files, in the order in which they are read.
+        rows: the average rows of a file.
         partition_by: the column whose every value is a partition, None for none.
         segment_rows: the most rows of a segment.
     """
     length = max(1, math.ceil(segment_rows / max(1.0, rows)))
     if partition_by is None:
-        return _runs(files, length, MOST_RUNS)
+        return _sample_runs(files, length, MOST_RUNS)
     if any(partition_by not in file.constants for file in files):
         return tuple(files)
     by_value: dict[object, list[SnapshotFile]] = {}
     for file in files:
         by_value.setdefault(file.constants[partition_by], []).append(file)
-    in_order = sorted(by_value, key=lambda value: (value is not None, str(value)))
-    return tuple(file for value in spread(in_order, MOST_PARTITIONS) for file in _runs(by_value[value], length, 1))
+    values = spread(sorted(by_value, key=lambda value: (value is not None, str(value))), MOST_PARTITIONS)
+    return tuple(file for value in values for file in _sample_runs(by_value[value], length, 1))
 
 
-def _runs(files: Sequence[SnapshotFile], length: int, count: int) -> tuple[SnapshotFile, ...]:
-    """So many runs of neighbouring files, spread evenly; all files where they are no more."""
+def _sample_runs(files: Sequence[SnapshotFile], length: int, count: int) -> tuple[SnapshotFile, ...]:
+    """Return so many evenly spread runs of neighbouring files; all files if there are no more."""
     if len(files) <= length * count:
         return tuple(files)
     starts = [round((i + 0.5) * len(files) / count - length / 2) for i in range(count)]

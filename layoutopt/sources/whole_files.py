@@ -1,4 +1,4 @@
-"""Proof that a reader read whole files: their rows by footers, their pages by checksums."""
+"""Check that a reader read whole files: their rows by footers, their pages by checksums."""
 
 from __future__ import annotations
 
@@ -14,55 +14,43 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import metadata_of
 from layoutopt.errors import SourceError
 
+# Options of Arrow's reader: fail on damaged pages, and read INT96, Spark's default, in Spark's unit.
 ARROW_OPTIONS: Final[Mapping[str, Any]] = MappingProxyType(
     {"page_checksum_verification": True, "coerce_int96_timestamp_unit": "us"}
 )
-"""Of Arrow's reader: it fails on damaged pages, and reads INT96, which Spark writes by default, in Spark's unit."""
 
 _REQUESTS_AT_ONCE: Final = 64
-_CHECKSUM_FAILURE: Final = "could not verify page integrity"  # so Arrow and Spark's Parquet say
+_CHECKSUM_FAILURE: Final = "could not verify page integrity"  # the message of Arrow and of Spark's Parquet
 
 
 def read_footer(path: str) -> pq.FileMetaData:
-    """Return the footer of a source's file.
-
-    Raises:
-        SourceError: the file is gone or its footer is damaged.
-    """
+    """Return the footer of a source's file; raise SourceError if it is missing or damaged."""
     try:
         return metadata_of(TableFiles(path).read_footer(""))
     except (OSError, ValueError, pa.ArrowException) as error:
         raise SourceError(
-            f"the source's file {path!r} can't be read ({error}); try again when nobody changes the source"
+            f"the source's file {path!r} can't be read ({error}); try again when the source is not being changed"
         ) from error
 
 
 def check_row_counts(counts: Mapping[str, int]) -> None:
-    """Refuse files of which a reader read other rows than their footers say.
-
-    Args:
-        counts: by path or URL the rows that were read.
-
-    Raises:
-        SourceError: a file has other rows; names it.
-    """
+    """Raise SourceError for a file (path or URL) of which a reader did not read the rows in its footer."""
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         for path, footer in zip(counts, pool.map(read_footer, counts), strict=True):
             if footer.num_rows != counts[path]:
                 raise SourceError(
-                    f"the file {path} has {footer.num_rows} rows by its footer, but {counts[path]} can be read; write "
-                    "it again, or restore it from a copy"
+                    f"the file {path} has {footer.num_rows} rows by its footer, but {counts[path]} were read; rewrite "
+                    "it, or restore it from a copy"
                 )
 
 
 def is_checksum_failure(message: str) -> bool:
-    """Return whether a reader's error says that a page is not what its checksum says."""
+    """Return whether a reader's error is a failed page checksum."""
     return _CHECKSUM_FAILURE in message
 
 
 def damaged_page(path: str) -> SourceError:
-    """Return the error that a file's page is not what its checksum says."""
+    """Return the error for a page with a wrong checksum."""
     return SourceError(
-        f"the file {path} has a damaged page: its checksum does not match; restore the file from a copy, or write it "
-        "again"
+        f"the file {path} has a damaged page: its checksum does not match; restore the file from a copy, or rewrite it"
     )

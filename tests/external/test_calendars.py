@@ -44,7 +44,7 @@ def said(values: pa.Array, what: dict[str, str]) -> pa.Table:
 @pytest.mark.parametrize("case", [*DATES, *TIMES])
 def test_values_that_spark_moves_are_refused(case: str, what: dict[str, str], tmp_path: Path) -> None:
     write(tmp_path / "rows" / "a.parquet", said({**DATES, **TIMES}[case], what))
-    with pytest.raises(SourceError, match=r"a\.parquet.*before version 3.*write it anew") as refused:
+    with pytest.raises(SourceError, match=r"a\.parquet.*before version 3.*rewrite the file") as refused:
         index(tmp_path / "rows", tmp_path / "indexes", ["id:bloom"])
     assert repr("c" if case in TIMES else case) in str(refused.value)
 

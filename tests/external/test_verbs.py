@@ -102,7 +102,7 @@ def test_there_is_no_condition_on_blocks(places: tuple[str, str], capsys: pytest
     source, into = places
     assert main(["index", source, "--into", into]) == 0
     assert main(["explain", into, "id = 5", "--predicate"]) == 2
-    assert "leave --predicate out" in capsys.readouterr().err
+    assert "remove --predicate" in capsys.readouterr().err
     assert main(["explain", into, "id = 5", "--bytes"]) == 0
 
 
@@ -110,4 +110,4 @@ def test_a_snapshot_is_refused(places: tuple[str, str], capsys: pytest.CaptureFi
     source, into = places
     assert main(["index", source, "--into", into]) == 0
     assert main(["query", into, "SELECT 1 FROM web_events", "--snapshot", "0"]) == 2
-    assert "only as it is now" in capsys.readouterr().err
+    assert "only be read as it is now" in capsys.readouterr().err

@@ -117,7 +117,7 @@ def test_the_blocks_with_a_matching_row_are_found(
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PROBE", data.draw(st.sampled_from([0, 1000])))
-        found = BlockMatches(rows, offsets, remembered(values)).among(feature.node, wanted)
+        found = BlockMatches(rows, offsets, remembered(values)).match(feature.node, wanted)
     assert found is not None
     assert found.tolist() == expected
 

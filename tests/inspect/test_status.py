@@ -144,5 +144,5 @@ def test_a_log_that_skips_much_less_is_refused(
 
 def test_a_plan_without_queries_can_not_drift(tmp_path: Path) -> None:
     table = build(tmp_path, of_year(1994), built(1))
-    with pytest.raises(PlanError, match="made for no queries"):
+    with pytest.raises(PlanError, match="has no training queries"):
         drift(table, queries("price > 1"))

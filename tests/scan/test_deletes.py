@@ -155,7 +155,7 @@ def test_checksums_of_other_rows_are_found(tmp_path: Path, rows: pa.Table) -> No
     build(tmp_path, rows, building(SCHEMA, CONDITIONS))
     problems = verify(delete_ids(str(tmp_path), [1, 50], wrong_sums=True)).problems
     assert [problem.check for problem in problems] == ["deletes"]
-    assert "other rows are deleted than were found: day, id, kind" in problems[0].message
+    assert "the wrong rows are deleted: checksums of day, id, kind" in problems[0].message
     assert verify(open_table(str(tmp_path)), sample=0.5).unchecked[-1].startswith("the deletion vectors")
 
 

@@ -14,7 +14,7 @@ import pytest
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.prune import PruneOutcome
-from layoutopt.scan.read import gather_positions, present_everywhere
+from layoutopt.scan.read import gather_positions, intersect_tids
 from layoutopt.scan.table import Table
 from tests.effort import long_too
 from tests.scan.builder import build, building
@@ -150,6 +150,6 @@ def test_repeated_positions_are_refused(tmp_path: Path, rows: pa.Table) -> None:
 
 
 def test_positions() -> None:
-    assert present_everywhere([]).tolist() == []
-    assert present_everywhere([np.array([1, 0]), np.array([], dtype=np.int64)]).tolist() == []
+    assert intersect_tids([]).tolist() == []
+    assert intersect_tids([np.array([1, 0]), np.array([], dtype=np.int64)]).tolist() == []
     assert gather_positions(np.array([], dtype=np.int64), np.array([], dtype=np.int64)).tolist() == []

@@ -67,7 +67,7 @@ def test_no_more_than_some_bytes_are_held(table: Table, sql: str, monkeypatch: p
     monkeypatch.setattr(reading, "_MOST_BYTES_AHEAD", 3_000)
     monkeypatch.setattr(reading, "_MOST_THREADS", 2)
     pulled = 0
-    begin = reading._begun
+    begin = reading._prefetch_batches
 
     def counted(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
         def noted() -> Iterator[pa.RecordBatch]:
@@ -78,7 +78,7 @@ def test_no_more_than_some_bytes_are_held(table: Table, sql: str, monkeypatch: p
 
         return begin(noted(), most)
 
-    monkeypatch.setattr(reading, "_begun", counted)
+    monkeypatch.setattr(reading, "_prefetch_batches", counted)
     found = read_segments(table.catalog.data, read.segments * 10, read.columns, 5)
     given = next(found).nbytes + next(found).nbytes
     assert pulled <= given + 3_000 + 3 * largest
@@ -90,13 +90,13 @@ def test_rows_put_together_are_made_ahead_only_where_they_are_few(
 ) -> None:
     table = build(tmp_path / "t", some_rows(), building(SCHEMA, CONDITIONS, partition_by="year", layouts=GROUPS))
     calls: list[int] = []
-    begin = reading._begun
+    begin = reading._prefetch_batches
 
     def noted(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
         calls.append(most)
         return begin(batches, most)
 
-    monkeypatch.setattr(reading, "_begun", noted)
+    monkeypatch.setattr(reading, "_prefetch_batches", noted)
     monkeypatch.setattr(reading, "_MOST_BYTES_AHEAD", most)
     (read,) = table.scan(SQL).reads
     assert {len(segment.layouts) > 1 for segment in read.segments} == {True}

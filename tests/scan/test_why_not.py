@@ -70,7 +70,7 @@ def test_the_code_and_its_detail(table: Table, condition: str, reason: Reason, d
     ("condition", "reason", "detail"),
     [
         ("kind LIKE 'a%r%' OR kind = 'ship'", Reason.FEATURE_EVERYWHERE, "^$"),
-        ("score > 0.5", Reason.NO_FEATURE, "No feature is about score"),
+        ("score > 0.5", Reason.NO_FEATURE, "No feature uses score"),
     ],
 )
 def test_where_every_block_has_everything(mixed: Table, condition: str, reason: Reason, detail: str) -> None:
@@ -93,7 +93,7 @@ def test_the_nearest_feature_says_what_it_also_asks_for(tmp_path: Path, rows: pa
     found = only(table, "kind = 'air'")
     assert found.reason is Reason.NO_FEATURE
     assert found.nearest == "kind = 'air' AND price >= 50.01"
-    assert "which also asks for price >= 50.01" in found.detail
+    assert "which also requires price >= 50.01" in found.detail
 
 
 def test_columns_without_statistics_are_named(tmp_path: Path) -> None:

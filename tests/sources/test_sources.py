@@ -49,7 +49,7 @@ def test_a_delta_table_is_not_taken_for_that_of_the_name_decoded(tmp_path: Path)
     write_deltalake(str(tmp_path / "q r"), pa.table({"id": [1]}))
     (tmp_path / "q r").rename(tmp_path / "q%20r")
     write_deltalake(str(tmp_path / "q r"), pa.table({"id": [2]}))
-    with pytest.raises(SourceError, match=r"q%20r' has a code with % in its name"):
+    with pytest.raises(SourceError, match=r"q%20r' has a %-code in its name"):
         open_snapshot(SourceName("delta", str(tmp_path / "q%20r"), None))
     assert len(open_snapshot(SourceName("delta", str(tmp_path / "q r"), None)).files) == 1
 

@@ -53,7 +53,7 @@ def test_each_part_has_the_credit_of_what_it_skips_beside_others(table: Table) -
     for each, beside in ((price, "score BETWEEN 0.2 AND 0.4"), (score, "price BETWEEN 40.00 AND 42.00")):
         assert each.reason is Reason.SKIPS
         assert each.alone["index"] > 3
-        assert f"blocks by index, beside {beside}" in each.detail
+        assert f"blocks by index, together with {beside}" in each.detail
     assert other.alone["index"] == 0
 
 

@@ -220,7 +220,7 @@ def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(living: Livi
     living.append(12)
     living.append(2)
     told = status(Catalog.open(living.path))
-    assert told.advice == f"3 partitions have rows of several loads; `layoutopt optimize {living.path}` joins them"
+    assert told.advice == f"3 partitions have rows of several loads; `layoutopt optimize {living.path}` compacts them"
     assert [one.entries for one in told.partitions] == [3, 3, 2]
 
     def ask(**given: Any) -> Any:
@@ -243,7 +243,7 @@ def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> 
     plan = Plan.loads((living.root / "plan.json").read_bytes())
     (living.root / "plan.json").write_bytes(replace(plan, seed=7).dumps())
     living.load([row for row in living.new_rows(30) if row[1] == 2], replace=True)
-    assert "2 partitions are of older plans" in str(status(Catalog.open(living.path)).advice)
+    assert "2 partitions have older plans" in str(status(Catalog.open(living.path)).advice)
     report = optimize_by(living.spark, OptimizeSettings(table_path=living.path, partition=("1", "__null__")))
     assert all(one.older_plan for one in report.candidates)
     assert len(report.loads) == 2
@@ -260,7 +260,7 @@ def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.Capt
     said = [
         (["append", path, source, "--batch-id", "monday"], "Batch monday appended"),
         (["append", path, source, "--batch-id", "monday"], "Batch monday was appended before"),
-        (["status", path], "joins them"),
+        (["status", path], "compacts them"),
         (["delete", path, "--where", "id = 5"], "1 rows deleted, 0 updated, 0 inserted"),
         (["delete", path, "--where", "id = 5"], "No row is concerned"),
         (["update", path, "--set", "text = 'a, b'", "--set", "kind = 1", "--where", "id = 6"], "1 updated"),
