@@ -35,7 +35,7 @@ from layoutopt.sql.duckdb.expressions import (
     with_plain_arrays,
 )
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.schema import name_plainly, plain_name, with_plain_names
+from layoutopt.sql.schema import plain_name, replace_names, with_plain_names
 from layoutopt.sql.types import is_floating
 
 # ----------------------------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ def portable_sql(
         _check_keys(join)
     selected = _selected_names(written)
     spelled = _spelled(written, tables.values())
-    name_plainly(written)
+    replace_names(written)
     with_plain_arrays(written, udfs)
     tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
     tree = _qualified(written, sql, tables)
