@@ -109,10 +109,10 @@ def overlaps(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
     """Return whether any of the half-open intervals (sorted, disjoint) overlaps ``[low, high]``, ``bool[n]``."""
     if len(intervals) > _FEW_INTERVALS:
         return _overlaps_by_search(low, high, intervals)
-    met = np.zeros(len(low), dtype=np.bool_)
+    overlapping = np.zeros(len(low), dtype=np.bool_)
     for start, end in intervals:
-        met |= _starts_by(start, high) & _ends_above(end, low)
-    return met
+        overlapping |= _starts_by(start, high) & _ends_above(end, low)
+    return overlapping
 
 
 def _overlaps_by_search(low: Keys, high: Keys, intervals: tuple[Interval, ...]) -> Bits:
@@ -120,10 +120,10 @@ def _overlaps_by_search(low: Keys, high: Keys, intervals: tuple[Interval, ...]) 
     ends = _as_keys([end for _, end in intervals[:-1]], low)
     starts = _as_keys([start for start, _ in intervals[1:]], low)
     interval = np.searchsorted(ends, low, side="right")
-    met = _starts_by(intervals[0][0], high)
+    overlapping = _starts_by(intervals[0][0], high)
     later = interval > 0
-    met[later] = starts[interval[later] - 1] <= high[later]
-    return met & _ends_above(intervals[-1][1], low)
+    overlapping[later] = starts[interval[later] - 1] <= high[later]
+    return overlapping & _ends_above(intervals[-1][1], low)
 
 
 def _starts_by(start: Key | None, high: Keys) -> Bits:

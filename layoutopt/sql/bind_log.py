@@ -36,12 +36,9 @@ def bound_text(
     Texts without either are returned unchanged.
 
     Args:
-        sql: the text.
-        dialect: the text's dialect.
         timestamp: the time of the run, in ISO 8601, in ``time_zone`` unless it has a zone. None or an invalid time
             binds no time.
         parameters: the values, by position or by name.
-        time_zone: the session's, which decides the date.
 
     Raises:
         SettingError: unknown dialect.

@@ -1,7 +1,7 @@
 """Readers of calls that Spark types, or fails, by rules of their own; and of CASE within a condition.
 
-Readers take the node, its context and a function that reads an argument. A date shifted by days stays a date and wraps
-around silently. All other shifts are sums that are NULL beyond Spark's calendar.
+Readers take the node, its context and a function that reads an argument; they raise :class:`Unusable`. A date shifted
+by days stays a date and wraps around silently. All other shifts are sums that are NULL beyond Spark's calendar.
 """
 
 from __future__ import annotations
@@ -97,11 +97,7 @@ def shift_by_days(date: Subject, days: int) -> Subject:
 
 
 def shift_by(time: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
-    """Return a date or time shifted by years, months, days, hours, minutes or seconds.
-
-    Raises:
-        Unusable: the unit is another one.
-    """
+    """Return a date or time shifted by years, months, days, hours, minutes or seconds."""
     if unit in _MONTHS:
         step = _make_interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
     elif unit == "DAY" and time.type == "date":
@@ -119,11 +115,7 @@ def _make_interval(name: str, parts: list[int], kind: str) -> Expr:
 
 
 def read_arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``a + b`` and the like of numbers, or a date or time shifted by days or an interval.
-
-    Raises:
-        Unusable: the operands have other types, or ANSI mode is off, where results wrap around.
-    """
+    """Return ``a + b`` and the like of numbers, or a date or time shifted by days or an interval."""
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
     shifted = _read_shift(node, context, read)
@@ -328,11 +320,7 @@ class Choice:
 
 
 def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice | None:
-    """Return a choice within a condition; None if it has none.
-
-    Raises:
-        Unusable: it has too many branches, or their values have no common type.
-    """
+    """Return a choice within a condition; None if it has none."""
     parts = list(condition.walk())
     positions = [i for i, part in enumerate(parts) if isinstance(part, _CHOICES) and part.arg_key != "ifs"]
     if not positions or any(isinstance(part, exp.Query | exp.Lambda) for part in parts):

@@ -37,11 +37,7 @@ _DAYS = {"WEEK": 7, "WEEKS": 7, "DAY": 1, "DAYS": 1}
 
 
 def fold(node: exp.Expr, zone: str) -> TypedConstant:
-    """Return the value of an expression of Spark's dialect without columns, in the session's time zone.
-
-    Raises:
-        Unusable: ``inexact``, ``coercion`` or ``unsupported-expression``.
-    """
+    """Return the value of an expression of Spark's dialect without columns, in the session's time zone."""
     folder = _FOLDERS.get(type(node))
     if folder is None:
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
@@ -57,9 +53,6 @@ def parse_number(text: str) -> TypedConstant:
 
     >>> parse_number("5"), parse_number("0.05")
     (TypedConstant(value=5, type='int'), TypedConstant(value=Decimal('0.05'), type='decimal(2,2)'))
-
-    Raises:
-        Unusable: ``coercion``: more than 38 digits.
     """
     kind = number_type(text)
     if kind == "double":
@@ -229,9 +222,6 @@ def plus_months(day: dt.date, months: int) -> dt.date:
 
     >>> plus_months(dt.date(1994, 1, 31), 1)
     datetime.date(1994, 2, 28)
-
-    Raises:
-        Unusable: ``inexact``: outside the years 1 to 9999.
     """
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     if not 1 <= year <= 9999:

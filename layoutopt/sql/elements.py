@@ -1,7 +1,8 @@
 """Conditions on array elements, rewritten without lambdas: about the largest, the smallest or a contained element.
 
 Spark's functions for contained elements agree on TRUE, FALSE and NULL: ``exists(xs, x -> x = 1)``,
-``array_contains(xs, 1)`` and ``arrays_overlap(xs, array(1))`` are NULL if there is a NULL and no 1.
+``array_contains(xs, 1)`` and ``arrays_overlap(xs, array(1))`` are NULL if there is a NULL and no 1. Unsupported
+conditions raise :class:`Unusable`.
 """
 
 from __future__ import annotations
@@ -29,11 +30,7 @@ _MAX_ELEMENTS: Final = 64
 
 
 def without_lambda(node: exp.Expr, truth: bool) -> exp.Expr | None:
-    """Return a condition that is TRUE (or, with ``truth=False``, FALSE) for the same rows; None for other conditions.
-
-    Raises:
-        Unusable: it compares arrays in an unsupported way.
-    """
+    """Return a condition that is TRUE (or, with ``truth=False``, FALSE) for the same rows; None for other conditions."""
     if isinstance(node, exp.Exists) and isinstance(node.expression, exp.Lambda):
         return _rewrite_exists(node, node.expression, truth)
     if isinstance(node, exp.Anonymous) and node.name.casefold() == "arrays_overlap" and len(node.expressions) == 2:
@@ -64,14 +61,7 @@ def _rewrite_exists(node: exp.Expr, test: exp.Lambda, truth: bool) -> exp.Expr |
 def some_element_node(node: exp.Expr, truth: bool, context: Context, read: Callable[[exp.Expr, Context], Node]) -> Node:
     """Return the rows for which ``exists(xs, x -> x LIKE 'a%' OR x BETWEEN 'k' AND 'm')`` is TRUE.
 
-    Args:
-        node: a call whose ``expression`` is a lambda.
-        truth: must be TRUE; rows where the call is FALSE are not supported.
-        context: of the condition.
-        read: translates a condition exactly, or raises.
-
-    Raises:
-        Unusable: the condition is not supported.
+    Rows for which it is FALSE are not supported. ``read`` translates a condition exactly, or raises.
     """
     test, unsupported = node.expression, Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
     array = read_subject(node.this, context).expr
@@ -101,11 +91,7 @@ def is_followed(type: str) -> bool:
 
 
 def is_met(array: Expr, test: Node, element: Expr, unsupported: Unusable) -> Node:
-    """Return the rows with an element that meets a test of the element alone.
-
-    Raises:
-        Unusable: ``unsupported``, if the test has another form.
-    """
+    """Return the rows with an element that meets a test of the element alone."""
     if not isinstance(test, InSet | Like) or test.subject != element:
         raise unsupported
     if isinstance(test, Like):

@@ -1,5 +1,7 @@
 """Expressions of columns: translate SQL to the model's ``Expr``, typed as Spark types it, deterministic and error-free.
 
+Whatever has no such translation raises :class:`Unusable`.
+
 Parts of nested values are calls that fail on no row: ``get_field`` (of a struct and a field's name),
 ``try_element_at`` and ``get``, which give NULL if a map lacks the key or an array the position. Spark without ANSI
 mode gives NULL there too. In ANSI mode it may fail, and then no such row is part of an answer either.
@@ -42,11 +44,7 @@ _COMPARED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "
 
 
 def read_operand(node: exp.Expr, context: Context) -> Operand:
-    """Return an expression as a constant or as a subject.
-
-    Raises:
-        Unusable: it has no exact, deterministic, error-free meaning.
-    """
+    """Return an expression as a constant or as a subject."""
     node = node.unnest()
     for part in node.walk():
         if is_non_deterministic(part):
@@ -59,11 +57,7 @@ def read_operand(node: exp.Expr, context: Context) -> Operand:
 
 
 def read_subject(node: exp.Expr, context: Context) -> Subject:
-    """Return an expression with columns as a subject.
-
-    Raises:
-        Unusable: it has no exact, deterministic, error-free meaning.
-    """
+    """Return an expression with columns as a subject."""
     node = node.unnest()
     reader = _READERS.get(type(node))
     if reader is not None:
@@ -79,11 +73,7 @@ def read_subject(node: exp.Expr, context: Context) -> Subject:
 
 
 def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
-    """Return the comparison of two subjects of one type.
-
-    Raises:
-        Unusable: their type has no order here, or one of them may fail.
-    """
+    """Return the comparison of two subjects of one type."""
     if is_rounded_double(left.expr) or is_rounded_double(right.expr):
         raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with constants only")
     first, second = left.expr, right.expr  # whole numbers of any width compare alike
@@ -97,11 +87,7 @@ def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
 
 
 def field_of(struct: Expr, name: str, text: str) -> Call:
-    """Return a field of a struct, found as Spark finds it, ignoring case.
-
-    Raises:
-        Unusable: the expression is no struct, or does not have exactly one field of that name.
-    """
+    """Return a field of a struct, found as Spark finds it, ignoring case."""
     kind, inner = _split_nested(struct.type, text)
     fields = [part.partition(":") for part in inner] if kind == "struct" else []
     matches = [(field, type) for field, _, type in fields if field.lower() == name.lower()]
@@ -112,11 +98,7 @@ def field_of(struct: Expr, name: str, text: str) -> Call:
 
 
 def element_of(container: Expr, key: TypedConstant, from_one: bool, text: str) -> Call:
-    """Return a map's value by key, an array's element by position (from 0, or ``from_one``), or a struct's field.
-
-    Raises:
-        Unusable: the expression is none of these, or the key has another type.
-    """
+    """Return a map's value by key, an array's element by position (from 0, or ``from_one``), or a struct's field."""
     kind, inner = _split_nested(container.type, text)
     if kind == "struct" and isinstance(key.value, str) and not from_one:
         return field_of(container, key.value, text)
@@ -131,11 +113,7 @@ def element_of(container: Expr, key: TypedConstant, from_one: bool, text: str) -
 
 
 def part_of_map(map_expr: Expr, values: bool, text: str) -> Call:
-    """Return a map's keys or its values, as an array; NULL for a NULL map.
-
-    Raises:
-        Unusable: the expression is no map, or its keys or values do not compare byte by byte.
-    """
+    """Return a map's keys or its values, as an array; NULL for a NULL map."""
     part = values_of(map_expr) if values else keys_of(map_expr)
     if part is None:
         raise Unusable("unsupported-expression", f"{text}: {map_expr.type} is not a map")

@@ -1,4 +1,7 @@
-"""Operands of conditions: typed constants and expressions of columns, cast as Spark casts them."""
+"""Operands of conditions: typed constants and expressions of columns, cast as Spark casts them.
+
+A cast that does not exist or is not exact raises :class:`Unusable`.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,9 @@ Operand = TypedConstant | Subject
 
 @dataclass(frozen=True)
 class Context:
-    """The context that an expression is read in.
+    """The context of an expression: its session, declared functions, and a resolver of column references.
 
-    Attributes:
-        resolve: returns the table's column that a reference means, and the names of the fields that follow; raises
-            :class:`Unusable` if there is none.
-        settings: the session settings that decide types and meaning.
-        udfs: the declared deterministic functions.
+    ``resolve`` returns the table's column and the names of the fields that follow, or raises :class:`Unusable`.
     """
 
     resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
@@ -54,11 +53,7 @@ Reader = Callable[[exp.Expr], Operand]
 
 
 def cast_subject(subject: Subject, to: str, context: Context) -> Subject:
-    """Return the subject cast to a type, in a form that fails on no row (a value that can't be cast is NULL).
-
-    Raises:
-        Unusable: ``coercion``: there is no such cast, or ANSI mode is off, where casts wrap around.
-    """
+    """Return the subject cast to a type, in a form that fails on no row (a value that can't be cast is NULL)."""
     if subject.type == to:
         return subject
     if _keeps_values(subject.type, to):
@@ -95,11 +90,7 @@ def _keeps_values(source: str, to: str) -> bool:
 
 
 def to_const(constant: TypedConstant) -> Const:
-    """Return the model's constant.
-
-    Raises:
-        Unusable: ``inexact``: the type can't hold the value.
-    """
+    """Return the model's constant."""
     if constant.value is None:
         return Const(None, constant.type)
     try:
@@ -109,22 +100,14 @@ def to_const(constant: TypedConstant) -> Const:
 
 
 def cast_operand(operand: Operand, kind: str, context: Context) -> Expr:
-    """Return an operand cast to a type.
-
-    Raises:
-        Unusable: there is no such cast, or it is not exact.
-    """
+    """Return an operand cast to a type."""
     if isinstance(operand, TypedConstant):
         return to_const(cast_constant(operand, kind, context.settings.time_zone))
     return explicit_cast(cast_subject(operand, kind, context))
 
 
 def constant_value(operand: Operand, type: type, text: str) -> object:
-    """Return the value of an operand that must be a constant of a Python type.
-
-    Raises:
-        Unusable: it is no constant, NULL, or of another type.
-    """
+    """Return the value of an operand that must be a constant of a Python type."""
     if not isinstance(operand, TypedConstant) or not isinstance(operand.value, type):
         raise Unusable("unsupported-expression", f"{text} is supported for constants only")
     return operand.value

@@ -62,9 +62,7 @@ class QueryBlock:
     def push_condition(self, condition: exp.Expr, names: ColumnNames) -> None:
         """Accept a condition on the result, if it may be applied to the rows first.
 
-        Args:
-            condition: refers to columns of the result and nothing else.
-            names: the condition's names of the result's columns, in order.
+        It refers only to columns of the result, which it calls ``names``, in order.
         """
 
 
@@ -177,14 +175,7 @@ def _is_null_for_nulls(expr: Expr) -> bool:
 def _rewrite_to_source(condition: exp.Expr, select: exp.Select, scope: Scope, names: ColumnNames) -> exp.Expr | None:
     """Return a condition on a SELECT's result in terms of its sources, if filtering its rows first changes nothing.
 
-    Args:
-        condition: refers to columns of the result and nothing else.
-        select: computes the result.
-        scope: the scope of ``select``.
-        names: the condition's names of the result's columns, in order.
-
-    Returns:
-        None if the result would change: below LIMIT, windows, or an aggregate that the condition is not a key of.
+    None if the result would change: below LIMIT, windows, or an aggregate that the condition is not a key of.
     """
     if any(select.args.get(key) for key in _BOUNDARIES) or any(p.find(exp.Window) for p in select.expressions):
         return None
@@ -315,11 +306,6 @@ _WHOLE_RESULT_CLAUSES = ("limit", "offset", "order", "sort", "cluster", "distrib
 def trace_tables(query: exp.Expr, tables: Mapping[str, Schema], any_qualifier: bool = False) -> Statement:
     """Return what a query reads of these tables, and the conditions there.
 
-    Args:
-        query: the statement's query.
-        tables: the schemas of the tables to look for, by name.
-        any_qualifier: whether ``prod.t`` means ``t``.
-
     Raises:
         StatementError: ``unsupported`` or ``unknown-column``.
 
@@ -345,11 +331,7 @@ def trace_tables(query: exp.Expr, tables: Mapping[str, Schema], any_qualifier: b
 def _build_block(query: exp.Expr, statement: Statement, outer: Scope | None, environment: Environment) -> QueryBlock:
     """Build the block of a query; nothing is read yet.
 
-    Args:
-        query: a SELECT, a set operation, or one of them in parentheses; the tables of others can't be seen.
-        statement: shared by all blocks.
-        outer: the scope around the query, if the query may use its names.
-        environment: the common tables that it may name.
+    The query may use names of the scope ``outer``, and common tables of the environment.
     """
     environment = _with_common_tables(query, statement, environment)
     needs_all_rows = any(query.args.get(key) for key in _WHOLE_RESULT_CLAUSES)

@@ -186,13 +186,7 @@ def implied_node(
 ) -> Node:
     """Return what a UDF's call, compared with a value, implies about columns; TRUE if it implies nothing.
 
-    Args:
-        udf: the function.
-        operator: of the comparison, with the call on its left side; None if the call itself is the condition.
-        arguments: of the call.
-        value: the constant that the call is compared with.
-        schema: the table's.
-        settings: of the session.
+    The call is on the comparison's left side; without operator and value it is the condition itself.
 
     Raises:
         SettingError: the function's implication is no condition, or the call has the wrong number of arguments.
@@ -208,12 +202,6 @@ def implied_node(
 
 def parse_expression(text: str, schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS) -> Expr:
     """Return a column or a function of columns, in the form that filters use as a subject.
-
-    Args:
-        text: in Spark's SQL.
-        schema: the table's.
-        settings: of the session.
-        udfs: the declared functions that it may call.
 
     Raises:
         SettingError: the text is no such expression.

@@ -237,10 +237,7 @@ def _with_timestamps(kind: pa.DataType, physical: Iterator[str]) -> pa.DataType:
 def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, path: str = "") -> str:
     """Return Spark's name of an Arrow type.
 
-    Args:
-        kind: the Arrow type.
-        collations: the collations of the column's texts, by path.
-        path: the path of the type in the column.
+    ``path`` is the path of the type in the column, for the collations of its texts.
 
     >>> arrow_type_name(pa.list_(pa.int32()))
     'array<int>'
@@ -315,10 +312,7 @@ def is_shown(name: str) -> bool:
 
 
 def folder_columns(values: Iterable[Mapping[str, str | None]]) -> tuple[Column, ...]:
-    """Return the columns in folder names, each with the type that Spark infers.
-
-    Args:
-        values: per file, as :func:`values_in_folders` returns them.
+    """Return the columns in folder names, each with the type that Spark infers from the values of all files.
 
     Raises:
         SourceError: a value may have an unsupported type, so that two values of Spark's could become one.
@@ -387,7 +381,6 @@ def _variant_columns(schema: pa.Schema) -> frozenset[str]:
 
 
 def _described_columns(schema: pa.Schema) -> list[tuple[str, Any]]:
-    """Return the columns in Spark's metadata; none if it is missing."""
     try:
         return _described_fields(json.loads((schema.metadata or {}).get(_ROW_METADATA, b"null")))
     except ValueError:

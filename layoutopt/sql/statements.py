@@ -113,9 +113,7 @@ ENGINES: Final[Mapping[str, Engine]] = MappingProxyType(
 def engines_for(format: str | None, system: str | None) -> tuple[str, ...]:
     """Return the engines that suit a table: those of its format and of its log's system; all if there are none.
 
-    Args:
-        format: the table's, ``delta`` or ``iceberg``; None for Parquet files.
-        system: the system that wrote the log; None if unknown.
+    ``format`` is ``delta``, ``iceberg``, or None for Parquet files; ``system`` wrote the log.
 
     >>> engines_for("iceberg", None), engines_for(None, "snowflake")
     (('iceberg',), ('snowflake',))
@@ -130,13 +128,7 @@ def order_statement(
 ) -> str | None:
     """Return the statements that make an engine keep a table's rows in an order; None if the engine can't.
 
-    Args:
-        engine: one of :data:`ENGINES`.
-        order: ``sort``, ``zorder`` or ``hilbert``.
-        table: its name in the log, with or without qualifiers.
-        columns: the columns to order by.
-        types: the columns' Spark types.
-        partitioned: whether the table has partitions.
+    ``order`` is ``sort``, ``zorder`` or ``hilbert``; ``types`` are the columns' Spark types.
 
     >>> order_statement("ducklake", "sort", "events", ["day", "user id"], ["date", "string"])
     'ALTER TABLE events SET SORTED BY (day, "user id")'

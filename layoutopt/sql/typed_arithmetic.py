@@ -2,6 +2,7 @@
 
 The readers of SQL texts and of Catalyst's trees both build expressions here, so that a condition gets one form. In it,
 constants have the type that Spark computes in, and an integer column lacks the cast that Spark's arithmetic implies.
+Functions raise :class:`Unusable` where Spark may fail or the result has no exact type; ``text`` is for its message.
 """
 
 from __future__ import annotations
@@ -31,18 +32,7 @@ Side: TypeAlias = Const | Subject
 
 
 def combine(function: str, left: Side, right: Side, context: Context, text: str) -> Subject:
-    """Return ``left + right`` and the like of numbers.
-
-    Args:
-        function: ``try_add``, ``try_subtract``, ``try_multiply``, ``try_divide`` or ``try_mod``.
-        left: the first operand.
-        right: the second operand.
-        context: of casts.
-        text: the expression's text, for messages.
-
-    Raises:
-        Unusable: the operands are not numbers, or the result has no exact type.
-    """
+    """Return the result of ``try_add``, ``try_subtract``, ``try_multiply``, ``try_divide`` or ``try_mod``."""
     sides, kinds = (left, right), {left.type, right.type}
     if any(isinstance(side, Const) and side.value is None for side in sides) or not all(map(is_number, kinds)):
         raise Unusable("can-fail", f"{text} is supported for numbers only")
@@ -103,11 +93,7 @@ def _as_decimal(side: Side) -> Expr:
 
 
 def negative(number: Subject, context: Context, text: str) -> Subject:
-    """Return ``-a``.
-
-    Raises:
-        Unusable: it is no number.
-    """
+    """Return ``-a``."""
     if is_floating(number.type):
         return combine("try_subtract", Const(0, "double"), number, context, text)
     zero = Const(0, "int" if is_integer(number.type) else "decimal(1,0)")
@@ -117,11 +103,7 @@ def negative(number: Subject, context: Context, text: str) -> Subject:
 
 
 def absolute(number: Subject, text: str) -> Subject:
-    """Return ``abs(a)``, in a wider type for integers: the smallest one has no absolute value of its own type.
-
-    Raises:
-        Unusable: it is no number.
-    """
+    """Return ``abs(a)``, in a wider type for integers: the smallest one has no absolute value of its own type."""
     if is_integer(number.type):
         wider = "decimal(20,0)" if number.type == "bigint" else "bigint"
         return Subject(Call("abs", (Call("try_cast", (number.expr,), wider),), wider), number.type)
@@ -131,11 +113,7 @@ def absolute(number: Subject, text: str) -> Subject:
 
 
 def whole(name: str, number: Subject, text: str) -> Subject:
-    """Return ``floor(a)`` or ``ceil(a)`` of exact numbers.
-
-    Raises:
-        Unusable: the number is a float, for which it may fail.
-    """
+    """Return ``floor(a)`` or ``ceil(a)`` of exact numbers."""
     if is_integer(number.type) or (is_floating(number.type) and is_integer(number.expr.type)):
         return Subject(number.expr, "bigint")
     digits = exact_digits(number.type)
@@ -154,11 +132,7 @@ def whole_of_double(name: str, number: Subject, context: Context) -> Subject | N
 
 
 def rounded(number: Subject, places: int, text: str) -> Subject:
-    """Return ``round(a, places)``: half away from zero.
-
-    Raises:
-        Unusable: the number is a float, or the places are out of range.
-    """
+    """Return ``round(a, places)``: half away from zero."""
     if not 0 <= places <= _MAX_PLACES:
         raise Unusable("unsupported-function", f"{text} is supported for 0 to {_MAX_PLACES} places only")
     digits = exact_digits(number.type)

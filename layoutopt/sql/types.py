@@ -1,7 +1,8 @@
 """Spark's types: coercion, constants, time zones, and sets of a function's values as sets of its argument's values.
 
-The rules are those of Spark 4's ``AnsiTypeCoercion`` and ``DecimalPrecision``. Where Spark fails, or drops digits of a
-decimal, the functions raise :class:`Unusable`. Types are Spark's names, as :func:`normal_type` gives them.
+The rules are those of Spark 4's ``AnsiTypeCoercion`` and ``DecimalPrecision``. Where Spark fails, or a decimal would
+need more than 38 digits, functions raise :class:`Unusable` (``coercion`` or ``inexact``). Types are Spark's names, as
+:func:`normal_type` gives them.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ def exact_digits(name: str) -> tuple[int, int] | None:
 
 
 def is_integer(name: str) -> bool:
-    """Return whether the type is tinyint, smallint, int or bigint."""
+    """Return whether the type is one of whole numbers."""
     return name in INTEGER_DIGITS
 
 
@@ -78,9 +79,6 @@ def number_type(text: str) -> str:
     ('int', 'bigint', 'decimal(2,2)', 'decimal(3,1)', 'double')
     >>> number_type("2147483648"), number_type("-2147483648")
     ('bigint', 'int')
-
-    Raises:
-        Unusable: ``coercion``: more than 38 digits.
     """
     if "e" in text.casefold():
         return "double"
@@ -93,11 +91,7 @@ def number_type(text: str) -> str:
 
 
 def decimal_type(precision: int, scale: int) -> str:
-    """Return the decimal type of that size.
-
-    Raises:
-        Unusable: ``coercion``: more than 38 digits; Spark would drop some.
-    """
+    """Return the decimal type of that size."""
     if precision > _MAX_PRECISION:
         raise Unusable("coercion", f"decimal({precision},{scale}) exceeds Spark's {_MAX_PRECISION} digits")
     return f"decimal({precision},{scale})"
@@ -108,9 +102,6 @@ def common_type(left: str, right: str) -> str:
 
     >>> common_type("string", "int"), common_type("date", "string"), common_type("decimal(5,2)", "int")
     ('bigint', 'date', 'decimal(12,2)')
-
-    Raises:
-        Unusable: ``coercion``: Spark rejects the comparison, or a decimal would lose digits.
     """
     if left == right:
         return left
@@ -133,10 +124,6 @@ def comparison_type(left: str, right: str, *, ansi: bool, in_list: bool = False)
 
     Without ANSI mode, Spark casts a text to the type of a number beside it (NULL if it does not fit), and a whole
     number to a float beside it. The values of one list (IN, coalesce) become texts if one is a text.
-
-    Raises:
-        Unusable: ``coercion``: Spark rejects the comparison, a decimal would lose digits, or ANSI mode is off and the
-            type differs from that of :func:`common_type`.
     """
     pair = {left, right}
     if not ansi and len(pair) == 2 and "void" not in pair:
@@ -178,9 +165,6 @@ def arithmetic_type(operator: str, left: str, right: str) -> str:
     ('decimal(32,4)', 'decimal(16,2)')
     >>> arithmetic_type("/", "decimal(15,2)", "decimal(1,0)")
     'decimal(19,6)'
-
-    Raises:
-        Unusable: ``coercion``: a decimal would lose digits.
     """
     first, second = exact_digits(left), exact_digits(right)
     if first is None or second is None or (is_integer(left) and is_integer(right)):
@@ -367,9 +351,6 @@ def normal_zone(name: str) -> str:
 def zone_of(name: str) -> dt.tzinfo:
     """Return the time zone of a name: a region, or an offset in Spark's spelling.
 
-    Raises:
-        Unusable: ``inexact``: the name is unknown, such as Java's short names.
-
     >>> zone_of("+08:00") == zone_of("GMT+8") == dt.timezone(dt.timedelta(hours=8))
     True
     """
@@ -419,16 +400,7 @@ class TypedConstant:
 
 
 def cast_constant(constant: TypedConstant, to: str, zone: str) -> TypedConstant:
-    """Return a constant cast as Spark casts it with ANSI mode on.
-
-    Args:
-        constant: the constant to cast.
-        to: a normal type name.
-        zone: the session's time zone, for timestamps without one.
-
-    Raises:
-        Unusable: ``inexact``: Spark would fail, or the exact result is unknown.
-    """
+    """Return a constant cast as Spark does in ANSI mode; timestamps without a zone are in the session's."""
     value = constant.value
     if value is None or constant.type == to:
         return TypedConstant(value, to)

@@ -25,12 +25,8 @@ def implied_conditions(
 ) -> Iterator[exp.Expr]:
     """Yield the conditions that hold wherever this one is TRUE (or, with ``truth=False``, FALSE).
 
-    Args:
-        condition: a call, a comparison, or BETWEEN; anything else implies nothing.
-        operator: of a comparison, such as ``<``; already negated if ``truth`` is False.
-        mirrored: the operator with the sides exchanged.
-        truth: the outcome of the condition.
-        udfs: the declared functions.
+    Calls, comparisons and BETWEEN have implications. A comparison's ``operator`` is already negated if ``truth`` is
+    False; ``mirrored`` is the operator with the sides exchanged.
 
     Raises:
         SettingError: a function's implication is no condition, or the call has the wrong number of arguments.
@@ -52,11 +48,7 @@ def implied_conditions(
 def implied_texts(udf: Udf, operator: str | None, arguments: Sequence[str], value: str | None) -> Iterator[str]:
     """Yield the conditions that hold wherever a call's comparison with a value holds, in Spark's SQL.
 
-    Args:
-        udf: the function.
-        operator: of the comparison, with the call on its left side; None if the call itself is the condition.
-        arguments: of the call, in Spark's SQL.
-        value: the value it is compared with, if any.
+    The call is on the comparison's left side; without operator and value it is the condition itself.
 
     Raises:
         SettingError: as :func:`implied_conditions`.

@@ -218,7 +218,7 @@ def portable_sql(
 
     Args:
         sql: one SELECT statement in Spark's dialect.
-        tables: schema per table name (any case).
+        tables: schemas by table name, in any case.
         views: the view to read for each mention of a table, by the mention's position in the text; or one view for
             all. Its columns have plain names (:mod:`layoutopt.sql.schema`).
         time_zone: the session's, of both engines.
