@@ -2,7 +2,7 @@
 
 Soundness: every value of the function that is not NULL has its key between the derived bounds, as for columns; counts
 of NULLs are exact or unknown. So the rules for columns (:mod:`layoutopt.skipping.zone_maps`) hold for functions, too. A
-function that is not in :data:`FUNCTIONS`, or an argument without bounds, has no bounds.
+function that is not in :data:`FUNCTION_RULES`, or an argument without bounds, has no bounds.
 
 Filters contain only functions that fail on no row: a value that can't be computed is NULL, for which only IS NULL is
 TRUE.
@@ -329,7 +329,7 @@ def _derive_argument(expr: Expr, statistics: BlockStatistics, depth: int) -> Col
 
 def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
     # A boolean function may be a UDF, whatever its name is.
-    function = FUNCTIONS.get(call.fn) if call.type != "boolean" or call.fn == "rlike" else None
+    function = FUNCTION_RULES.get(call.fn) if call.type != "boolean" or call.fn == "rlike" else None
     if depth > _MAX_DEPTH or (function is None and call.fn not in _SELECTIONS):
         return None
     if call.fn == "try_add" and any(map(_is_interval, call.args)):
@@ -511,7 +511,7 @@ _SELECTIONS: Final = MappingProxyType({"coalesce": _coalesce, "greatest": _extre
 _INTERVAL_RULE: Final = FunctionRule(lambda call, args: _add_interval(call, args[0]), ("time",))
 
 # The rules of functions, by Spark's names; ``coalesce``, ``greatest`` and ``least`` have rules of their own.
-FUNCTIONS: Final[Mapping[str, FunctionRule]] = MappingProxyType(
+FUNCTION_RULES: Final[Mapping[str, FunctionRule]] = MappingProxyType(
     {
         "try_add": FunctionRule(partial(_arithmetic, add), ("number", "number")),
         "try_subtract": FunctionRule(partial(_arithmetic, subtract), ("number", "number")),

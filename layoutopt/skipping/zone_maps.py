@@ -8,6 +8,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Keys, Packed
 from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix
+from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import bounds_of, implied_prefix
@@ -15,7 +16,7 @@ from layoutopt.skipping.derived_bounds import bounds_of, implied_prefix
 # More intervals than these are compared by binary search.
 _FEW_INTERVALS = 8
 # Types whose keys are the numbers themselves, so that keys of different types compare as their values do.
-_WHOLE_NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+_WHOLE_NUMBERS = frozenset(INTEGER_BITS)
 # The cache of proofs is cleared beyond so many bytes.
 _MAX_CACHED_BYTES = 1 << 26
 

@@ -30,7 +30,7 @@ _MAX_ELEMENTS: Final = 64
 
 
 def without_lambda(node: exp.Expr, truth: bool) -> exp.Expr | None:
-    """Return a condition that is TRUE (or, with ``truth=False``, FALSE) for the same rows; None for other conditions."""
+    """Return a condition that is TRUE (with ``truth=False``, FALSE) for the same rows; None for other conditions."""
     if isinstance(node, exp.Exists) and isinstance(node.expression, exp.Lambda):
         return _rewrite_exists(node, node.expression, truth)
     if isinstance(node, exp.Anonymous) and node.name.casefold() == "arrays_overlap" and len(node.expressions) == 2:
