@@ -1,1 +1,1 @@
-"""The rules that prove that rows need not be read."""
+"""Rules that prove that blocks need not be read."""

@@ -1,4 +1,4 @@
-"""What a catalog knows of blocks: rows, union vectors by feature, and bounds of columns.
+"""Statistics of blocks: rows, union vectors by feature, bounds of columns, and indexes.
 
 Whatever is missing or unknown proves nothing: see :mod:`layoutopt.skipping.cannot_match`.
 """
@@ -23,13 +23,13 @@ UNKNOWN_NULLS = -1
 
 @dataclass(frozen=True, eq=False)
 class ColumnBounds:
-    """What is known of one column in each of ``n`` blocks.
+    """The bounds and NULLs of one column in each of ``n`` blocks.
 
     Attributes:
-        low: a key no larger than any value of the block, ``int64[n]`` or objects; has a meaning where ``known``.
-        high: a key no smaller than any value. Where a float column has, or may have, a NaN, this is ``NAN_KEY``.
-        known: whether ``low`` and ``high`` are, ``bool[n]``.
-        nulls: how many values are NULL, ``int64[n]``; ``UNKNOWN_NULLS`` where that is not known.
+        low: a key no larger than any value of the block, ``int64[n]`` or objects; valid where ``known``.
+        high: a key no smaller than any value; ``NAN_KEY`` if a float column has, or may have, a NaN.
+        known: whether ``low`` and ``high`` are valid, ``bool[n]``.
+        nulls: the count of NULLs, ``int64[n]``; ``UNKNOWN_NULLS`` if unknown.
         type: the column's Spark type.
     """
 
@@ -41,19 +41,18 @@ class ColumnBounds:
 
 
 class FeatureBits:
-    """The blocks' union vectors by feature: for each a bitmap over the blocks, so that many tests are few ANDs."""
+    """The blocks' union vectors, ``uint64[n, w]``, as one bitmap over the blocks per feature, built on first use."""
 
     def __init__(self, words: Words) -> None:
-        """Takes union vectors ``uint64[n, w]``. A feature's bitmap is made when it is first asked for."""
         self.n = len(words)
         self._words = np.asfortranarray(words)
         self._bitmaps: dict[int, Packed] = {}
 
     def bitmap(self, feature: int) -> Packed:
-        """The blocks whose union has this feature's bit, packed, ``uint8[ceil(n / 8)]``.
+        """Return the blocks whose union vector has this feature's bit, packed, ``uint8[ceil(n / 8)]``.
 
         Raises:
-            ValueError: the words are too few for that feature.
+            ValueError: there are too few words for that feature.
         """
         if feature not in self._bitmaps:
             self._bitmaps[feature] = np.packbits(feature_bit(self._words, feature))
@@ -61,45 +60,45 @@ class FeatureBits:
 
 
 class BlockIndex(Protocol):
-    """One index of one expression in each of ``n`` blocks: what it proves of the values that stand there.
+    """An index of one expression, or of several together, in each of ``n`` blocks.
 
     The invariant: where :meth:`cannot_match` is TRUE, no value of the expression in any row of the block makes the
-    literal TRUE. Of rows where the expression is NULL it says nothing. Of the elements of an array
-    (:mod:`layoutopt.model.predicates.normal`) a row has many values, or none.
+    literal TRUE. It says nothing about rows where the expression is NULL. If the expression is the elements of an array
+    (:mod:`layoutopt.model.predicates.normal`), a row has many values, or none.
     """
 
     @property
     def functions(self) -> frozenset[str]:
-        """The functions of the expression, and of constants, whose literals it is asked too."""
+        """Return the functions of the expression, and of constants, whose literals the index also answers."""
 
     @property
     def parts(self) -> tuple[Expr, ...]:
-        """The expressions that it is asked of together, joined by AND; none where it is of a single one."""
+        """Return the expressions of a joint index, whose literals are joined by AND; none for a single one."""
 
     def cannot_match(self, literal: Literal) -> Bits:
-        """The blocks of which that is proved, ``bool[n]``; none for a literal that the index does not serve.
+        """Return the blocks for which that is proved, ``bool[n]``; none for an unsupported literal.
 
         Args:
-            literal: of the expression alone or of one of :attr:`functions` of it, and one that NULL does not make TRUE.
+            literal: about the expression or one of its :attr:`functions`; NULL does not make it TRUE.
         """
 
     def cannot_match_all(self, literals: Sequence[InSet]) -> Bits:
-        """The blocks of which it is proved that no row makes all of the literals TRUE, ``bool[n]``.
+        """Return the blocks that are proved to have no row that makes all literals TRUE, ``bool[n]``.
 
         Args:
-            literals: one of each of :attr:`parts`, none of which NULL makes TRUE.
+            literals: one for each of :attr:`parts`; NULL makes none of them TRUE.
         """
 
 
 @dataclass(frozen=True, eq=False)
 class BlockStatistics:
-    """What the catalog knows of ``n`` blocks of one plan.
+    """The statistics of ``n`` blocks of one plan.
 
     Attributes:
-        rows: of each block, ``int64[n]``.
-        bits: the union vectors, or None: features prove nothing.
-        bounds: by column name as filters spell it; a column without bounds might hold anything.
-        indexes: by the expression that they are of; what has none proves nothing.
+        rows: the rows of each block, ``int64[n]``.
+        bits: the union vectors; if None, features prove nothing.
+        bounds: by column name as filters spell it; a column without bounds may hold anything.
+        indexes: by the indexed expression.
     """
 
     rows: Ints
@@ -109,20 +108,20 @@ class BlockStatistics:
 
     @property
     def n(self) -> int:
-        """How many blocks there are."""
+        """Return the number of blocks."""
         return len(self.rows)
 
     @cached_property
     def proved(self) -> dict[Node, Packed]:
-        """What counts and bounds have proved of literals so far; :mod:`layoutopt.skipping.zone_maps` fills it."""
+        """Return the cache of proofs by counts and bounds; :mod:`layoutopt.skipping.zone_maps` fills it."""
         return {}
 
     @cached_property
     def derived(self) -> dict[Expr, ColumnBounds | None]:
-        """Bounds of functions that were asked for; :mod:`layoutopt.skipping.derived_bounds` fills it."""
+        """Return the cache of bounds of functions; :mod:`layoutopt.skipping.derived_bounds` fills it."""
         return {}
 
     @cached_property
     def proved_by_indexes(self) -> dict[Node, Packed]:
-        """What indexes have proved of literals so far; :mod:`layoutopt.skipping.cannot_match` fills it."""
+        """Return the cache of proofs by indexes; :mod:`layoutopt.skipping.cannot_match` fills it."""
         return {}

@@ -1,8 +1,8 @@
 """cannot_match: the one skipping rule, over all blocks at once, shared by search and scan.
 
 A node of a filter's AND/OR tree can't match a block if a feature that subsumes the node has bit 0 in the block's union
-vector (Sun 2017, 3.5), or a statistic or an index of the block proves it; for AND, if any child can't, or an index of
-several expressions proves it of some of them together; for OR, if all can't.
+vector (Sun 2017, 3.5), or a statistic or an index of the block proves it. An AND can't match if any child can't, or if
+an index of several expressions proves it for some children together. An OR can't match if all children can't.
 
 The invariant: where the answer is TRUE, no row of the block makes the node TRUE. Whatever is missing or unknown (a
 feature, a bound, a count of NULLs, an index, a kind of literal) proves nothing, so the block might match.
@@ -22,20 +22,29 @@ from layoutopt.model.predicates import And, Call, Const, Constant, Expr, InSet, 
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockIndex, BlockStatistics, ColumnBounds, FeatureBits
-from layoutopt.skipping.derived_bounds import implied_beginning
+from layoutopt.skipping.derived_bounds import implied_prefix
 from layoutopt.skipping.implied_literals import follows_for, literals_of_elements
-from layoutopt.skipping.zone_maps import ZoneMapEvaluator, remembered
+from layoutopt.skipping.zone_maps import ZoneMapEvaluator, prove_cached
 
-# ----------------------------------------------------------------------------------------------------
-# Which of some predicates follow from a node, for all of them at once: ``implies``, with shared parts done once.
-#
-# Filters of one log are made of few literals, and features of few predicates. What a literal implies is asked once;
-# of an
-# AND and an OR it is then a union and an intersection of sets of predicates, which are bits of one Python integer.
+__all__ = [
+    "UNKNOWN_NULLS",
+    "BlockIndex",
+    "BlockStatistics",
+    "ColumnBounds",
+    "FeatureBits",
+    "FeatureIndex",
+    "cannot_match",
+]
+
+# An IN list of at most so many values or ranges is also tried value by value, as an OR.
+_MAX_PIECES = 64
 
 
 class ImpliedPredicates:
-    """The predicates that follow from nodes, remembered for every node it has seen.
+    """The predicates that follow from nodes: ``implies`` for all predicates at once, cached by node.
+
+    Filters of one log consist of few literals, and features of few predicates. Each literal is tested once. The answers
+    of an AND and an OR are then a union and an intersection of sets, which are bits of one Python integer.
 
     Args:
         predicates: predicate ``i`` is bit ``i`` of every answer.
@@ -49,19 +58,19 @@ class ImpliedPredicates:
         self._answers: dict[Node, int] = {}
 
     def of(self, node: Node) -> int:
-        """The predicates that are TRUE of every row for which the node is TRUE, as bits: what ``implies`` says."""
-        found = self._answers.get(node)
-        if found is None:
-            found = self._answers[node] = self._find(node)
-        return found
+        """Return the predicates that are TRUE for every row for which the node is TRUE, as bits."""
+        implied = self._answers.get(node)
+        if implied is None:
+            implied = self._answers[node] = self._find(node)
+        return implied
 
     def _find(self, node: Node) -> int:
         sharing = self._sharing_columns(columns_of(node))
-        # On other columns a predicate follows only where that has nothing to do with columns.
-        others = self._all if isinstance(node, Constant) and not node.value else self._always
-        return (self._of_parts(node, sharing) & sharing) | (others & ~sharing)
+        # Predicates on other columns follow only from FALSE, or if they are always TRUE.
+        unrelated = self._all if isinstance(node, Constant) and not node.value else self._always
+        return (self._find_sharing(node, sharing) & sharing) | (unrelated & ~sharing)
 
-    def _of_parts(self, node: Node, sharing: int) -> int:
+    def _find_sharing(self, node: Node, sharing: int) -> int:
         if isinstance(node, And):
             union = 0
             for child in node.children:
@@ -76,107 +85,91 @@ class ImpliedPredicates:
         return sum(1 << i for i in candidates if implies(node, self._predicates[i]))
 
     def _sharing_columns(self, columns: frozenset[str]) -> int:
-        """The predicates that read one of these columns."""
-        found = self._sharing.get(columns)
-        if found is None:
-            found = sum(1 << i for i, p in enumerate(self._predicates) if not columns.isdisjoint(columns_of(p)))
-            self._sharing[columns] = found
-        return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# What indexes of blocks prove about single literals, and about several at once, over all blocks at once.
+        """Return the predicates that read one of these columns, as bits."""
+        sharing = self._sharing.get(columns)
+        if sharing is None:
+            sharing = sum(1 << i for i, p in enumerate(self._predicates) if not columns.isdisjoint(columns_of(p)))
+            self._sharing[columns] = sharing
+        return sharing
 
 
 class IndexEvaluator:
-    """What the indexes of literals' subjects prove, ``bool[n]`` each."""
+    """The proofs of indexes about literals and ANDs, over all blocks at once."""
 
     def __init__(self, statistics: BlockStatistics) -> None:
         self.statistics = statistics
         self._zone_maps = ZoneMapEvaluator(statistics)
 
     def packed(self, node: Node) -> Packed:
-        """As :meth:`cannot`, eight blocks a byte; remembered, since the queries of a log share many literals."""
-        return remembered(self.statistics.proved_by_indexes, node, self.cannot)
+        """Return :meth:`cannot`, eight blocks a byte; cached, since the queries of a log share many literals."""
+        return prove_cached(self.statistics.proved_by_indexes, node, self.cannot)
 
     def cannot(self, node: Node) -> Bits:
-        """The blocks that hold no row which makes the node, a literal or some children of an AND, TRUE.
+        """Return the blocks without a row that makes the node, a literal or an AND, TRUE, ``bool[n]``.
 
-        Indexes speak of values. Where NULL makes a literal TRUE too, the block must also be known to have none.
+        Indexes know values only. If NULL makes a literal TRUE too, the block must also be known to have no NULL.
         """
         proved = np.zeros(self.statistics.n, dtype=np.bool_)
         if isinstance(node, And):
             return self._cannot_all(node)
         if not isinstance(node, InSet | Like):
             return proved
-        of_values = replace(node, null=False) if isinstance(node, InSet) else node
-        for index in self._of(node.subject):
-            proved |= index.cannot_match(of_values)
-        for of_elements in literals_of_elements(of_values):
-            for index in self._of(of_elements.subject):
-                proved |= index.cannot_match(of_elements)
-        if isinstance(of_values, InSet):
-            for index, following in self._following(of_values):
-                proved |= index.cannot_match(following)
-        implied = implied_beginning(node) if isinstance(node, InSet) else None
+        without_null = replace(node, null=False) if isinstance(node, InSet) else node
+        for index in self._indexes_of(node.subject):
+            proved |= index.cannot_match(without_null)
+        for element_literal in literals_of_elements(without_null):
+            for index in self._indexes_of(element_literal.subject):
+                proved |= index.cannot_match(element_literal)
+        if isinstance(without_null, InSet):
+            for index, function_literal in self._function_literals(without_null):
+                proved |= index.cannot_match(function_literal)
+        implied = implied_prefix(node) if isinstance(node, InSet) else None
         if implied is not None:
             proved |= self.cannot(implied)
         has_null = isinstance(node, InSet) and node.null
         return proved & self._zone_maps.without_nulls(node.subject) if has_null else proved
 
-    def _of(self, subject: Expr) -> Iterator[BlockIndex]:
-        """The indexes of an expression, and those of what it is a function of, where they know that function."""
+    def _indexes_of(self, subject: Expr) -> Iterator[BlockIndex]:
+        """Yield the indexes of an expression, and those of its arguments that know its function."""
         indexes = self.statistics.indexes
         yield from indexes.get(subject, ())
         for argument in dict.fromkeys(subject.args if isinstance(subject, Call) else ()):
             if isinstance(subject, Call) and not isinstance(argument, Const):
                 yield from (index for index in indexes.get(argument, ()) if subject.fn in index.functions)
 
-    def _following(self, literal: InSet) -> Iterator[tuple[BlockIndex, InSet]]:
-        """The indexes of functions of the literal's text, each with what follows for the function."""
+    def _function_literals(self, literal: InSet) -> Iterator[tuple[BlockIndex, InSet]]:
+        """Yield the indexes of functions of the literal's text, each with the literal implied for the function."""
         if literal.subject.type != "string":
             return
         for function, indexes in self.statistics.indexes.items():
-            following = None if function == literal.subject else follows_for(function, literal)
-            if following is not None:
-                yield from ((index, following) for index in indexes)
+            implied = None if function == literal.subject else follows_for(function, literal)
+            if implied is not None:
+                yield from ((index, implied) for index in indexes)
 
     @cached_property
     def _joint(self) -> tuple[BlockIndex, ...]:
-        return tuple(index for of_one in self.statistics.indexes.values() for index in of_one if index.parts)
+        return tuple(index for indexes in self.statistics.indexes.values() for index in indexes if index.parts)
 
     def _cannot_all(self, conjunction: And) -> Bits:
-        """By indexes of several expressions: a row in which one of these is NULL does not make the AND TRUE."""
+        """Apply the indexes of several expressions; a row in which one of these is NULL does not make the AND TRUE."""
         proved = np.zeros(self.statistics.n, dtype=np.bool_)
-        literals = {each.subject: each for each in conjunction.children if isinstance(each, InSet) and not each.null}
+        literals = {
+            child.subject: child for child in conjunction.children if isinstance(child, InSet) and not child.null
+        }
         for index in self._joint:
-            asked = [literals[part] for part in index.parts if part in literals]
-            if len(asked) == len(index.parts):
-                proved |= index.cannot_match_all(asked)
+            parts = [literals[part] for part in index.parts if part in literals]
+            if len(parts) == len(index.parts):
+                proved |= index.cannot_match_all(parts)
         return proved
 
 
-__all__ = [
-    "UNKNOWN_NULLS",
-    "BlockIndex",
-    "BlockStatistics",
-    "ColumnBounds",
-    "FeatureBits",
-    "FeatureIndex",
-    "cannot_match",
-]
-
-# An IN list of so many values or ranges is also tried value by value, as the OR that it is.
-_MOST_PIECES = 64
-
-
 class FeatureIndex:
-    """A plan's features, with the answers of ``subsumes`` remembered. One is shared by all queries of a table."""
+    """A plan's features with cached answers of ``subsumes``, shared by all queries of a table."""
 
     def __init__(self, features: FeatureSet) -> None:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
-        self._about: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
+        self._candidates: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
@@ -184,9 +177,9 @@ class FeatureIndex:
 
     @cached_property
     def _predicates(self) -> dict[Predicate, int]:
-        """The features' predicates, each with its bit in :attr:`_implied`'s answers."""
-        found = dict.fromkeys(p for feature in self.features for p in feature.predicates)
-        return {predicate: 1 << i for i, predicate in enumerate(found)}
+        """Map the features' predicates to their bits in :attr:`_implied`'s answers."""
+        predicates = dict.fromkeys(p for feature in self.features for p in feature.predicates)
+        return {predicate: 1 << i for i, predicate in enumerate(predicates)}
 
     @cached_property
     def _implied(self) -> ImpliedPredicates:
@@ -194,26 +187,25 @@ class FeatureIndex:
 
     @cached_property
     def _conjunctions(self) -> tuple[int, ...]:
-        """Each feature as the bits of its predicates."""
         return tuple(sum(self._predicates[p] for p in set(feature.predicates)) for feature in self.features)
 
     def subsuming(self, node: Node) -> tuple[int, ...]:
-        """The features that subsume the node: every row that makes the node TRUE makes the feature TRUE (3.3.1)."""
+        """Return the features that subsume the node: every row that makes the node TRUE makes them TRUE (3.3.1)."""
         if node not in self._answers:
             self._answers[node] = self._find(node)
         return self._answers[node]
 
     def _find(self, node: Node) -> tuple[int, ...]:
         columns = columns_of(node)
-        if columns not in self._about:
-            # A predicate on other columns is implied by nothing here: saves most of the calls.
-            self._about[columns] = tuple(
+        if columns not in self._candidates:
+            # The node implies no predicate on other columns; this avoids most calls.
+            self._candidates[columns] = tuple(
                 (i, self._conjunctions[i])
-                for i, predicates in enumerate(self._columns)
-                if all(columns & one for one in predicates)
+                for i, predicate_columns in enumerate(self._columns)
+                if all(columns & names for names in predicate_columns)
             )
-        lacking = ~self._implied.of(node)
-        return tuple(i for i, predicates in self._about[columns] if not predicates & lacking)
+        missing = ~self._implied.of(node)
+        return tuple(i for i, predicates in self._candidates[columns] if not predicates & missing)
 
 
 def cannot_match(
@@ -225,27 +217,27 @@ def cannot_match(
     by_statistics: bool = True,
     by_indexes: bool = True,
 ) -> Bits:
-    """The blocks of which it is proved that no row makes the node TRUE, ``bool[n]``.
+    """Return the blocks that are proved to have no row that makes the node TRUE, ``bool[n]``.
 
     Args:
         node: a filter's root, or any part of it.
         statistics: of the blocks.
-        features: of the plan that the bits belong to; None if there is none. An index remembers what it found.
-        by_features: whether bits are used.
-        by_statistics: whether bounds and counts are used.
-        by_indexes: whether indexes are used; the first use of one reads it.
+        features: of the plan that the bits belong to, if any; a :class:`FeatureIndex` caches answers.
+        by_features: whether to use bits.
+        by_statistics: whether to use bounds and counts.
+        by_indexes: whether to use indexes; the first use of one reads it.
     """
     index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
     bits = statistics.bits if by_features else None
     zone_maps = ZoneMapEvaluator(statistics) if by_statistics else None
     indexed = IndexEvaluator(statistics) if by_indexes and statistics.indexes else None
     check = _Check(statistics.n, bits, index, zone_maps, indexed)
-    return _unpacked(check.cannot(node), statistics.n)
+    return np.unpackbits(check.cannot(node), count=statistics.n).view(np.bool_)
 
 
 @dataclass(frozen=True, eq=False)
 class _Check:
-    """One evaluation of the rule. All its answers are packed, ``uint8[ceil(n / 8)]``."""
+    """One evaluation of the rule; its answers are packed, ``uint8[ceil(n / 8)]``."""
 
     n: int
     bits: FeatureBits | None
@@ -254,7 +246,7 @@ class _Check:
     indexed: IndexEvaluator | None
 
     def cannot(self, node: Node) -> Packed:
-        proved = self._by_features(node)
+        proved = self._prove_by_features(node)
         match node:
             case Constant(value):
                 return proved if value else np.full_like(proved, 255)
@@ -264,18 +256,18 @@ class _Check:
                 if self.indexed is not None:
                     proved |= self.indexed.packed(node)
             case Or(children):
-                proved |= self._all_of(children)
+                proved |= self._cannot_any(children)
             case _:
                 if self.zone_maps is not None:
                     proved |= self.zone_maps.packed(node)
                 if self.indexed is not None:
                     proved |= self.indexed.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
-                    proved |= self._all_of(pieces(node))  # bounds have looked at all pieces already
+                    proved |= self._cannot_any(pieces(node))  # bounds were tested for the whole literal
         return proved
 
-    def _all_of(self, nodes: tuple[Node, ...]) -> Packed:
-        """Blocks that none of the nodes can match; none if there are no nodes."""
+    def _cannot_any(self, nodes: tuple[Node, ...]) -> Packed:
+        """Return the blocks that can't match any of the nodes; none if there are no nodes."""
         if not nodes:
             return self._none()
         proved = self.cannot(nodes[0])
@@ -285,16 +277,16 @@ class _Check:
             proved &= self.cannot(node)
         return proved
 
-    def _by_features(self, node: Node) -> Packed:
+    def _prove_by_features(self, node: Node) -> Packed:
         if self.bits is None or self.index is None:
             return self._none()
-        found = self.index.subsuming(node)
-        if not found:
+        features = self.index.subsuming(node)
+        if not features:
             return self._none()
-        may = self.bits.bitmap(found[0]).copy()
-        for feature in found[1:]:
-            may &= self.bits.bitmap(feature)
-        return ~may
+        may_match = self.bits.bitmap(features[0]).copy()
+        for feature in features[1:]:
+            may_match &= self.bits.bitmap(feature)
+        return ~may_match
 
     def _none(self) -> Packed:
         return np.zeros(-(-self.n // 8), dtype=np.uint8)
@@ -302,26 +294,22 @@ class _Check:
 
 @lru_cache(maxsize=1 << 14)
 def pieces(literal: InSet) -> tuple[InSet, ...]:
-    """The literals whose OR the literal is: one a key where these are few, else one an interval, and one for NULL.
+    """Split a literal into an OR of literals: one per key if there are few, else one per interval; and one for NULL.
 
-    Empty if that is a single piece, or if there are too many.
+    Empty if there is a single piece, or if there are too many.
     """
     intervals = _single_keys(literal.values) or literal.values.intervals
-    if not 1 < len(intervals) + literal.null <= _MOST_PIECES:
+    if not 1 < len(intervals) + literal.null <= _MAX_PIECES:
         return ()
-    found = [InSet(literal.subject, ValueSet((interval,))) for interval in intervals]
+    parts = [InSet(literal.subject, ValueSet((interval,))) for interval in intervals]
     if literal.null:
-        found.append(InSet(literal.subject, ValueSet.empty(), null=True))
-    return tuple(found)
+        parts.append(InSet(literal.subject, ValueSet.empty(), null=True))
+    return tuple(parts)
 
 
 def _single_keys(values: ValueSet) -> list[Interval]:
-    """Integers that stand next to each other (1, 2 and 3 are one interval) as intervals of one key each, if few."""
+    """Return adjacent integers (1, 2 and 3 are one interval) as intervals of one key each, if there are few."""
     bounded = [(low, high) for low, high in values.intervals if isinstance(low, int) and isinstance(high, int)]
-    if len(bounded) < len(values.intervals) or sum(high - low for low, high in bounded) > _MOST_PIECES:
+    if len(bounded) < len(values.intervals) or sum(high - low for low, high in bounded) > _MAX_PIECES:
         return []
     return [(key, key + 1) for low, high in bounded for key in range(low, high)]
-
-
-def _unpacked(packed: Packed, n: int) -> Bits:
-    return np.unpackbits(packed, count=n).view(np.bool_)

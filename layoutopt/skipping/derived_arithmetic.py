@@ -1,7 +1,8 @@
-"""Ranges of arithmetic and of casts between numbers.
+"""Ranges of arithmetic, of casts between numbers, and of rounding.
 
-Integers: a result beyond its type is NULL (``try_add``), so ends are cut at the type's. Doubles: rounding keeps order,
-so an operation's results lie between its results at the corners; with an infinity or a NaN nothing is claimed.
+Integers: a result beyond its type is NULL (``try_add``), so ends are clipped to the type. Doubles: rounding keeps
+order, so an operation's results lie between its results at the corners; with an infinity or a NaN the range is unknown.
+Decimals: arithmetic is exact, since Spark gives the results enough digits.
 """
 
 from __future__ import annotations
@@ -18,70 +19,74 @@ from layoutopt.skipping.ranges import (
     FLOATS,
     Ends,
     Range,
-    as_floats,
-    clipped,
+    clip,
     float_range,
     floats_of,
     has_int_keys,
     limits,
+    to_floats,
 )
 
 _SAFE = 2.0**62
+_MAX_PLACES: Final = 18
+# More than the relative error of two conversions, a quotient and a product of doubles.
+_RELATIVE_ERROR: Final = 1e-14
+_to_python_int = np.frompyfunc(int, 1, 1)
 _LEAST, _MOST = limits("bigint")
 
 
-def added(a: Range, b: Range, type: str) -> Range | None:
-    """``a + b``."""
+def add(a: Range, b: Range, type: str) -> Range | None:
+    """Bound ``a + b``."""
     if type == "double":
         return _by_corners(np.add, a, b)
-    low, high = _sum(a.low, b.low), _sum(a.high, b.high)
-    return Range(*clipped(low, high, type), a.known & b.known, type)
+    low, high = _add_clipped(a.low, b.low), _add_clipped(a.high, b.high)
+    return Range(*clip(low, high, type), a.known & b.known, type)
 
 
-def subtracted(a: Range, b: Range, type: str) -> Range | None:
-    """``a - b``."""
+def subtract(a: Range, b: Range, type: str) -> Range | None:
+    """Bound ``a - b``."""
     if type == "double":
         return _by_corners(np.subtract, a, b)
-    low, high = _difference(a.low, b.high), _difference(a.high, b.low)
-    return Range(*clipped(low, high, type), a.known & b.known, type)
+    low, high = _subtract_clipped(a.low, b.high), _subtract_clipped(a.high, b.low)
+    return Range(*clip(low, high, type), a.known & b.known, type)
 
 
-def multiplied(a: Range, b: Range, type: str) -> Range | None:
-    """``a * b``."""
+def multiply(a: Range, b: Range, type: str) -> Range | None:
+    """Bound ``a * b``."""
     if type == "double":
         return _by_corners(np.multiply, a, b)
-    corners = [_product(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+    corners = [_multiply_bounds(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
     low = np.min([least for least, _ in corners], axis=0)
     high = np.max([most for _, most in corners], axis=0)
-    return Range(*clipped(low, high, type), a.known & b.known, type)
+    return Range(*clip(low, high, type), a.known & b.known, type)
 
 
-def divided(a: Range, b: Range, type: str) -> Range | None:
-    """``a / b``, a double; NULL where b is 0."""
+def divide(a: Range, b: Range, type: str) -> Range | None:
+    """Bound ``a / b``, a double; NULL if b is 0."""
     if type != "double":
         return None
-    found = _by_corners(np.divide, a, b)
-    low, high = as_floats(b)
-    return Range(found.low, found.high, found.known & ((low > 0) | (high < 0)), type)
+    quotient = _by_corners(np.divide, a, b)
+    low, high = to_floats(b)
+    return Range(quotient.low, quotient.high, quotient.known & ((low > 0) | (high < 0)), type)
 
 
 def remainder(a: Range, b: Range, type: str) -> Range | None:
-    """``a % b``, which has the sign of a and is nearer to 0 than a and b; NULL where b is 0."""
+    """Bound ``a % b``, which has the sign of a and is nearer to 0 than a and b; NULL if b is 0."""
     if type in FLOATS:
         return None
-    # One below the larger of |b|: of the smallest integer that is the largest.
+    # One less than the larger |b|; computed without |b|, which overflows for the smallest integer.
     most = np.maximum(np.maximum(-(b.low + (b.low < 0)), b.low - 1), np.maximum(-(b.high + (b.high < 0)), b.high - 1))
     low, high = np.where(a.low < 0, np.maximum(a.low, -most), 0), np.where(a.high > 0, np.minimum(a.high, most), 0)
-    # Between two multiples of one divisor it keeps order.
-    one, divisor = (b.low == b.high) & (b.low != 0) & (b.low != _LEAST), np.where(b.low == 0, 1, b.low)
+    # Between two multiples of a constant divisor it keeps order.
+    is_constant, divisor = (b.low == b.high) & (b.low != 0) & (b.low != _LEAST), np.where(b.low == 0, 1, b.low)
     rests = np.fmod(a.low, divisor), np.fmod(a.high, divisor)
-    same = one & (a.low - rests[0] == a.high - rests[1])
+    same = is_constant & (a.low - rests[0] == a.high - rests[1])
     low, high = np.where(same, rests[0], low), np.where(same, rests[1], high)
     return Range(low, high, a.known & b.known, type)
 
 
-def absolute(a: Range, type: str) -> Range | None:
-    """``abs(a)`` of a type that holds it; keys of floats are mirrored at 0 as numbers are."""
+def absolute_value(a: Range, type: str) -> Range | None:
+    """Bound ``abs(a)`` in a type that holds it; keys of floats are symmetric around 0, as numbers are."""
     if not has_int_keys(type) or a.type != type:
         return None
     nearest = np.where((a.low <= 0) & (a.high >= 0), 0, np.minimum(_magnitude(a.low), _magnitude(a.high)))
@@ -89,8 +94,8 @@ def absolute(a: Range, type: str) -> Range | None:
 
 
 def square_root(a: Range, type: str) -> Range | None:
-    """``sqrt(a)``; NaN of what is below 0."""
-    low, high = as_floats(a)
+    """Bound ``sqrt(a)``; NaN for negative numbers."""
+    low, high = to_floats(a)
     may_be_nan = (low < 0) | np.isnan(high) | np.isnan(low)
     with np.errstate(invalid="ignore"):
         ends = np.sqrt(np.maximum(low, 0)), np.where(may_be_nan, np.nan, np.sqrt(np.maximum(high, 0)))
@@ -98,7 +103,7 @@ def square_root(a: Range, type: str) -> Range | None:
 
 
 def cast_number(a: Range, type: str) -> Range | None:
-    """A number cast to another type of numbers; NULL where that does not hold it."""
+    """Bound a cast between types of numbers; NULL if the type does not hold the value."""
     if not (has_int_keys(type) and has_int_keys(a.type)) or type == "float":
         return None
     if type == "double":
@@ -106,81 +111,81 @@ def cast_number(a: Range, type: str) -> Range | None:
     if type in INTEGER_BITS:
         return _to_integer(a, type)
     if a.type in INTEGER_BITS and (digits := decimal_digits(type)) is not None:
-        scale = np.int64(10 ** digits[1])
-        low, high = _product(a.low, np.full_like(a.low, scale))[0], _product(a.high, np.full_like(a.high, scale))[1]
-        return Range(*clipped(low, high, type), a.known, type)
+        scale = np.full_like(a.low, np.int64(10 ** digits[1]))
+        low, high = _multiply_bounds(a.low, scale)[0], _multiply_bounds(a.high, scale)[1]
+        return Range(*clip(low, high, type), a.known, type)
     return None
 
 
 def _to_double(a: Range) -> Range:
     digits = decimal_digits(a.type)
     if digits is None:
-        low, high = as_floats(a)
+        low, high = to_floats(a)
         return float_range(low, high, a.known)
-    # Division may round a last bit otherwise than Spark's conversion does.
+    # Division may round the last bit differently from Spark's conversion.
     power = 10.0 ** digits[1]
     return Range(float_keys(a.low / power) - 2, float_keys(a.high / power) + 2, a.known, "double")
 
 
 def _to_integer(a: Range, type: str) -> Range | None:
     if a.type in INTEGER_BITS:
-        return Range(*clipped(a.low, a.high, type), a.known, type)
+        return Range(*clip(a.low, a.high, type), a.known, type)
     digits = decimal_digits(a.type)
     if digits is not None:
         power = 10 ** digits[1]
         low, high = (np.sign(end) * (np.abs(end) // power) for end in (a.low, a.high))
-        return Range(*clipped(low, high, type), a.known, type)
+        return Range(*clip(low, high, type), a.known, type)
     if a.type not in FLOATS:
         return None
-    low, high = _truncated(floats_of(a.low), -1), _truncated(floats_of(a.high), 1)
-    return Range(*clipped(low, high, type), a.known, type)
+    low, high = _truncate(floats_of(a.low), -1), _truncate(floats_of(a.high), 1)
+    return Range(*clip(low, high, type), a.known, type)
 
 
-def _truncated(values: Floats, side: int) -> Ints:
-    """The integers that doubles are cut to, at most and at least bigint's; NaN, which has none, is as far as can be."""
+def _truncate(values: Floats, side: int) -> Ints:
+    """Return the integers that doubles are truncated to, clipped to bigint; NaN becomes the widest end of the side."""
     whole = np.trunc(np.nan_to_num(values, nan=side * np.inf, posinf=np.inf, neginf=-np.inf))
     inside = np.abs(whole) < _SAFE
-    found = np.where(inside, whole, 0).astype(np.int64)
-    # Beyond 2^62 the next that is surely outside.
+    integers = np.where(inside, whole, 0).astype(np.int64)
+    # Beyond 2^62, take a safe bound.
     below, above = (_LEAST, int(_SAFE)) if side < 0 else (-int(_SAFE), _MOST)
-    return np.where(inside, found, np.where(whole < 0, below, above)).astype(np.int64)
+    return np.where(inside, integers, np.where(whole < 0, below, above)).astype(np.int64)
 
 
 def _magnitude(keys: Ints) -> Ints:
     return np.where(keys == _LEAST, _MOST, np.abs(keys))
 
 
-def _sum(a: Ints, b: Ints) -> Ints:
-    """The sum, or the end of bigint that it is beyond."""
+def _add_clipped(a: Ints, b: Ints) -> Ints:
+    """Return the sum, clipped to bigint."""
     with np.errstate(over="ignore"):
-        found = a + b
-    beyond = ((a ^ found) & (b ^ found)) < 0
-    return np.where(beyond, np.where(a < 0, _LEAST, _MOST), found).astype(np.int64)
+        total = a + b
+    overflows = ((a ^ total) & (b ^ total)) < 0
+    return np.where(overflows, np.where(a < 0, _LEAST, _MOST), total).astype(np.int64)
 
 
-def _difference(a: Ints, b: Ints) -> Ints:
+def _subtract_clipped(a: Ints, b: Ints) -> Ints:
     with np.errstate(over="ignore"):
-        found = a - b
-    beyond = ((a ^ b) & (a ^ found)) < 0
-    return np.where(beyond, np.where(a < 0, _LEAST, _MOST), found).astype(np.int64)
+        difference = a - b
+    overflows = ((a ^ b) & (a ^ difference)) < 0
+    return np.where(overflows, np.where(a < 0, _LEAST, _MOST), difference).astype(np.int64)
 
 
-def _product(a: Ints, b: Ints) -> Ends:
-    """What the product is at least and at most: itself, unless it may be beyond 2^62."""
-    rough = a.astype(np.float64) * b.astype(np.float64)
+def _multiply_bounds(a: Ints, b: Ints) -> Ends:
+    """Return bounds of the product: itself, unless it may be beyond 2^62."""
+    estimate = a.astype(np.float64) * b.astype(np.float64)
     with np.errstate(over="ignore"):
-        found = a * b
-    positive, negative = rough > _SAFE, rough < -_SAFE
-    low = np.where(positive, int(_SAFE / 2), np.where(negative, _LEAST, found))
-    high = np.where(positive, _MOST, np.where(negative, -int(_SAFE / 2), found))
+        product = a * b
+    positive, negative = estimate > _SAFE, estimate < -_SAFE
+    low = np.where(positive, int(_SAFE / 2), np.where(negative, _LEAST, product))
+    high = np.where(positive, _MOST, np.where(negative, -int(_SAFE / 2), product))
     return low.astype(np.int64), high.astype(np.int64)
 
 
 def _by_corners(operation: Callable[[Floats, Floats], Floats], a: Range, b: Range) -> Range:
-    """The range of an operation on doubles whose extremes are at corners, where all ends are finite."""
-    ends_a, ends_b = as_floats(a), as_floats(b)
+    """Bound an operation on doubles that has its extremes at corners; unknown unless all ends are finite."""
+    ends_a, ends_b = to_floats(a), to_floats(b)
     finite: Bits = np.all([np.isfinite(end) for end in (*ends_a, *ends_b)], axis=0)
-    # Whatever stands where nothing is known must not warn.
+    # Values where the range is unknown must not cause warnings.
     first, second = [np.where(finite, end, 1.0) for end in ends_a], [np.where(finite, end, 1.0) for end in ends_b]
     with np.errstate(all="ignore"):
         corners = np.array([operation(x, y) for x in first for y in second])
@@ -189,64 +194,54 @@ def _by_corners(operation: Callable[[Floats, Floats], Floats], a: Range, b: Rang
     return float_range(corners.min(axis=0), corners.max(axis=0), known)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Ranges of decimal arithmetic, which is exact, for Spark gives the results digits enough; and of rounding.
-
-_SAFE_DIGITS: Final = 2.0**62
-_MOST_PLACES: Final = 18
-_MISSED: Final = 1e-14
-"""More than the share by which two conversions, a quotient and a product of doubles are off."""
-_whole = np.frompyfunc(int, 1, 1)
-
-
-def exact(sign: str, a: Range, b: Range, type: str) -> Range | None:
-    """``a + b``, ``a - b`` or ``a * b`` of decimals and whole numbers; unknown where 64 bits may not hold the ends."""
+def combine_decimals(sign: str, a: Range, b: Range, type: str) -> Range | None:
+    """Bound ``a + b``, ``a - b`` or ``a * b`` of decimals and whole numbers; unknown if an end may exceed 64 bits."""
     digits, scales = decimal_digits(type), (_scale(a.type), _scale(b.type))
     if digits is None or scales[0] is None or scales[1] is None:
         return None
     if sign == "*":
         if digits[1] != scales[0] + scales[1]:
             return None
-        corners = [_multiply_decimals(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
+        corners = [_multiply_exact(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
         fits = np.logical_and.reduce([fit for _, fit in corners])
-        ends = np.array([np.where(fits, found, 0) for found, _ in corners])
+        ends = np.array([np.where(fits, product, 0) for product, _ in corners])
         return Range(ends.min(axis=0), ends.max(axis=0), a.known & b.known & fits, type)
     powers = [digits[1] - scale for scale in scales if scale is not None]
-    if not all(0 <= power <= _MOST_PLACES for power in powers):
+    if not all(0 <= power <= _MAX_PLACES for power in powers):
         return None
-    turned = (b.low, b.high) if sign == "+" else (-b.high, -b.low)
-    scaled = zip((a.low, a.high, *turned), (powers[0], powers[0], powers[1], powers[1]), strict=True)
-    parts = [_multiply_decimals(end, np.full_like(end, 10**power)) for end, power in scaled]
-    fits = np.logical_and.reduce([fit & (np.abs(found.astype(np.float64)) < _SAFE_DIGITS / 2) for found, fit in parts])
-    found = [np.where(fits, end, 0) for end, _ in parts]
-    return Range(found[0] + found[2], found[1] + found[3], a.known & b.known & fits, type)
+    signed = (b.low, b.high) if sign == "+" else (-b.high, -b.low)
+    ends_with_powers = zip((a.low, a.high, *signed), (powers[0], powers[0], powers[1], powers[1]), strict=True)
+    scaled = [_multiply_exact(end, np.full_like(end, 10**power)) for end, power in ends_with_powers]
+    fits = np.logical_and.reduce([fit & (np.abs(end.astype(np.float64)) < _SAFE / 2) for end, fit in scaled])
+    low_a, high_a, low_b, high_b = (np.where(fits, end, 0) for end, _ in scaled)
+    return Range(low_a + low_b, high_a + high_b, a.known & b.known & fits, type)
 
 
 def divide_decimals(a: Range, b: Range, type: str) -> Range | None:
-    """``a / b`` of decimals and whole numbers, rounded to the places of the type; unknown where ``b`` may be 0.
+    """Bound ``a / b`` of decimals and whole numbers, rounded to the places of the type; unknown if ``b`` may be 0.
 
-    Doubles find the ends, widened by more than what they and Spark's rounding miss. Where the type's keys may be beyond
-    64 bits, they are Python's whole numbers.
+    The ends are computed in doubles and widened by more than their error and Spark's rounding. If the type's keys may
+    exceed 64 bits, they are Python integers.
     """
     digits, scales = decimal_digits(type), (_scale(a.type), _scale(b.type))
     if digits is None or scales[0] is None or scales[1] is None:
         return None
     known = a.known & b.known & ((b.low > 0) | (b.high < 0))
     power = 10.0 ** (digits[1] + scales[1] - scales[0])
-    below = [np.where(known, end, 1).astype(np.float64) for end in (b.low, b.high)]
-    corners = np.array([end.astype(np.float64) / other * power for end in (a.low, a.high) for other in below])
+    divisors = [np.where(known, end, 1).astype(np.float64) for end in (b.low, b.high)]
+    corners = np.array([end.astype(np.float64) / divisor * power for end in (a.low, a.high) for divisor in divisors])
     low, high = corners.min(axis=0), corners.max(axis=0)
-    low, high = (end + side * (np.abs(end) * _MISSED + 2) for end, side in ((low, -1), (high, 1)))
+    low, high = (end + side * (np.abs(end) * _RELATIVE_ERROR + 2) for end, side in ((low, -1), (high, 1)))
     low, high = np.floor(low), np.ceil(high)
-    if has_int_keys(type):  # what takes more digits is NULL or fails
+    if has_int_keys(type):  # a result with more digits is NULL or fails
         most = 10.0 ** digits[0]
         low, high = (np.clip(end, -most, most).astype(np.int64) for end in (low, high))
         return Range(low, high, known, type)
-    return Range(_whole(low), _whole(high), known, type)
+    return Range(_to_python_int(low), _to_python_int(high), known, type)
 
 
-def floored(a: Range, up: bool, type: str) -> Range | None:
-    """``floor(a)``, or with ``up`` ``ceil(a)``, of decimals."""
+def floor_decimal(a: Range, up: bool, type: str) -> Range | None:
+    """Bound ``floor(a)``, or with ``up`` ``ceil(a)``, of decimals."""
     digits = decimal_digits(a.type)
     if digits is None or decimal_digits(type) is None:
         return None
@@ -255,10 +250,10 @@ def floored(a: Range, up: bool, type: str) -> Range | None:
     return Range(low, high, a.known, type)
 
 
-def rounded(a: Range, places: int, type: str) -> Range | None:
-    """``round(a, places)``, half away from zero; it keeps order."""
+def round_number(a: Range, places: int, type: str) -> Range | None:
+    """Bound ``round(a, places)``, half away from zero; it keeps order."""
     if a.type == type == "double":
-        ends = as_floats(a)
+        ends = to_floats(a)
         half = 0.5 * 10.0**-places * (1 + 1e-12)
         with np.errstate(all="ignore"):
             low, high = np.nextafter(ends[0] - half, -np.inf), np.nextafter(ends[1] + half, np.inf)
@@ -276,7 +271,7 @@ def _scale(type: str) -> int | None:
     return digits[1] if digits is not None else 0 if type in INTEGER_BITS else None
 
 
-def _multiply_decimals(a: Ints, b: Ints) -> tuple[Ints, Bits]:
-    fits: Bits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < _SAFE_DIGITS
+def _multiply_exact(a: Ints, b: Ints) -> tuple[Ints, Bits]:
+    fits: Bits = np.abs(a.astype(np.float64) * b.astype(np.float64)) < _SAFE
     with np.errstate(over="ignore"):
         return a * b, fits

@@ -1,7 +1,8 @@
-"""What a condition on an array or a map asks of its elements: literals of which some element of the row makes one TRUE.
+"""Literals that follow from other literals: about elements of arrays and maps, and about functions of texts.
 
-So an index of all elements of a block's rows denies such conditions to the block. Each follows from the condition, so
-nothing follows from an index of elements for ``NOT array_contains``, nor for what is TRUE of NULL.
+An index of all elements of a block's rows can thus reject conditions on the array, and an index of ``lower(s)`` or of a
+part of ``s`` conditions on whole texts (Ta-Shma 2020, IV-D, formatted). Each literal follows from the condition, so
+nothing follows from ``NOT array_contains`` or from conditions that NULL makes TRUE.
 """
 
 from __future__ import annotations
@@ -17,64 +18,66 @@ from layoutopt.model.predicates.normal import EXISTS_LIKE, EXISTS_WITHIN, elemen
 from layoutopt.model.predicates.patterns import extracted
 from layoutopt.model.values import Key, ValueSet
 
-_ONE_OF: Final = frozenset({"get", "try_element_at", "array_max", "array_min"})
-"""Functions that give an element of the array that they are called with first, or NULL."""
-_SOME: Final = frozenset({"array_contains", EXISTS_LIKE, EXISTS_WITHIN})
-"""Functions that say whether an array has some element."""
-_PARTS: Final = frozenset({*_ONE_OF, *_SOME, GET_FIELD, "try_cast"})
-"""Functions that give NULL where their first argument is NULL."""
+# Functions that return an element of their first argument, an array, or NULL.
+_ELEMENT_FUNCTIONS: Final = frozenset({"get", "try_element_at", "array_max", "array_min"})
+# Functions that return whether an array has some element.
+_EXISTENCE_FUNCTIONS: Final = frozenset({"array_contains", EXISTS_LIKE, EXISTS_WITHIN})
+# Functions that return NULL if their first argument is NULL.
+_NULL_FUNCTIONS: Final = frozenset({*_ELEMENT_FUNCTIONS, *_EXISTENCE_FUNCTIONS, GET_FIELD, "try_cast"})
+_MAX_TEXTS: Final = 64
 
 
 def literals_of_elements(literal: InSet | Like) -> tuple[InSet | Like, ...]:
-    """The literals of elements that follow from a literal, which NULL does not make TRUE.
+    """Return the literals about elements that follow from a literal.
 
-    Of every row that makes the literal TRUE some element of each literal's subject (:func:`elements_of`) makes it TRUE.
+    In every row that makes the literal TRUE, some element of each returned literal's subject (:func:`elements_of`)
+    makes that one TRUE.
 
     >>> from layoutopt.model.predicates import Col, describe
     >>> holds = Call("array_contains", (Col("tags", "array<string>"), Const("new", "string")), "boolean")
-    >>> [describe(each) for each in literals_of_elements(InSet(holds, ValueSet.point(1)))]
+    >>> [describe(implied) for implied in literals_of_elements(InSet(holds, ValueSet.point(1)))]
     ["elements(tags) = 'new'"]
     >>> literals_of_elements(InSet(holds, ValueSet.point(0)))
     ()
     >>> value = Call("try_element_at", (Col("m", "map<string,int>"), Const("k", "string")), "int")
-    >>> [describe(each) for each in literals_of_elements(InSet(value, ValueSet.point(7)))]
+    >>> [describe(implied) for implied in literals_of_elements(InSet(value, ValueSet.point(7)))]
     ["elements(map_keys(m)) = 'k'", 'elements(map_values(m)) = 7']
     """
     if isinstance(literal, InSet) and literal.null:
         return ()
-    return (*_of_keys(literal.subject), *_of_values(literal))
+    return (*_key_literals(literal.subject), *_value_literals(literal))
 
 
-def _of_values(literal: InSet | Like) -> Iterator[InSet | Like]:
-    """What the literal says of the elements of the array, or the values of the map, that its subject is called with."""
+def _value_literals(literal: InSet | Like) -> Iterator[InSet | Like]:
+    """Yield the literals about elements of the array, or values of the map, that the subject's function reads."""
     subject = literal.subject
     if not isinstance(subject, Call) or not subject.args:
         return
     container = subject.args[0]
-    if subject.fn in _SOME:
-        yield from _some(literal, container, subject)
-    elif subject.fn in _ONE_OF:
+    if subject.fn in _EXISTENCE_FUNCTIONS:
+        yield from _existence_literals(literal, container, subject)
+    elif subject.fn in _ELEMENT_FUNCTIONS:
         elements = elements_of(values_of(container) or container)
         if elements is not None and elements.type == subject.type:
             yield replace(literal, subject=elements)
 
 
-def _some(literal: InSet | Like, array: Expr, call: Call) -> Iterator[InSet | Like]:
+def _existence_literals(literal: InSet | Like, array: Expr, call: Call) -> Iterator[InSet | Like]:
     elements = elements_of(array)
     if elements is None or not isinstance(literal, InSet) or literal.values.contains(0):
-        return  # FALSE makes it TRUE, of rows without the element
+        return  # rows without the element may make it TRUE
     if call.fn != "array_contains":
-        met = met_by_some(call, elements)
-        yield from () if met is None else (met,)
+        test = met_by_some(call, elements)
+        yield from () if test is None else (test,)
         return
     value = call.args[1] if len(call.args) == 2 else None
     if isinstance(value, Const) and value.value is not None and value.type == elements.type:
         yield InSet(elements, ValueSet.point(value.value))
 
 
-def _of_keys(subject: Expr) -> Iterator[InSet]:
-    """A map lacks no key that it is asked for: its value would be NULL, and so would every part of that."""
-    while isinstance(subject, Call) and subject.fn in _PARTS and subject.args:
+def _key_literals(subject: Expr) -> Iterator[InSet]:
+    """Yield the keys that maps must have: without its key a value is NULL, and so is every part of it."""
+    while isinstance(subject, Call) and subject.fn in _NULL_FUNCTIONS and subject.args:
         keys = keys_of(subject.args[0]) if subject.fn == "try_element_at" else None
         elements = None if keys is None else elements_of(keys)
         key = subject.args[1] if len(subject.args) == 2 else None
@@ -83,18 +86,8 @@ def _of_keys(subject: Expr) -> Iterator[InSet]:
         subject = subject.args[0]
 
 
-# ----------------------------------------------------------------------------------------------------
-# What follows for functions of a text from the text's being one of a few: their values, exactly as Spark has them.
-#
-# So an index of a piece of a text, or of the text in lower case, is asked where a filter names whole texts (Ta-Shma
-# 2020,
-# IV-D, formatted).
-
-_MOST: Final = 64
-
-
 def follows_for(function: Expr, literal: InSet) -> InSet | None:
-    """What a literal of a few texts says of a function of the text; None where that is not known.
+    """Return the literal that a list of texts implies for a function of the text; None if unknown.
 
     >>> from layoutopt.model.predicates import Col
     >>> text = Col("s", "string")
@@ -105,43 +98,42 @@ def follows_for(function: Expr, literal: InSet) -> InSet | None:
     if not isinstance(function, Call) or function.type != "string" or literal.null:
         return None
     texts = literal.values.points()
-    if texts is None or not 0 < len(texts) <= _MOST or literal.subject.type != "string":
+    if texts is None or not 0 < len(texts) <= _MAX_TEXTS or literal.subject.type != "string":
         return None
-    values = [_value(function, literal.subject, text) for text in texts]
+    values = [_evaluate(function, literal.subject, text) for text in texts]
     known = [value for value in values if value is not None]
     return InSet(function, ValueSet.of(known)) if len(known) == len(values) else None
 
 
-def _value(expr: Expr, of: Expr, text: Key) -> str | None:
-    """An expression's value where another has this text; None where that is not known."""
-    if expr == of:
+def _evaluate(expr: Expr, subject: Expr, text: Key) -> str | None:
+    """Return an expression's value if the subject has this text, exactly as Spark computes it; None if unknown."""
+    if expr == subject:
         return text if isinstance(text, str) else None
     if not isinstance(expr, Call) or expr.type != "string" or not expr.args or not expr.columns:
         return None
-    given, rest = _value(expr.args[0], of, text), [arg.value for arg in expr.args[1:] if isinstance(arg, Const)]
+    first, rest = _evaluate(expr.args[0], subject, text), [arg.value for arg in expr.args[1:] if isinstance(arg, Const)]
     compute = _FUNCTIONS.get(expr.fn)
-    if compute is None or given is None or len(rest) < len(expr.args) - 1:
+    if compute is None or first is None or len(rest) < len(expr.args) - 1:
         return None
-    return compute(given, rest)
+    return compute(first, rest)
 
 
-def _in_case(change: Callable[[str], str]) -> Callable[[str, list[Key | None]], str | None]:
+def _case_function(change: Callable[[str], str]) -> Callable[[str, list[Key | None]], str | None]:
     return lambda text, rest: change(text) if text.isascii() and not rest else None
 
 
 def _split_part(text: str, rest: list[Key | None]) -> str | None:
-    separator, place = rest if len(rest) == 2 else (None, None)
-    if not isinstance(separator, str) or not isinstance(place, int) or not place:
+    separator, position = rest if len(rest) == 2 else (None, None)
+    if not isinstance(separator, str) or not isinstance(position, int) or not position:
         return None
     parts = text.split(separator) if separator else [text]
-    inside = -len(parts) <= place <= len(parts)
-    return parts[place - 1 if place > 0 else place] if inside else ""
+    is_inside = -len(parts) <= position <= len(parts)
+    return parts[position - 1 if position > 0 else position] if is_inside else ""
 
 
 def _regexp_extract(text: str, rest: list[Key | None]) -> str | None:
     pattern, group = rest if len(rest) == 2 else (None, None)
-    known = isinstance(pattern, str) and isinstance(group, int)
-    return extracted(text, str(pattern), int(group)) if known and isinstance(group, int) else None
+    return extracted(text, pattern, group) if isinstance(pattern, str) and isinstance(group, int) else None
 
 
 def _left(text: str, rest: list[Key | None]) -> str | None:
@@ -150,8 +142,8 @@ def _left(text: str, rest: list[Key | None]) -> str | None:
 
 _FUNCTIONS: Final[Mapping[str, Callable[[str, list[Key | None]], str | None]]] = MappingProxyType(
     {
-        "lower": _in_case(str.lower),
-        "upper": _in_case(str.upper),
+        "lower": _case_function(str.lower),
+        "upper": _case_function(str.upper),
         "left": _left,
         "split_part": _split_part,
         "regexp_extract": _regexp_extract,

@@ -1,1 +1,1 @@
-"""SQL texts to queries: the only room that knows sqlglot."""
+"""SQL texts: parsing, scans and filters. The only package that imports sqlglot."""

@@ -1,7 +1,7 @@
-"""Texts of a log as they were when they ran: with the time of then for `CURRENT_DATE` and values for parameters.
+"""Bind a log's texts: replace ``CURRENT_DATE`` and the like by the time of the run, and parameters by their values.
 
-A log's text only ever proposes features, it never decides what is skipped; but as it stands, `day > CURRENT_DATE - 7`
-is another condition each day, and proposes none.
+A log's text only proposes features, it never decides what is skipped. Unbound, `day > CURRENT_DATE - 7` is another
+condition each day, and proposes no feature.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import zone_of
 
-_MOMENTS = re.compile(
+_TIME_FUNCTIONS = re.compile(
     r"current_?(date|time|timestamp)|\b(now|getdate|sysdate|today|localtimestamp|systimestamp)\b", re.IGNORECASE
 )
 _NOW = (exp.CurrentTimestamp, exp.CurrentTimestampLTZ, exp.CurrentDatetime, exp.Localtimestamp, exp.Systimestamp)
@@ -31,16 +31,14 @@ def bound_text(
     parameters: Sequence[object] | Mapping[str, object] | None = None,
     time_zone: str = "UTC",
 ) -> tuple[str, str]:
-    """A text, and its dialect, with literals for the time of its run and for its parameters.
+    """Return a text, and its dialect, with literals for the time of its run and for its parameters.
 
-    Texts without either come back as they are.
+    Texts without either are returned unchanged.
 
     Args:
-        sql: the text.
-        dialect: its own.
-        timestamp: when it ran, in ISO 8601; without a zone in ``time_zone``. None, or what is no time, binds no time.
-        parameters: its values, by place or by name.
-        time_zone: the session's, which says what day it was.
+        timestamp: the time of the run, in ISO 8601, in ``time_zone`` unless it has a zone. None or an invalid time
+            binds no time.
+        parameters: the values, by position or by name.
 
     Raises:
         SettingError: unknown dialect.
@@ -51,55 +49,54 @@ def bound_text(
     >>> bound_text("SELECT a FROM t WHERE b = ? AND c = ?", "snowflake", None, ["5", "it's"])[0]
     "SELECT a FROM t WHERE b = 5 AND c = 'it''s'"
     """
-    moment = _moment(timestamp, time_zone) if _MOMENTS.search(sql) else None
-    if moment is None and not parameters:
+    now = _parse_local_time(timestamp, time_zone) if _TIME_FUNCTIONS.search(sql) else None
+    if now is None and not parameters:
         return sql, dialect
     tree = parse_statement(sql, dialect).copy()
-    if moment is not None:
-        tree = simplify(tree.transform(lambda node: _at(node, moment)), dialect=Spark4())
+    if now is not None:
+        tree = simplify(tree.transform(lambda node: _replace_time(node, now)), dialect=Spark4())
     if parameters:
         values = iter(() if isinstance(parameters, Mapping) else parameters)
         named = parameters if isinstance(parameters, Mapping) else {}
-        tree = tree.transform(lambda node: _with_value(node, values, named))
+        tree = tree.transform(lambda node: _replace_parameter(node, values, named))
     return tree.sql(dialect=Spark4), "spark"
 
 
-def _moment(timestamp: str | None, time_zone: str) -> dt.datetime | None:
-    """The wall clock of a session at that time; None where it is not known."""
+def _parse_local_time(timestamp: str | None, time_zone: str) -> dt.datetime | None:
     try:
-        moment = dt.datetime.fromisoformat(timestamp or "")
-        return moment if moment.tzinfo is None else moment.astimezone(zone_of(time_zone)).replace(tzinfo=None)
+        time = dt.datetime.fromisoformat(timestamp or "")
+        return time if time.tzinfo is None else time.astimezone(zone_of(time_zone)).replace(tzinfo=None)
     except (ValueError, Unusable):
         return None
 
 
-def _at(node: exp.Expr, moment: dt.datetime) -> exp.Expr:
+def _replace_time(node: exp.Expr, now: dt.datetime) -> exp.Expr:
     name = node.name.lower() if isinstance(node, exp.Anonymous) else ""
     if isinstance(node, exp.CurrentDate) or name in ("today", "curdate"):
-        return exp.cast(exp.Literal.string(moment.date().isoformat()), "date")
+        return exp.cast(exp.Literal.string(now.date().isoformat()), "date")
     if isinstance(node, _NOW) or name in ("getdate", "sysdate", "now"):
-        return exp.cast(exp.Literal.string(moment.isoformat(" ")), "timestamp")
+        return exp.cast(exp.Literal.string(now.isoformat(" ")), "timestamp")
     return node
 
 
-def _with_value(node: exp.Expr, values: object, named: Mapping[str, object]) -> exp.Expr:
+def _replace_parameter(node: exp.Expr, values: object, named: Mapping[str, object]) -> exp.Expr:
     if not isinstance(node, exp.Placeholder | exp.Parameter):
         return node
     name = node.name or (node.this.name if isinstance(node.this, exp.Expr) else "")
     if name in named:
-        return _literal(named[name])
+        return _to_literal(named[name])
     if name in ("", "?") and not named:
         value = next(values, None)  # type: ignore[call-overload]  # an iterator
-        return node if value is None else _literal(value)
+        return node if value is None else _to_literal(value)
     return node
 
 
-def _literal(value: object) -> exp.Expr:
+def _to_literal(value: object) -> exp.Expr:
     if isinstance(value, bool):
         return exp.Boolean(this=value)
     text = str(value)
     if _NUMBER.fullmatch(text):
         return exp.Literal.number(text)
-    if len(text) > 1 and text[0] == text[-1] == "'":  # a literal already, as Athena keeps it
+    if len(text) > 1 and text[0] == text[-1] == "'":  # already a literal, as in Athena's logs
         text = text[1:-1].replace("''", "'")
     return exp.Literal.string(text)

@@ -1,4 +1,8 @@
-"""How calls in conditions are read: functions that Spark types, or fails, by rules of their own."""
+"""Readers of calls that Spark types, or fails, by rules of their own; and of CASE within a condition.
+
+Readers take the node, its context and a function that reads an argument; they raise :class:`Unusable`. A date shifted
+by days stays a date and wraps around silently. All other shifts are sums that are NULL beyond Spark's calendar.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +26,24 @@ from layoutopt.sql.operands import (
     Operand,
     Reader,
     Subject,
+    cast_operand,
     cast_subject,
-    const,
-    constant_of,
+    constant_value,
     explicit_cast,
-    typed,
+    to_const,
 )
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, listed_type
-
-# ----------------------------------------------------------------------------------------------------
-# Dates and times moved by a constant: ``d + 3``, ``date_add(d, 3)``, ``add_months(d, 1)``, ``ts - INTERVAL 1 DAY``.
-#
-# A date moved by days stays one, and wraps around silently. All others are sums that are NULL beyond Spark's calendar.
+from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, list_type
 
 _MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
+# The largest supported shift in days, months or seconds.
 MOST: Final = 1_000_000
-"""The most days, months or seconds that are followed."""
 
 
-def shift_by_constant(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
-    """A sum or difference of a date or time and a constant; None for any other arithmetic.
-
-    Raises:
-        Unusable: the interval is of another form.
-    """
+def _read_shift(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
+    """Return a date or time plus or minus a constant; None for any other arithmetic."""
     if not isinstance(node, exp.Add | exp.Sub):
         return None
     start, step = node.this, node.expression
@@ -57,315 +52,291 @@ def shift_by_constant(node: exp.Expr, context: Context, read: Reader) -> Subject
     sign = -1 if isinstance(node, exp.Sub) else 1
     if isinstance(step, exp.Interval):
         unit = step.args["unit"].name.upper().removesuffix("S") if isinstance(step.args.get("unit"), exp.Var) else ""
-        steps = sign * _count(read(step.this), node, context)
-        return shift_by(_time(read(start), node), unit, steps, context, node.sql("spark"))
-    given = read(start)
-    if isinstance(given, TypedConstant) or given.type != "date":
+        count = sign * _read_count(read(step.this), node, context)
+        return shift_by(_check_time(read(start), node), unit, count, context, node.sql("spark"))
+    operand = read(start)
+    if isinstance(operand, TypedConstant) or operand.type != "date":
         return None
-    count = read(step)
-    if not is_integer(count.type):
-        return None
-    return shift_by_days(given, sign * _count(count, node, context))
+    days = read(step)
+    return shift_by_days(operand, sign * _read_count(days, node, context)) if is_integer(days.type) else None
 
 
-def date_added(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``date_add(d, 3)`` and ``date_sub(d, 3)``."""
+def read_date_add(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``date_add(d, 3)`` or ``date_sub(d, 3)``."""
     unit = node.args.get("unit")
     if unit is not None and unit.name.upper() != "DAY":
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for days only")
-    given = _time(read(node.this), node)
-    return shift_by_days(cast_subject(given, "date", context), _count(read(node.expression), node, context))
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for days only")
+    date = cast_subject(_check_time(read(node.this), node), "date", context)
+    return shift_by_days(date, _read_count(read(node.expression), node, context))
 
 
-def months_added(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``add_months(d, 1)``: to the last day of the month, where that is shorter."""
-    given = cast_subject(_time(read(node.this), node), "date", context)
-    return shift_by(given, "MONTH", _count(read(node.expression), node, context), context, node.sql("spark"))
+def read_add_months(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``add_months(d, 1)``: to the last day of the month, if that month is shorter."""
+    date = cast_subject(_check_time(read(node.this), node), "date", context)
+    return shift_by(date, "MONTH", _read_count(read(node.expression), node, context), context, node.sql("spark"))
 
 
-def _time(given: Operand, node: exp.Expr) -> Subject:
-    if isinstance(given, TypedConstant) or given.type not in _TIMES:
-        raise Unusable("coercion", f"{node.sql('spark')} is followed for columns of dates and times only")
-    return given
+def _check_time(operand: Operand, node: exp.Expr) -> Subject:
+    if isinstance(operand, TypedConstant) or operand.type not in _TIMES:
+        raise Unusable("coercion", f"{node.sql('spark')} is supported for date and timestamp columns only")
+    return operand
 
 
-def _count(given: Operand, node: exp.Expr, context: Context) -> int:
+def _read_count(operand: Operand, node: exp.Expr, context: Context) -> int:
     value = None
-    if isinstance(given, TypedConstant):
-        value = cast_constant(given, "int", context.settings.time_zone).value
+    if isinstance(operand, TypedConstant):
+        value = cast_constant(operand, "int", context.settings.time_zone).value
     if not isinstance(value, int) or abs(value) > MOST:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for constants to {MOST:,} only")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for constants up to {MOST:,} only")
     return value
 
 
-def shift_by_days(given: Subject, days: int) -> Subject:
-    """Return a date so many days later."""
-    return Subject(Call("date_add", (explicit_cast(given), Const(days, "int")), "date"), "date")
+def shift_by_days(date: Subject, days: int) -> Subject:
+    """Return a date shifted by days."""
+    return Subject(Call("date_add", (explicit_cast(date), Const(days, "int")), "date"), "date")
 
 
-def shift_by(given: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
-    """Return a date or time so many years, months, days, hours, minutes or seconds later.
-
-    Raises:
-        Unusable: the unit is another one.
-    """
+def shift_by(time: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
+    """Return a date or time shifted by years, months, days, hours, minutes or seconds."""
     if unit in _MONTHS:
-        step = _interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
-    elif unit == "DAY" and given.type == "date":
-        return shift_by_days(given, count)
+        step = _make_interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
+    elif unit == "DAY" and time.type == "date":
+        return shift_by_days(time, count)
     elif unit in _CLOCK:
-        place = _CLOCK.index(unit)
-        step = _interval("make_dt_interval", [0] * place + [count], "interval day to second")
-        given = cast_subject(given, "timestamp", context) if given.type == "date" else given
+        step = _make_interval("make_dt_interval", [0] * _CLOCK.index(unit) + [count], "interval day to second")
+        time = cast_subject(time, "timestamp", context) if time.type == "date" else time
     else:
-        raise Unusable("unsupported-expression", f"{text} is followed for years, months, and days to seconds")
-    return Subject(Call("try_add", (explicit_cast(given), step), given.type), given.type)
+        raise Unusable("unsupported-expression", f"{text} is supported for years, months, and days to seconds only")
+    return Subject(Call("try_add", (explicit_cast(time), step), time.type), time.type)
 
 
-def _interval(name: str, parts: list[int], kind: str) -> Expr:
+def _make_interval(name: str, parts: list[int], kind: str) -> Expr:
     return Call(name, tuple(Const(part, "int") for part in parts), kind)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Arithmetic of columns as SQL texts write it; rounding, extremes.
-
-
-def arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``a + b`` and the like of numbers, and dates and times moved by days or intervals.
-
-    Raises:
-        Unusable: of others, or ANSI mode is off, where results wrap around.
-    """
+def read_arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``a + b`` and the like of numbers, or a date or time shifted by days or an interval."""
     if not context.settings.ansi:
-        raise Unusable("can-fail", f"{node.sql('spark')} has another meaning without ANSI mode")
-    moved = shift_by_constant(node, context, read)
-    if moved is not None:
-        return moved
+        raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
+    shifted = _read_shift(node, context, read)
+    if shifted is not None:
+        return shifted
     left, right = read(node.this), read(node.expression)
-    is_decimal = any(decimal_digits(each.type) for each in (left, right))
-    sides = [_side(of, given, is_decimal) for of, given in ((node.this, left), (node.expression, right))]
+    is_decimal = any(decimal_digits(operand.type) for operand in (left, right))
+    sides = [_to_side(side, value, is_decimal) for side, value in ((node.this, left), (node.expression, right))]
     return numbers.combine(TRY_ARITHMETIC[type(node)], sides[0], sides[1], context, node.sql("spark"))
 
 
-def _side(node: exp.Expr, given: Operand, is_decimal: bool) -> numbers.Side:
-    """An operand; beside a decimal a whole number that is written down has the digits that it has."""
-    if not isinstance(given, TypedConstant):
-        return given
-    if is_decimal and is_integer(given.type) and isinstance(given.value, int):
-        digits = exact_digits(type_beside_decimal(node, given))
+def _to_side(node: exp.Expr, operand: Operand, is_decimal: bool) -> numbers.Side:
+    """Return an operand of arithmetic; beside a decimal, an integer literal has only its own digits."""
+    if not isinstance(operand, TypedConstant):
+        return operand
+    if is_decimal and is_integer(operand.type) and isinstance(operand.value, int):
+        digits = exact_digits(type_beside_decimal(node, operand))
         assert digits is not None, "a whole number has digits"
-        return Const(given.value, decimal_type(*digits))
-    return const(given)
+        return Const(operand.value, decimal_type(*digits))
+    return to_const(operand)
 
 
-def negative(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``-a``."""
+def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``-a``."""
     if not context.settings.ansi:
-        raise Unusable("can-fail", f"{node.sql('spark')} has another meaning without ANSI mode")
-    return numbers.negative(_subject(read(node.this), node), context, node.sql("spark"))
+        raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
+    return numbers.negative(_check_subject(read(node.this), node), context, node.sql("spark"))
 
 
-def floored(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
-    """``floor(a)`` or ``ceil(a)`` of exact numbers; of a float it fails where that is NaN, or no bigint holds it."""
+def floor_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
+    """Return the reader of ``floor(a)`` or ``ceil(a)`` of exact numbers; of a float they may fail."""
 
-    def reader(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    def read_floor(node: exp.Expr, context: Context, read: Reader) -> Subject:
         if node.args.get("decimals") is not None or node.args.get("to") is not None:
-            raise Unusable("unsupported-function", f"{node.sql('spark')} names the places, which is not followed here")
-        return numbers.whole(name, _subject(read(node.this), node), node.sql("spark"))
+            raise Unusable("unsupported-function", f"{node.sql('spark')} with decimal places is not supported")
+        return numbers.whole(name, _check_subject(read(node.this), node), node.sql("spark"))
 
-    return reader
+    return read_floor
 
 
-def whole_of_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
-    """``floor(x)`` or ``ceil(x)`` of a double, which a comparison with a constant says of ``x`` itself; else None.
+def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
+    """Return ``floor(x)`` or ``ceil(x)`` of a double that is compared with a constant; None for other expressions.
 
-    It fails where no bigint holds the value, so it may stand nowhere else.
+    The comparison is one of ``x`` itself. Elsewhere the function may fail, since no bigint may hold the value.
     """
     node = node.unnest()
     if not isinstance(node, exp.Floor | exp.Ceil) or node.args.get("decimals") or node.args.get("to"):
         return None
     if not context.settings.ansi:
-        return None  # what does not fit is the largest bigint then, not a failure
-    given = read(node.this)
-    if isinstance(given, TypedConstant):
+        return None  # values that don't fit become the largest bigint instead of failing
+    operand = read(node.this)
+    if isinstance(operand, TypedConstant):
         return None
-    return numbers.whole_of_double("floor" if isinstance(node, exp.Floor) else "ceil", given, context)
+    return numbers.whole_of_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
 
 
-def rounded(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``round(a, 2)``: half away from zero."""
-    given, places = _subject(read(node.this), node), 0
+def read_round(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``round(a, 2)``: half away from zero."""
+    number, places = _check_subject(read(node.this), node), 0
     if node.args.get("decimals") is not None:
-        places = int(str(constant_of(read(node.args["decimals"]), int, node.sql("spark"))))
+        places = int(str(constant_value(read(node.args["decimals"]), int, node.sql("spark"))))
     if node.args.get("truncate") is not None:
-        raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
-    return numbers.rounded(given, places, node.sql("spark"))
+        raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
+    return numbers.rounded(number, places, node.sql("spark"))
 
 
-def absolute(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``abs(a)``."""
-    given = _subject(read(node.this), node)
-    if is_integer(given.type) and not context.settings.ansi:
-        raise Unusable("coercion", f"{node.sql('spark')} of the smallest {given.type} is itself without ANSI mode")
-    return numbers.absolute(given, node.sql("spark"))
+def read_abs(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``abs(a)``."""
+    number = _check_subject(read(node.this), node)
+    if is_integer(number.type) and not context.settings.ansi:
+        raise Unusable("coercion", f"{node.sql('spark')} may be negative without ANSI mode")
+    return numbers.absolute(number, node.sql("spark"))
 
 
-def _subject(given: Operand, node: exp.Expr) -> Subject:
-    if isinstance(given, TypedConstant):
+def _check_subject(operand: Operand, node: exp.Expr) -> Subject:
+    if isinstance(operand, TypedConstant):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is a constant")
-    return given
+    return operand
 
 
-def one_of(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
-    """``coalesce``, ``greatest`` or ``least`` of expressions of one type: NULL where all are."""
+def selection_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
+    """Return the reader of ``coalesce``, ``greatest`` or ``least`` of expressions of one type: NULL if all are."""
 
-    def reader(node: exp.Expr, context: Context, read: Reader) -> Subject:
-        given = [read(each) for each in (node.this, *node.expressions)]
-        kind = listed_type((each.type for each in given), ansi=context.settings.ansi)
-        return Subject(Call(name, tuple(typed(each, kind, context) for each in given), kind), kind)
+    def read_selection(node: exp.Expr, context: Context, read: Reader) -> Subject:
+        operands = [read(argument) for argument in (node.this, *node.expressions)]
+        kind = list_type((operand.type for operand in operands), ansi=context.settings.ansi)
+        return Subject(Call(name, tuple(cast_operand(operand, kind, context) for operand in operands), kind), kind)
 
-    return reader
+    return read_selection
 
 
-# ----------------------------------------------------------------------------------------------------
-# Pieces of texts and of arrays: ``split_part``, ``regexp_extract``, ``get_json_object``, ``array_max``.
-
-_KEY: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
+_JSON_KEY: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _VARIANT_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){0,50}", re.ASCII)
-_OF_VARIANTS: Final = frozenset({*INTEGER_BITS, "boolean", "float", "double", "string", "date"})
+_VARIANT_TYPES: Final = frozenset({*INTEGER_BITS, "boolean", "float", "double", "string", "date"})
 _SYNONYMS: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
 
 
-def split_part(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``split_part(text, ',', 2)``: NULL only for NULL, and '' where there are fewer parts."""
-    place = _whole(read, node.args["part_index"])
-    if place == 0:
-        raise Unusable("can-fail", f"{node.sql('spark')} asks for part 0, which Spark refuses")
-    return _piece("split_part", node, "delimiter", place, context, read)
+def read_split_part(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``split_part(text, ',', 2)``: NULL only for NULL, and '' if there are fewer parts."""
+    position = _read_int(read, node.args["part_index"])
+    if position == 0:
+        raise Unusable("can-fail", f"{node.sql('spark')} requests part 0, which Spark rejects")
+    return _text_part("split_part", node, "delimiter", position, context, read)
 
 
-def substring_index(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``substring_index(text, '.', 2)``."""
-    return _piece("substring_index", node, "delimiter", _whole(read, node.args["count"]), context, read)
+def read_substring_index(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``substring_index(text, '.', 2)``."""
+    return _text_part("substring_index", node, "delimiter", _read_int(read, node.args["count"]), context, read)
 
 
-def regexp_extract(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``regexp_extract(text, 'a(.)', 1)`` by a template: '' where it is not found."""
+def read_regexp_extract(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``regexp_extract(text, 'a(.)', 1)``: '' if there is no match."""
     if any(node.args.get(name) for name in ("position", "occurrence", "parameters")):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} has an argument that is not followed here")
-    pattern = str(constant_of(read(node.expression), str, node.sql("spark")))
-    group = _whole(read, node.args["group"]) if node.args.get("group") is not None else 1
+        raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
+    pattern = str(constant_value(read(node.expression), str, node.sql("spark")))
+    group = _read_int(read, node.args["group"]) if node.args.get("group") is not None else 1
     groups = template_groups(pattern)
     if groups is None or not 0 <= group <= groups:
-        raise Unusable("can-fail", f"{pattern!r} may not be a pattern that Java takes, with a group {group}")
-    return _piece("regexp_extract", node, "expression", group, context, read)
+        raise Unusable("can-fail", f"Java may reject the pattern {pattern!r} with group {group}")
+    return _text_part("regexp_extract", node, "expression", group, context, read)
 
 
-def get_json_object(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``get_json_object(text, '$.a.b[0]')``, of plain keys and places: NULL where the text is no JSON or has none."""
+def read_get_json_object(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``get_json_object(text, '$.a.b[0]')`` with plain keys and positions: NULL if there is no such value."""
     path = node.expression
     parts = path.expressions if isinstance(path, exp.JSONPath) else []
-    written = "".join(map(_step, parts[1:]))
-    if not parts or not isinstance(parts[0], exp.JSONPathRoot) or not written:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a path that is not followed here")
-    text = typed(read(node.this), "string", context)
-    return Subject(Call("get_json_object", (text, Const(f"${written}", "string")), "string"), "string")
+    steps = "".join(map(_format_json_step, parts[1:]))
+    if not parts or not isinstance(parts[0], exp.JSONPathRoot) or not steps:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has an unsupported path")
+    text = cast_operand(read(node.this), "string", context)
+    return Subject(Call("get_json_object", (text, Const(f"${steps}", "string")), "string"), "string")
 
 
-def try_variant_get(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """``try_variant_get(v, '$.a.b[0]', 'int')``, of plain keys and places: NULL where there is none that can be cast.
+def _format_json_step(part: exp.Expr) -> str:
+    step = part.this
+    if isinstance(part, exp.JSONPathKey) and isinstance(step, str) and _JSON_KEY.fullmatch(step):
+        return f".{step}"
+    if isinstance(part, exp.JSONPathSubscript) and isinstance(step, int) and 0 <= step < 1 << 31:
+        return f"[{step}]"
+    raise Unusable("unsupported-expression", "JSON paths are supported with plain keys and positions only")
 
-    ``variant_get`` is not followed: it fails on values of other types.
+
+def read_try_variant_get(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``try_variant_get(v, '$.a.b[0]', 'int')`` with plain keys and positions: NULL if nothing can be cast.
+
+    ``variant_get`` is not supported: it fails on values of other types.
     """
     arguments = node.expressions
     if len(arguments) != 3:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has other arguments than are followed here")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has {len(arguments)} arguments, expected 3")
     variant = read(arguments[0])
     if isinstance(variant, TypedConstant) or variant.type != VARIANT:
-        raise Unusable("coercion", f"{node.sql('spark')} is asked of {variant.type}")
-    path, wanted = (str(constant_of(read(each), str, node.sql("spark"))) for each in arguments[1:])
-    type = _SYNONYMS.get(wanted.strip().lower(), wanted.strip().lower())
-    if not _VARIANT_PATH.fullmatch(path) or not (type in _OF_VARIANTS or decimal_digits(type)):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a path or type that is not followed here")
+        raise Unusable("coercion", f"{node.sql('spark')}: {variant.type} is not a variant column")
+    path, type_name = (str(constant_value(read(argument), str, node.sql("spark"))) for argument in arguments[1:])
+    type = _SYNONYMS.get(type_name.strip().lower(), type_name.strip().lower())
+    if not _VARIANT_PATH.fullmatch(path) or not (type in _VARIANT_TYPES or decimal_digits(type)):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has an unsupported path or type")
     return Subject(Call("try_variant_get", (variant.expr, Const(path, "string"), Const(type, "string")), type), type)
 
 
-def _step(part: exp.Expr) -> str:
-    name = part.this
-    if isinstance(part, exp.JSONPathKey) and isinstance(name, str) and _KEY.fullmatch(name):
-        return f".{name}"
-    if isinstance(part, exp.JSONPathSubscript) and isinstance(name, int) and 0 <= name < 1 << 31:
-        return f"[{name}]"
-    raise Unusable("unsupported-expression", "a path is followed for plain keys and places only")
-
-
 def end_of_array(name: str, array: Subject, text: str) -> Subject:
-    """``array_max(values)`` or ``array_min(values)``: the last or first of the elements that are not NULL."""
+    """Return ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
     kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:
-        raise Unusable("unordered-type", f"{text} is asked of {array.type}")
+        raise Unusable("unordered-type", f"{text}: {array.type} is not an array of ordered elements")
     return Subject(Call(name, (array.expr,), parts[0]), parts[0])
 
 
-def _whole(read: Reader, node: exp.Expr) -> int:
-    value = constant_of(read(node), int, node.sql("spark"))
-    assert isinstance(value, int), "asked for above"
+def _read_int(read: Reader, node: exp.Expr) -> int:
+    value = constant_value(read(node), int, node.sql("spark"))
+    assert isinstance(value, int), "constant_value checks the type"
     if not -(1 << 31) <= value < 1 << 31:
-        raise Unusable("inexact", f"{value} is no int")
+        raise Unusable("inexact", f"{value} is out of range for int")
     return value
 
 
-def _piece(name: str, node: exp.Expr, by: str, place: int, context: Context, read: Reader) -> Subject:
-    separator = str(constant_of(read(node.args[by]), str, node.sql("spark")))
-    given = read(node.this)
-    if given.type == "binary":
-        raise Unusable("coercion", f"{node.sql('spark')} is of binary, where functions of strings mean something else")
-    args = (typed(given, "string", context), Const(separator, "string"), Const(place, "int"))
+def _text_part(name: str, node: exp.Expr, separator: str, position: int, context: Context, read: Reader) -> Subject:
+    separator_value = str(constant_value(read(node.args[separator]), str, node.sql("spark")))
+    operand = read(node.this)
+    if operand.type == "binary":
+        raise Unusable("coercion", f"{node.sql('spark')} is of binary; only texts are supported")
+    args = (cast_operand(operand, "string", context), Const(separator_value, "string"), Const(position, "int"))
     return Subject(Call(name, args, "string"), "string")
 
 
-# ----------------------------------------------------------------------------------------------------
-# CASE, IF, NULLIF and NVL2 within a condition: the tests that are made one after the other, and what each leaves.
-
-_KINDS: Final = (exp.Case, exp.If, exp.Nullif, exp.Nvl2)
-_MOST_BRANCHES: Final = 16
-_MOST_CHOICES: Final = 4
+_CHOICES: Final = (exp.Case, exp.If, exp.Nullif, exp.Nvl2)
+_MAX_BRANCHES: Final = 16
+_MAX_CHOICES: Final = 4
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """A condition that holds a choice.
+    """A condition that contains CASE, IF, NULLIF or NVL2, as one condition for each branch.
 
     Attributes:
-        tests: in the order in which they are made; the first that is TRUE counts.
-        outcomes: the condition with each test's value in the choice's place, and last with the value where none is.
+        tests: in order of evaluation; the first that is TRUE selects the branch.
+        outcomes: the condition with each test's value in place of the CASE; last, with the value if no test is TRUE.
     """
 
     tests: tuple[exp.Expr, ...]
     outcomes: tuple[exp.Expr, ...]
 
 
-def choice_in(condition: exp.Expr, context: Context, read: Reader) -> Choice | None:
-    """A choice within a condition; None where it has none.
-
-    Raises:
-        Unusable: it has too many branches, or their values have no common type here.
-    """
+def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice | None:
+    """Return a choice within a condition; None if it has none."""
     parts = list(condition.walk())
-    places = [i for i, part in enumerate(parts) if isinstance(part, _KINDS) and part.arg_key != "ifs"]
-    if not places or any(isinstance(part, exp.Query | exp.Lambda) for part in parts):
+    positions = [i for i, part in enumerate(parts) if isinstance(part, _CHOICES) and part.arg_key != "ifs"]
+    if not positions or any(isinstance(part, exp.Query | exp.Lambda) for part in parts):
         return None
-    # Values have types once the choices within them are made; the alternatives of a condition are conditions.
-    place = places[-1] if places[0] else 0
-    tests, values = _branches(parts[place])
-    if len(tests) > _MOST_BRANCHES or len(places) > _MOST_CHOICES:
+    # The innermost choice first, so that its values have types. A choice that is the whole condition has conditions
+    # as outcomes.
+    position = positions[-1] if positions[0] else 0
+    tests, values = _split_branches(parts[position])
+    if len(tests) > _MAX_BRANCHES or len(positions) > _MAX_CHOICES:
         raise Unusable("unsupported-expression", f"{condition.sql('spark')[:80]} has too many branches")
-    if place:
-        values = _of_one_type(values, context, read)
-    return Choice(tuple(tests), tuple(_replaced(condition, place, value) for value in values))
+    if position:
+        values = _cast_to_common_type(values, context, read)
+    return Choice(tuple(tests), tuple(_replace_part(condition, position, value) for value in values))
 
 
-def _branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def _split_branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
     null = exp.Null()
     if isinstance(node, exp.Nullif):
         return [exp.EQ(this=node.this.copy(), expression=node.expression.copy())], [null, node.this]
@@ -373,24 +344,25 @@ def _branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
         return [exp.Is(this=node.this.copy(), expression=exp.Null()).not_()], [node.args["true"], node.args["false"]]
     if isinstance(node, exp.If):
         return [node.this], [node.args["true"], node.args.get("false") or null]
-    ifs, given = node.args["ifs"], node.this
-    tests = [each.this if given is None else exp.EQ(this=given.copy(), expression=each.this.copy()) for each in ifs]
-    return tests, [*(each.args["true"] for each in ifs), node.args.get("default") or null]
+    ifs, value = node.args["ifs"], node.this
+    tests = [
+        branch.this if value is None else exp.EQ(this=value.copy(), expression=branch.this.copy()) for branch in ifs
+    ]
+    return tests, [*(branch.args["true"] for branch in ifs), node.args.get("default") or null]
 
 
-def _of_one_type(values: Sequence[exp.Expr], context: Context, read: Reader) -> list[exp.Expr]:
-    """The values as Spark casts them to their common type."""
+def _cast_to_common_type(values: Sequence[exp.Expr], context: Context, read: Reader) -> list[exp.Expr]:
     types = [read(value).type for value in values]
-    kind = listed_type(types, ansi=context.settings.ansi)
+    kind = list_type(types, ansi=context.settings.ansi)
     return [
         value if type == kind else exp.cast(value.copy(), kind, dialect="spark")
         for value, type in zip(values, types, strict=True)
     ]
 
 
-def _replaced(condition: exp.Expr, place: int, value: exp.Expr) -> exp.Expr:
-    if not place:
+def _replace_part(condition: exp.Expr, position: int, value: exp.Expr) -> exp.Expr:
+    if not position:
         return value.copy()
     copied = condition.copy()
-    list(copied.walk())[place].replace(exp.Paren(this=value.copy()))
+    list(copied.walk())[position].replace(exp.Paren(this=value.copy()))
     return copied

@@ -1,7 +1,7 @@
-"""Constant folding: the value of an expression without columns, typed and computed exactly as Spark does.
+"""Constant folding: compute an expression without columns, typed and rounded exactly as Spark does.
 
-Whatever can't be computed exactly (an overflow, a quotient that is rounded, a function not known here) raises
-:class:`Unusable`; a wrong constant would make a wrong filter.
+Whatever can't be computed exactly (an overflow, a rounded quotient, an unknown function) raises :class:`Unusable`; a
+wrong constant would make a wrong filter.
 """
 
 from __future__ import annotations
@@ -37,34 +37,22 @@ _DAYS = {"WEEK": 7, "WEEKS": 7, "DAY": 1, "DAYS": 1}
 
 
 def fold(node: exp.Expr, zone: str) -> TypedConstant:
-    """The constant that an expression is worth.
-
-    Args:
-        node: an expression of Spark's dialect without columns.
-        zone: the session's time zone.
-
-    Raises:
-        Unusable: ``inexact``, ``coercion`` or ``unsupported-expression``.
-    """
+    """Return the value of an expression of Spark's dialect without columns, in the session's time zone."""
     folder = _FOLDERS.get(type(node))
     if folder is None:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not computed here")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
     return folder(node, zone)
 
 
-def _literal(node: exp.Expr, zone: str) -> TypedConstant:
-    text = node.name
-    return TypedConstant(text, "string") if node.args["is_string"] else number(text)
+def _fold_literal(node: exp.Expr, zone: str) -> TypedConstant:
+    return TypedConstant(node.name, "string") if node.args["is_string"] else parse_number(node.name)
 
 
-def number(text: str) -> TypedConstant:
-    """A number of the type that Spark gives it (:func:`.rules.number_type`).
+def parse_number(text: str) -> TypedConstant:
+    """Return a number literal in Spark's type (:func:`layoutopt.sql.types.number_type`).
 
-    >>> number("5"), number("0.05")
+    >>> parse_number("5"), parse_number("0.05")
     (TypedConstant(value=5, type='int'), TypedConstant(value=Decimal('0.05'), type='decimal(2,2)'))
-
-    Raises:
-        Unusable: ``coercion``: more than 38 digits.
     """
     kind = number_type(text)
     if kind == "double":
@@ -72,54 +60,54 @@ def number(text: str) -> TypedConstant:
     return TypedConstant(int(text) if is_integer(kind) else Decimal(text), kind)
 
 
-def _negative(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_negative(node: exp.Expr, zone: str) -> TypedConstant:
     inner = node.this
     if isinstance(inner, exp.Literal) and not inner.args["is_string"]:
-        return number("-" + inner.name)  # Spark reads the sign as part of the number
+        return parse_number("-" + inner.name)  # Spark reads the sign as part of the number
     operand = fold(inner, zone)
     if operand.value is None:
         return operand
     if not is_number(operand.type) or not isinstance(operand.value, int | float | Decimal):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     value = operand.value.copy_negate() if isinstance(operand.value, Decimal) else -operand.value
-    return _in_range(value, operand.type)
+    return _check_range(value, operand.type)
 
 
-def _in_range(value: int | float | Decimal, kind: str) -> TypedConstant:
+def _check_range(value: int | float | Decimal, kind: str) -> TypedConstant:
     if is_integer(kind) and not -(1 << INTEGER_BITS[kind] - 1) <= value < 1 << INTEGER_BITS[kind] - 1:
         raise Unusable("inexact", f"{value} overflows {kind}")
     return TypedConstant(value, kind)
 
 
-def _cast(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_cast(node: exp.Expr, zone: str) -> TypedConstant:
     return cast_constant(fold(node.this, zone), normal_type(spark_type(node.args["to"])), zone)
 
 
-def _to_date(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_to_date(node: exp.Expr, zone: str) -> TypedConstant:
     if node.args.get("format"):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a format, which is not followed here")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a format, which is not supported")
     return cast_constant(fold(node.this, zone), "date", zone)
 
 
-def _arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
     if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
-        return _with_interval(node, zone)
+        return _fold_interval(node, zone)
     left, right = fold(node.this, zone), fold(node.expression, zone)
     if left.type == "date" and is_integer(right.type) and isinstance(node, exp.Add | exp.Sub):
-        return _later(left, right, node, days=-1 if isinstance(node, exp.Sub) else 1)
+        return _shift_time(left, right, node, days=-1 if isinstance(node, exp.Sub) else 1)
     if not (is_number(left.type) and is_number(right.type)):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     if left.value is None or right.value is None:
         return TypedConstant(None, "void")
-    if is_integer(left.type) and is_integer(right.type) and not isinstance(node, exp.Div):
-        return _integer_arithmetic(node, left, right)
-    whole = is_integer(left.type) and is_integer(right.type)
-    if exact_digits(left.type) and exact_digits(right.type) and not whole:
-        return _decimal_arithmetic(node, left, right)
-    return _double_arithmetic(node, left, right, zone)  # whole / whole is a double
+    are_integers = is_integer(left.type) and is_integer(right.type)
+    if are_integers and not isinstance(node, exp.Div):
+        return _fold_integer_arithmetic(node, left, right)
+    if exact_digits(left.type) and exact_digits(right.type) and not are_integers:
+        return _fold_decimal_arithmetic(node, left, right)
+    return _fold_double_arithmetic(node, left, right, zone)  # whole / whole is a double
 
 
-def _integer_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
+def _fold_integer_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
     first, second = int(left.value), int(right.value)  # type: ignore[arg-type]
     kind = common_type(left.type, right.type)
     if isinstance(node, exp.Mod | exp.IntDiv):
@@ -127,12 +115,12 @@ def _integer_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstan
             raise Unusable("inexact", f"{node.sql('spark')} divides by zero")
         quotient = abs(first) // abs(second) * (1 if (first < 0) == (second < 0) else -1)
         if isinstance(node, exp.IntDiv):
-            return _in_range(quotient, "bigint")
+            return _check_range(quotient, "bigint")
         return TypedConstant(first - quotient * second, kind)
-    return _in_range(_PLAIN[type(node)](first, second), kind)
+    return _check_range(_OPERATIONS[type(node)](first, second), kind)
 
 
-_EXACTLY: dict[type[exp.Expr], tuple[str, Callable[[Decimal, Decimal], Decimal]]] = {
+_DECIMAL_OPERATIONS: dict[type[exp.Expr], tuple[str, Callable[[Decimal, Decimal], Decimal]]] = {
     exp.Add: ("+", EXACT.add),
     exp.Sub: ("-", EXACT.subtract),
     exp.Mul: ("*", EXACT.multiply),
@@ -140,27 +128,27 @@ _EXACTLY: dict[type[exp.Expr], tuple[str, Callable[[Decimal, Decimal], Decimal]]
 
 
 def type_beside_decimal(node: exp.Expr, constant: TypedConstant) -> str:
-    """The type that a constant has to Spark as a side of decimal arithmetic.
+    """Return the type of a constant as an operand of decimal arithmetic.
 
-    A whole number that is written down has the digits that it has; one that is computed, those of its type.
+    An integer literal has only its own digits; a computed integer has those of its type.
 
-    >>> node = exp.Literal.number(1024)
-    >>> type_beside_decimal(node, number("1024")), type_beside_decimal(exp.cast(node, "int"), number("1024"))
+    >>> node, constant = exp.Literal.number(1024), parse_number("1024")
+    >>> type_beside_decimal(node, constant), type_beside_decimal(exp.cast(node, "int"), constant)
     ('decimal(4,0)', 'int')
     """
-    written = node.unnest()
-    if isinstance(written, exp.Neg):
-        written = written.this
-    if is_integer(constant.type) and isinstance(constant.value, int) and isinstance(written, exp.Literal):
+    literal = node.unnest()
+    if isinstance(literal, exp.Neg):
+        literal = literal.this
+    if is_integer(constant.type) and isinstance(constant.value, int) and isinstance(literal, exp.Literal):
         return decimal_type(len(str(abs(constant.value))), 0)
     return constant.type
 
 
-def _decimal_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
+def _fold_decimal_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant) -> TypedConstant:
     first, second = Decimal(left.value), Decimal(right.value)  # type: ignore[arg-type]
     types = type_beside_decimal(node.this, left), type_beside_decimal(node.expression, right)
-    if type(node) in _EXACTLY:
-        sign, compute = _EXACTLY[type(node)]
+    if type(node) in _DECIMAL_OPERATIONS:
+        sign, compute = _DECIMAL_OPERATIONS[type(node)]
         return TypedConstant(compute(first, second), arithmetic_type(sign, *types))
     if isinstance(node, exp.Div) and second:
         (p1, s1), (p2, s2) = exact_digits(types[0]) or (0, 0), exact_digits(types[1]) or (0, 0)
@@ -169,58 +157,58 @@ def _decimal_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstan
         quotient = EXACT.divide(first, second).quantize(Decimal(1).scaleb(-scale), context=EXACT)
         if EXACT.multiply(quotient, second) == first:
             return TypedConstant(quotient, kind)
-    raise Unusable("inexact", f"{node.sql('spark')} is not computed exactly here")
+    raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
 
 
-def _double_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant, zone: str) -> TypedConstant:
+def _fold_double_arithmetic(node: exp.Expr, left: TypedConstant, right: TypedConstant, zone: str) -> TypedConstant:
     if "float" in (left.type, right.type):
-        raise Unusable("inexact", f"{node.sql('spark')} is in single precision, which is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is in single precision, which is not supported")
     first = cast_constant(left, "double", zone).value
     second = cast_constant(right, "double", zone).value
     if not isinstance(first, float) or not isinstance(second, float):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     if isinstance(node, exp.Div) and second != 0:
         return TypedConstant(first / second, "double")
-    operation = _PLAIN.get(type(node))
+    operation = _OPERATIONS.get(type(node))
     if operation is None:
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed exactly here")
+        raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
     return TypedConstant(operation(first, second), "double")
 
 
-_PLAIN: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
+_OPERATIONS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
     exp.Add: operator.add,
     exp.Sub: operator.sub,
     exp.Mul: operator.mul,
 }
 
 
-def _with_interval(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_interval(node: exp.Expr, zone: str) -> TypedConstant:
     left, right = node.this, node.expression
     if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
         left, right = right, left
     if not isinstance(right, exp.Interval):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     start = fold(left, zone)
     if start.value is None:
         return start
     unit = right.args["unit"].name.upper() if isinstance(right.args.get("unit"), exp.Var) else ""
     count = cast_constant(fold(right.this, zone), "int", zone)
-    # A day of local time is not always 24 hours: instants are shifted only where no zone is in the way.
+    # A day of local time is not always 24 hours, so instants are shifted in UTC only.
     shiftable = start.type in ("date", "timestamp_ntz") or (start.type == "timestamp" and zone == "UTC")
     if not shiftable or unit not in _MONTHS | _DAYS or count.value is None:
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     sign = -1 if isinstance(node, exp.Sub) else 1
-    return _later(start, count, node, months=sign * _MONTHS.get(unit, 0), days=sign * _DAYS.get(unit, 0))
+    return _shift_time(start, count, node, months=sign * _MONTHS.get(unit, 0), days=sign * _DAYS.get(unit, 0))
 
 
-def _later(
+def _shift_time(
     start: TypedConstant, count: TypedConstant, node: exp.Expr, *, months: int = 0, days: int = 0
 ) -> TypedConstant:
-    """The date or time ``count`` times so many months or days later; NULL where one of the constants is."""
+    """Return a date or time shifted by ``count`` times some months or days; NULL if a constant is."""
     if start.value is None or count.value is None:
         return TypedConstant(None, start.type)
     if not isinstance(start.value, dt.date) or not isinstance(count.value, int):
-        raise Unusable("inexact", f"{node.sql('spark')} is not computed here")
+        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
     if months:
         return TypedConstant(plus_months(start.value, months * count.value), start.type)
     try:
@@ -230,13 +218,10 @@ def _later(
 
 
 def plus_months(day: dt.date, months: int) -> dt.date:
-    """The day so many months later, or the last one of its month where that month is shorter (as Spark does).
+    """Return the day some months later, or the last day of a shorter month, as Spark does.
 
     >>> plus_months(dt.date(1994, 1, 31), 1)
     datetime.date(1994, 2, 28)
-
-    Raises:
-        Unusable: ``inexact``: outside the years 1 to 9999.
     """
     year, month = divmod(day.year * 12 + day.month - 1 + months, 12)
     if not 1 <= year <= 9999:
@@ -245,39 +230,39 @@ def plus_months(day: dt.date, months: int) -> dt.date:
     return day.replace(year=year, month=month + 1, day=min(day.day, last))
 
 
-def _add_months(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_add_months(node: exp.Expr, zone: str) -> TypedConstant:
     start, months = fold(node.this, zone), fold(node.expression, zone)
-    return _later(cast_constant(start, "date", zone), cast_constant(months, "int", zone), node, months=1)
+    return _shift_time(cast_constant(start, "date", zone), cast_constant(months, "int", zone), node, months=1)
 
 
-def _date_add(node: exp.Expr, zone: str) -> TypedConstant:
+def _fold_date_add(node: exp.Expr, zone: str) -> TypedConstant:
     unit = node.args.get("unit")
     if unit is not None and unit.name.upper() != "DAY":
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not computed here")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
     start = cast_constant(fold(node.this, zone), "date", zone)
-    return _later(start, fold(node.expression, zone), node, days=1)
+    return _shift_time(start, fold(node.expression, zone), node, days=1)
 
 
-def _concat(node: exp.Expr, zone: str) -> TypedConstant:
-    pieces = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    texts = [cast_constant(fold(piece, zone), "string", zone).value for piece in pieces]
+def _fold_concat(node: exp.Expr, zone: str) -> TypedConstant:
+    parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
+    texts = [cast_constant(fold(part, zone), "string", zone).value for part in parts]
     if any(text is None for text in texts):
         return TypedConstant(None, "string")
     return TypedConstant("".join(str(text) for text in texts), "string")
 
 
-def _case(change: Callable[[str], str]) -> Callable[[exp.Expr, str], TypedConstant]:
-    def folded(node: exp.Expr, zone: str) -> TypedConstant:
+def _case_folder(change: Callable[[str], str]) -> Callable[[exp.Expr, str], TypedConstant]:
+    def fold_case(node: exp.Expr, zone: str) -> TypedConstant:
         text = cast_constant(fold(node.this, zone), "string", zone).value
         if isinstance(text, str) and not text.isascii():
             raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
         return TypedConstant(change(text) if isinstance(text, str) else None, "string")
 
-    return folded
+    return fold_case
 
 
-def _coalesce(node: exp.Expr, zone: str) -> TypedConstant:
-    operands = [fold(each, zone) for each in (node.this, *node.expressions)]
+def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
+    operands = [fold(argument, zone) for argument in (node.this, *node.expressions)]
     kinds = {operand.type for operand in operands} - {"void"}
     if len(kinds) > 1:
         raise Unusable("coercion", f"{node.sql('spark')} mixes {' and '.join(sorted(kinds))}")
@@ -285,7 +270,7 @@ def _coalesce(node: exp.Expr, zone: str) -> TypedConstant:
 
 
 _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
-    exp.Literal: _literal,
+    exp.Literal: _fold_literal,
     exp.RawString: lambda node, zone: TypedConstant(node.name, "string"),
     exp.HexString: lambda node, zone: TypedConstant(
         bytes.fromhex(node.name.zfill(len(node.name) + len(node.name) % 2)), "binary"
@@ -293,21 +278,21 @@ _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
     exp.Boolean: lambda node, zone: TypedConstant(bool(node.this), "boolean"),
     exp.Null: lambda node, zone: TypedConstant(None, "void"),
     exp.Paren: lambda node, zone: fold(node.this, zone),
-    exp.Neg: _negative,
-    exp.Cast: _cast,
-    exp.TryCast: _cast,
-    exp.TsOrDsToDate: _to_date,
-    exp.Add: _arithmetic,
-    exp.Sub: _arithmetic,
-    exp.Mul: _arithmetic,
-    exp.Div: _arithmetic,
-    exp.Mod: _arithmetic,
-    exp.IntDiv: _arithmetic,
-    exp.AddMonths: _add_months,
-    exp.TsOrDsAdd: _date_add,
-    exp.Concat: _concat,
-    exp.DPipe: _concat,
-    exp.Lower: _case(str.lower),
-    exp.Upper: _case(str.upper),
-    exp.Coalesce: _coalesce,
+    exp.Neg: _fold_negative,
+    exp.Cast: _fold_cast,
+    exp.TryCast: _fold_cast,
+    exp.TsOrDsToDate: _fold_to_date,
+    exp.Add: _fold_arithmetic,
+    exp.Sub: _fold_arithmetic,
+    exp.Mul: _fold_arithmetic,
+    exp.Div: _fold_arithmetic,
+    exp.Mod: _fold_arithmetic,
+    exp.IntDiv: _fold_arithmetic,
+    exp.AddMonths: _fold_add_months,
+    exp.TsOrDsAdd: _fold_date_add,
+    exp.Concat: _fold_concat,
+    exp.DPipe: _fold_concat,
+    exp.Lower: _case_folder(str.lower),
+    exp.Upper: _case_folder(str.upper),
+    exp.Coalesce: _fold_coalesce,
 }

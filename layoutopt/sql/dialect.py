@@ -1,4 +1,7 @@
-"""SQL texts in and out: every text becomes a syntax tree of Spark's dialect, whatever dialect it was written in."""
+"""Parse SQL texts: a text of any dialect becomes a syntax tree of Spark's dialect.
+
+sqlglot drops or changes some parts of a text whose meaning Spark keeps; such texts are refused (``unsupported``).
+"""
 
 from __future__ import annotations
 
@@ -18,64 +21,63 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError
 from layoutopt.sql.functions import DATE_TRUNC_UNITS
-from layoutopt.sql.lexing import is_sparks, without_comments
+from layoutopt.sql.lexing import is_spark_function, without_comments
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
-_CLASS = re.compile(r" for <class '[^']*'>")  # sqlglot's own, of which nobody else knows
+_SQLGLOT_CLASS = re.compile(r" for <class '[^']*'>")  # a detail of sqlglot's messages
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
+# Spark's units of ``trunc`` and ``date_trunc``; the value is NULL for others.
 _UNITS: Final = DATE_TRUNC_UNITS | {"MILLISECOND", "MICROSECOND"}
-"""Spark's units of ``trunc`` and ``date_trunc``; of others the value is NULL."""
 _OPERANDS: Final = frozenset(
     {TokenType.NUMBER, TokenType.STRING, TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.VAR, TokenType.IDENTIFIER}
 )
-_NO_NAMES: Final = frozenset(
+# Keywords that can't be names where an expression may follow.
+_RESERVED: Final = frozenset(
     {"SELECT", "DISTINCT", "ALL", "FROM", "WHERE", "ON", "AND", "OR", "NOT", "HAVING", "QUALIFY", "BY", "CASE", "WHEN"}
     | {"THEN", "ELSE", "BETWEEN", "IN", "LIKE", "ILIKE", "RLIKE", "REGEXP", "IS", "DIV", "LIMIT", "OFFSET", "VALUES"}
     | {"INTERVAL", "ESCAPE", "SET"}
 )
-"""Keywords that no name can be where an expression may follow."""
 
 
 class Spark4(Spark):
     """Spark's dialect as Spark 4 reads it: ``'it''s'`` is one string with a quote in it, not two strings.
 
-    Its parser is Spark's as it stands: where sqlglot is compiled (``sqlglot[c]``), nobody can inherit from that.
+    The parser is sqlglot's own: compiled (``sqlglot[c]``), its class can't be inherited from.
     """
 
     class Tokenizer(Spark.Tokenizer):
         """Spark's tokens, with doubled quotes as an escape."""
 
-        STRING_ESCAPES = ["'", "\\", '"']  # noqa: RUF012 (sqlglot's own way; the first is how strings are written)
+        STRING_ESCAPES = ["'", "\\", '"']  # noqa: RUF012 (sqlglot's convention; it writes strings with the first)
 
     def tokenize(self, sql: str, dialect: str | Dialect | type[Dialect] | None = None) -> list[Token]:
-        """The tokens of a text, comments being where Spark finds them."""
+        """Return the tokens of a text, with comments where Spark finds them."""
         return super().tokenize(without_comments(sql), dialect)
 
 
+# The names that sqlglot parses as functions of its own.
 _FUNCTIONS: Final = frozenset({*Spark4.parser_class.FUNCTIONS, *Spark4.parser_class.FUNCTION_PARSERS})
-"""The names that sqlglot takes for functions of its own."""
-
 _PARSING: ContextVar[bool] = ContextVar("parsing", default=False)
 logging.getLogger("sqlglot").addFilter(lambda _: not _PARSING.get())
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """No word in the host's log on what is no query, from this thread: whoever asked is told."""
-    before = _PARSING.set(True)
+def _silence_sqlglot() -> Iterator[None]:
+    """Silence sqlglot's logger in this thread; the caller gets the error instead."""
+    token = _PARSING.set(True)
     try:
         yield
     finally:
-        _PARSING.reset(before)
+        _PARSING.reset(token)
 
 
-def dialect_named(name: str) -> Dialect:
-    """The dialect of that name; ``spark`` means Spark 4.
+def get_dialect(name: str) -> Dialect:
+    """Return the dialect of that name; ``spark`` means Spark 4.
 
     Raises:
-        SettingError: sqlglot knows no such dialect.
+        SettingError: sqlglot has no such dialect.
     """
     if name.casefold() in ("spark", "spark4"):
         return Spark4()
@@ -88,29 +90,28 @@ def dialect_named(name: str) -> Dialect:
 
 
 def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
-    """The tree of the one statement in a text, in Spark's dialect.
+    """Return the tree of the one statement in a text, in Spark's dialect.
 
-    A text of another dialect is translated to Spark's first: a filter then has one meaning, Spark's, and what
-    came from a log in any dialect only ever proposes features, it never decides what is skipped. A text that
-    comes again is not parsed again: its readers share one tree, so whoever changes a tree copies it first.
+    A text of another dialect is translated to Spark's first, so that a filter has one meaning, Spark's. Texts of a log
+    only propose features, they never decide what is skipped. Trees are cached and shared: copy one before changing it.
 
     Raises:
         SettingError: unknown dialect.
-        StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or would be taken
-            for something else than Spark takes it for (``unsupported``).
+        StatementError: the text can't be parsed (``parse-error``), holds no or several statements, or sqlglot and Spark
+            read it differently (``unsupported``).
     """
-    return _statement(sql, dialect)
+    return _parse_cached(sql, dialect)  # one cache key, whether or not the dialect is passed
 
 
 @lru_cache(maxsize=64)
-def _statement(sql: str, dialect: str) -> exp.Expr:
-    source = dialect_named(dialect)
+def _parse_cached(sql: str, dialect: str) -> exp.Expr:
+    source = get_dialect(dialect)
     tree, tokens = _parse(sql, source)
     _refuse_pipes(tokens)
     if isinstance(source, Spark4):
         _refuse_misread(tokens)
         _refuse_other_precedence(tree)
-        _refuse_other_names(tree)
+        _refuse_hidden_columns(tree)
         return tree
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
@@ -122,9 +123,8 @@ def _statement(sql: str, dialect: str) -> exp.Expr:
 
 
 def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
-    """The tree of the one statement in a text, and the tokens that it was made of."""
     try:
-        with _quietly():
+        with _silence_sqlglot():
             tokens = dialect.tokenize(sql)
             trees = [tree for tree in dialect.parser().parse(tokens, sql) if tree is not None]
     except RecursionError as error:
@@ -141,8 +141,8 @@ def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
 
 
 def _resolve_lambdas(tree: exp.Expr) -> None:
-    """Spark finds the variables of lambdas, before any column, in whatever case they stand; sqlglot only as spelled."""
-    for function in reversed(list(tree.find_all(exp.Lambda))):  # those within others first: theirs hide others'
+    """Replace columns by the lambda variables that Spark finds first, ignoring case; sqlglot matches spellings."""
+    for function in reversed(list(tree.find_all(exp.Lambda))):  # inner lambdas first: their variables hide outer ones
         variables = {variable.name.lower(): variable for variable in function.expressions}
         for column in list(function.this.find_all(exp.Column)):
             variable = variables.get(column.parts[0].name.lower())
@@ -152,7 +152,7 @@ def _resolve_lambdas(tree: exp.Expr) -> None:
 
 
 def is_readable(sql: str, dialect: str = "spark") -> bool:
-    """Whether a text is one statement to a dialect's parser.
+    """Return whether a dialect's parser reads a text as one statement.
 
     Raises:
         SettingError: unknown dialect.
@@ -165,7 +165,7 @@ def is_readable(sql: str, dialect: str = "spark") -> bool:
 
 
 def guess_dialect(texts: Sequence[str]) -> str | None:
-    """The dialect, other than Spark's, in which most of the texts can be read; None where there is none.
+    """Return the dialect, other than Spark's, that reads most of the texts; None if there is none.
 
     >>> guess_dialect(["SELECT TOP 5 [a] FROM [dbo].[t]"])
     'tsql'
@@ -176,48 +176,44 @@ def guess_dialect(texts: Sequence[str]) -> str | None:
 
 
 def _refuse_pipes(tokens: Sequence[Token]) -> None:
-    """Pipes are applied one after the other; sqlglot makes one SELECT of them, in which WHERE comes before LIMIT."""
+    # Pipes are applied in order; sqlglot merges them into one SELECT, in which WHERE comes before LIMIT.
     if any(token.token_type is TokenType.PIPE_GT for token in tokens):
-        raise StatementError("unsupported", "the text has pipes (|>), whose order is not followed")
+        raise StatementError("unsupported", "the text has pipes (|>), which are not supported")
 
 
 def _refuse_misread(tokens: Sequence[Token]) -> None:
-    """Refuse texts of which sqlglot drops something that Spark goes by, or takes a function for another.
+    """Refuse texts from which sqlglot drops a part that matters to Spark, or in which it confuses functions.
 
-    A plus sign before a number makes of it an expression, whose type in arithmetic of decimals is another. The units of
-    ``trunc`` and ``date_trunc`` are replaced: abbreviations that Spark does not have by those that it has, and columns
-    by units of their names.
-
-    Raises:
-        StatementError: ``unsupported``.
+    To Spark a number with a plus sign is an expression, which has another type in decimal arithmetic. sqlglot replaces
+    units of ``trunc`` and ``date_trunc``: abbreviations that Spark lacks by ones it has, and columns by units of the
+    same name.
     """
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
-            raise StatementError("unsupported", "the text has a plus sign that adds nothing; leave it out")
+            raise StatementError("unsupported", "the text has a unary plus sign; leave it out")
         if place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
-            _refuse_other_function(tokens, place)
+            _refuse_foreign_function(tokens, place)
 
 
-def _refuse_other_function(tokens: Sequence[Token], place: int) -> None:
-    """Refuse the name at a place, behind which a bracket opens, if it is no function to Spark, or has another unit."""
+def _refuse_foreign_function(tokens: Sequence[Token], place: int) -> None:
     token, name = tokens[place], tokens[place].text.upper()
-    if name in ("TRUNC", "DATE_TRUNC") and not _is_unit(_arguments(tokens[place + 2 :]), last=name == "TRUNC"):
-        raise StatementError("unsupported", f"{name} has a unit that is none of Spark's, or no text")
+    if name in ("TRUNC", "DATE_TRUNC") and not _is_unit(_split_arguments(tokens[place + 2 :]), last=name == "TRUNC"):
+        raise StatementError("unsupported", f"the unit of {name} is not a text, or not one of Spark's units")
     known = name in _FUNCTIONS or token.token_type in Spark4.parser_class.TYPE_TOKENS
-    if known and not is_sparks(name):
+    if known and not is_spark_function(name):
         raise StatementError(
             "unsupported",
-            f"{token.text!r} is a function of other dialects, not of Spark's; a user's needs another name",
+            f"{token.text!r} is a function of other dialects, not of Spark's; a UDF needs another name",
         )
 
 
 def _may_be_operand(token: Token) -> bool:
-    """Whether a value may end there: names may be those of keywords."""
-    return token.token_type in _OPERANDS or (token.text.isidentifier() and token.text.upper() not in _NO_NAMES)
+    """Return whether an operand may end with the token; names may be keywords."""
+    return token.token_type in _OPERANDS or (token.text.isidentifier() and token.text.upper() not in _RESERVED)
 
 
-def _arguments(tokens: Sequence[Token]) -> list[list[Token]]:
-    """What stands between the commas up to the closing bracket."""
+def _split_arguments(tokens: Sequence[Token]) -> list[list[Token]]:
+    """Split tokens at commas, up to the closing bracket."""
     arguments: list[list[Token]] = [[]]
     depth = 0
     for token in tokens:
@@ -240,38 +236,38 @@ def _is_unit(arguments: Sequence[Sequence[Token]], last: bool) -> bool:
 
 
 def _refuse_other_precedence(tree: exp.Expr) -> None:
-    """Where sqlglot and Spark put the parentheses of a text elsewhere.
+    """Refuse texts whose operators sqlglot and Spark group differently.
 
-    Spark reads ``||`` as strongly as ``+``, and all comparisons alike, each from left to right; its LIKE, IN and
-    BETWEEN take whole comparisons.
+    To Spark, ``||`` has the precedence of ``+``, all comparisons have the same one, and each groups from left to right.
+    The operands of its LIKE, IN and BETWEEN may be comparisons.
     """
     for node in tree.find_all(*_COMPARISONS, exp.DPipe):
         left, right = node.this, node.expression
         if isinstance(node, exp.DPipe):
-            wrong = isinstance(right, exp.Add | exp.Sub)
+            differs = isinstance(right, exp.Add | exp.Sub)
         else:
-            wrong = isinstance(right, (*_COMPARISONS, *_PREDICATES)) or isinstance(left, _PREDICATES)
-        if wrong:
+            differs = isinstance(right, (*_COMPARISONS, *_PREDICATES)) or isinstance(left, _PREDICATES)
+        if differs:
             text = node.sql("spark")[:80]
-            raise StatementError("unsupported", f"{text!r} has operators in a row; write parentheses around some")
+            raise StatementError("unsupported", f"the operators of {text!r} have an unclear order; add parentheses")
 
 
-def _refuse_other_names(tree: exp.Expr) -> None:
-    """What sqlglot takes for a function, or for nothing, where Spark may take it for a column of that name."""
+def _refuse_hidden_columns(tree: exp.Expr) -> None:
+    """Refuse texts in which Spark may read columns where sqlglot reads a function, or nothing."""
     if isinstance(tree, exp.Insert | exp.Create) and tree.args.get("with_") is not None:
-        raise StatementError("unsupported", "WITH stands before INSERT; write it after, before SELECT")
+        raise StatementError("unsupported", "WITH before INSERT is not supported; write it before SELECT")
     for node in tree.find_all(exp.Anonymous, exp.Count):
-        named = isinstance(node, exp.Anonymous) and node.name.casefold() == "identifier"
-        starred = isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and bool(node.expressions)
-        if named or starred:
-            raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} takes columns that it does not name")
+        is_identifier = isinstance(node, exp.Anonymous) and node.name.casefold() == "identifier"
+        is_star_list = isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and bool(node.expressions)
+        if is_identifier or is_star_list:
+            raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} reads columns that it does not name")
 
 
 def split_statements(text: str, dialect: str = "spark") -> list[str]:
-    """The statements of a text, cut at each ``;`` that is in no string, name or comment; empty ones left out.
+    """Split a text at each ``;`` outside strings, names and comments, without empty statements.
 
-    Where the text as a whole can't be read (a string never closed), it is cut at each ``;`` that ends a line, so
-    that one broken statement costs no other.
+    If the text can't be tokenized (a string never closed), split it at each ``;`` that ends a line, so that a broken
+    statement does not affect others.
 
     >>> split_statements("SELECT ';' ; -- ;" + chr(10) + "SELECT 2;")
     ["SELECT ';'", 'SELECT 2']
@@ -280,7 +276,7 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
         SettingError: unknown dialect.
     """
     try:
-        tokens = dialect_named(dialect).tokenize(text)
+        tokens = get_dialect(dialect).tokenize(text)
     except (SqlglotError, ValueError):
         pieces = [piece.strip().removesuffix(";").strip() for piece in text.split(";\n")]
         return [piece for piece in pieces if piece]
@@ -290,15 +286,15 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
         if token.token_type is not TokenType.SEMICOLON:
             current.append(token)
         elif current:
-            statements.append(_slice(text, current))
+            statements.append(_cut_text(text, current))
             current = []
-    return statements + ([_slice(text, current)] if current else [])
+    return statements + ([_cut_text(text, current)] if current else [])
 
 
-def _slice(text: str, tokens: list[Token]) -> str:
+def _cut_text(text: str, tokens: list[Token]) -> str:
     return text[tokens[0].start : tokens[-1].end + 1]
 
 
 def _first_line(error: Exception) -> str:
     line = str(error).strip().split("\n")[0].rstrip(".")
-    return _CLASS.sub("", line)
+    return _SQLGLOT_CLASS.sub("", line)

@@ -1,8 +1,8 @@
-"""Conditions to filters: a SQL condition becomes the model's AND/OR tree of the rows for which it is TRUE.
+"""Conditions to filters: translate a SQL condition to the model's AND/OR tree of the rows for which it is TRUE.
 
-SQL's logic has three values, so each condition is asked for the rows where it is TRUE or for those where it is FALSE
-(``truth``); NOT swaps the two and is gone. Where a part has no exact meaning here, TRUE stands in for it: with NOT
-already pushed down the tree is monotone, so a part replaced by TRUE only makes the filter weaker, never wrong.
+SQL's logic has three values, so each condition is translated to the rows where it is TRUE, or those where it is FALSE
+(``truth``); NOT swaps the two and disappears. A part without an exact meaning is replaced by TRUE. NOT is already
+pushed down and the tree is monotone, so TRUE only makes the filter weaker, never wrong.
 """
 
 from __future__ import annotations
@@ -32,112 +32,22 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.sql.calls import Choice, choice_in, whole_of_double
-from layoutopt.sql.elements import some_element, without_lambda
-from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects, operand
-from layoutopt.sql.operands import Context, Operand, Subject, cast_subject, const, explicit_cast
+from layoutopt.sql.calls import Choice, find_choice, round_compared_double
+from layoutopt.sql.elements import some_element_node, without_lambda
+from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects, read_operand
+from layoutopt.sql.operands import Context, Operand, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable, UnusableCondition
 from layoutopt.sql.types import (
     TypedConstant,
     cast_constant,
-    compared_type,
+    comparison_type,
+    constant_result,
     fails_unless_replaced,
     in_set,
     is_number,
-    is_whole_of_double,
-    outcome_for_all,
+    is_rounded_double,
 )
 from layoutopt.sql.udf_implications import implied_conditions
-
-# ----------------------------------------------------------------------------------------------------
-# Conditions on texts as filters: LIKE, regular expressions, and what a text starts with, ends with or contains.
-#
-# Each function takes the condition, whether the rows for which it is TRUE are asked for (else FALSE), and its context.
-
-_SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
-
-
-def like_condition(node: exp.Expr, truth: bool, context: Context, escape: str = "\\") -> Node:
-    """``x LIKE 'a%'`` and ILIKE, of one pattern or ANY or ALL of several."""
-    if isinstance(node.expression, exp.Any | exp.All):
-        return _like_several(node, truth, context, escape)
-    text, pattern = _text_and_pattern(node, context)
-    if pattern is None:
-        return FALSE
-    if "\ufffd" in pattern:
-        raise Unusable("inexact", f"{node.sql('spark')} also finds bytes that are no UTF-8, which bounds are not of")
-    if isinstance(node, exp.ILike):
-        if not pattern.isascii():
-            raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
-        pattern, text = pattern.lower(), Call("lower", (text,), "string")
-    return simplified(like(text, parse_like(pattern, escape), not truth))
-
-
-def _like_several(node: exp.Expr, truth: bool, context: Context, escape: str) -> Node:
-    quantifier = node.expression
-    patterns = quantifier.this.unnest()
-    if not isinstance(patterns, exp.Tuple):
-        raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-    # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL
-    wanted = truth != bool(node.args.get("negate"))
-    singles = [type(node)(this=node.this.copy(), expression=pattern.copy()) for pattern in patterns.expressions]
-    each = [like_condition(single, wanted, context, escape) for single in singles]
-    return disjunction(each) if isinstance(quantifier, exp.Any) == truth else conjunction(each)
-
-
-def escaped_like(node: exp.Expr, truth: bool, context: Context) -> Node:
-    """``x LIKE 'a!%' ESCAPE '!'``."""
-    if not isinstance(node.this, exp.Like | exp.ILike):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
-    return like_condition(node.this, truth != bool(node.this.args.get("negate")), context, node.expression.name)
-
-
-def containing(before: bool, after: bool) -> Callable[[exp.Expr, bool, Context], Node]:
-    """The function for conditions that a text has another in it, with anything before or after it."""
-
-    def read(node: exp.Expr, truth: bool, context: Context) -> Node:
-        text, part = _text_and_pattern(node, context)
-        if part is None:
-            return FALSE
-        pattern = canonical_pattern([*[ANY_STRING] * before, part, *[ANY_STRING] * after])
-        return simplified(like(text, pattern, not truth))
-
-    return read
-
-
-def regex(node: exp.Expr, truth: bool, context: Context) -> Node:
-    """``x RLIKE 'a.*b'``."""
-    text, pattern = _text_and_pattern(node, context)
-    if pattern is None:
-        return FALSE
-    if not safe_regex(pattern):
-        raise Unusable("can-fail", f"the pattern {pattern!r} may not be one that Java takes")
-    call = Call("rlike", (text, const(TypedConstant(pattern, "string"))), "boolean")
-    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
-
-
-def safe_regex(pattern: str) -> bool:
-    """Whether a pattern is surely one that Java takes, and takes in bounded time and stack.
-
-    >>> safe_regex("^a.*b$"), safe_regex("(a|b)*"), safe_regex("[")
-    (True, False, False)
-    """
-    return bool(_SAFE_REGEX.fullmatch(pattern)) and not re.search(r"[*+?]{2}|^[*+?]|[|^][*+?]", pattern)
-
-
-def _text_and_pattern(node: exp.Expr, context: Context) -> tuple[Expr, str | None]:
-    """The text that is tested, as Spark casts it, and the constant that it is tested with; None for NULL."""
-    tested, pattern = operand(node.this, context), operand(node.expression, context)
-    if isinstance(tested, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.this.sql('spark')} is a constant")
-    if tested.type == "binary":
-        raise Unusable("unordered-type", f"{node.this.sql('spark')} is binary, which is not matched as text here")
-    text = explicit_cast(cast_subject(tested, "string", context))
-    if not isinstance(pattern, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.expression.sql('spark')} is no constant pattern")
-    value = cast_constant(pattern, "string", context.settings.time_zone).value
-    return text, value if isinstance(value, str) else None
-
 
 _OPERATORS: dict[type[exp.Expr], str] = {
     exp.EQ: "=",
@@ -147,15 +57,15 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.GT: ">",
     exp.GTE: ">=",
 }
+# The code of a part about another scan: not a problem, just not this scan's filter.
 OTHER_TABLE = "other-table"
-"""The code of a part that is about another scan: no problem, just not this scan's filter."""
 
 
 class FilterReader:
-    """Translates the conditions of one scan and remembers what it had to leave out.
+    """A translator of one scan's conditions that records what it leaves out.
 
     Attributes:
-        unusable: the parts that TRUE stands in for, in order.
+        unusable: the parts replaced by TRUE, in order.
     """
 
     def __init__(self, context: Context, strict: bool = False) -> None:
@@ -163,328 +73,406 @@ class FilterReader:
         self._strict = strict
         self.unusable: list[UnusableCondition] = []
 
-    def node(self, condition: exp.Expr, truth: bool = True) -> Node:
-        """The rows for which the condition is TRUE (or, with ``truth=False``, FALSE); never fails."""
+    def read(self, condition: exp.Expr, truth: bool = True) -> Node:
+        """Return the rows for which the condition is TRUE (or, with ``truth=False``, FALSE).
+
+        Raises:
+            Unusable: a part has no exact meaning; only if the reader is strict.
+        """
         condition = condition.unnest()
         if isinstance(condition, exp.Not):
-            return self.node(condition.this, not truth)
+            return self.read(condition.this, not truth)
         if isinstance(condition, exp.And | exp.Or):
-            parts = [self.node(part, truth) for part in _operands(condition)]
+            parts = [self.read(part, truth) for part in _flatten(condition)]
             return conjunction(parts) if isinstance(condition, exp.And) == truth else disjunction(parts)
         try:
-            return conjunction([self._leaf(condition, truth), *self._implied(condition, truth)])
+            return conjunction([self._read_leaf(condition, truth), *self._read_implied(condition, truth)])
         except Unusable as problem:
             if self._strict:
                 raise
             if problem.code != OTHER_TABLE:
-                self._leave_out(condition, problem.code, problem.detail)
+                self.unusable.append(UnusableCondition(problem.code, problem.detail, condition.sql("spark")))
         except (ValueError, OverflowError, ArithmeticError, LayoutoptError) as error:
             if self._strict:
                 raise
-            self._leave_out(condition, "inexact", str(error))
+            self.unusable.append(UnusableCondition("inexact", str(error), condition.sql("spark")))
         return TRUE
 
-    def _implied(self, condition: exp.Expr, truth: bool) -> list[Node]:
-        """What the condition's user-defined functions say of plain columns, in conditions without such functions."""
+    def _read_implied(self, condition: exp.Expr, truth: bool) -> list[Node]:
+        """Return what the condition's user-defined functions imply about plain columns."""
         operator = _OPERATORS.get(type(condition))
         if operator is not None and not truth:
             operator = OPPOSITE[operator]
         mirrored = operator and MIRRORED[operator]
         implied = implied_conditions(condition, operator, mirrored, truth, self._context.udfs)
-        plain = FilterReader(replace(self._context, udfs=NO_UDFS))
-        return [plain.node(each) for each in implied]
+        reader = FilterReader(replace(self._context, udfs=NO_UDFS))
+        return [reader.read(implication) for implication in implied]
 
-    def _leave_out(self, condition: exp.Expr, code: str, detail: str) -> None:
-        self.unusable.append(UnusableCondition(code, detail, condition.sql("spark")))
+    def _read_choice(self, choice: Choice, truth: bool) -> Node:
+        """Return the rows for which a condition with a CASE is TRUE (or FALSE), as an OR of its branches.
 
-    def _chosen(self, choice: Choice, truth: bool) -> Node:
-        """The rows for which a condition with a choice is TRUE (or FALSE): by each way through it, exact or not at all.
-
-        Where a test is not followed nothing is said: TRUE in its place would make the ways behind it too narrow.
+        All parts must be exact: TRUE in place of a test would make later branches too narrow.
         """
-        exactly = FilterReader(self._context, strict=True)
-        ways: list[Node] = []
-        before: Node = TRUE
+        reader = FilterReader(self._context, strict=True)
+        branches: list[Node] = []
+        earlier: Node = TRUE  # no earlier test is TRUE
         for test, outcome in zip(choice.tests, choice.outcomes, strict=False):
-            met = exactly.node(test)
-            ways.append(conjunction([before, met, exactly.node(outcome, truth)]))
-            before = conjunction([before, untrue(met)])
-        return disjunction([*ways, conjunction([before, exactly.node(choice.outcomes[-1], truth)])])
+            test_node = reader.read(test)
+            branches.append(conjunction([earlier, test_node, reader.read(outcome, truth)]))
+            earlier = conjunction([earlier, untrue(test_node)])
+        return disjunction([*branches, conjunction([earlier, reader.read(choice.outcomes[-1], truth)])])
 
-    def _leaf(self, condition: exp.Expr, truth: bool) -> Node:
-        choice = choice_in(condition, self._context, lambda node: operand(node, self._context))
+    def _read_leaf(self, condition: exp.Expr, truth: bool) -> Node:
+        choice = find_choice(condition, self._context, lambda node: read_operand(node, self._context))
         if choice is not None:
-            return self._chosen(choice, truth)
+            return self._read_choice(choice, truth)
         plain = without_lambda(condition, truth)
         if plain is not None:
-            _check_order(plain, self._context)
-            return FilterReader(self._context, strict=True).node(plain, truth)
+            _check_element_order(plain, self._context)
+            return FilterReader(self._context, strict=True).read(plain, truth)
         if condition.args.get("negate") and not isinstance(condition.expression, exp.Any | exp.All):
-            truth = not truth  # how sqlglot writes NOT LIKE
+            truth = not truth  # sqlglot's form of NOT LIKE
         if isinstance(condition, exp.Boolean):
             return Constant(bool(condition.this) == truth)
         if type(condition) in _OPERATORS:
-            return _comparison(condition, truth, self._context)
-        reader = _LEAVES.get(type(condition), _boolean)
+            return _read_comparison(condition, truth, self._context)
+        reader = _LEAF_READERS.get(type(condition), _read_boolean)
         return reader(condition, truth, self._context)
 
 
-def _operands(condition: exp.Expr) -> list[exp.Expr]:
-    """The operands of a chain of one connector, however deep (no recursion: logs hold chains of thousands)."""
-    kind, found, waiting = type(condition), [], [condition]
-    while waiting:
-        part = waiting.pop().unnest()
+def _flatten(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the operands of a chain of one connector, without recursion: logs hold chains of thousands."""
+    kind, operands, stack = type(condition), [], [condition]
+    while stack:
+        part = stack.pop().unnest()
         if type(part) is kind:
-            waiting += [part.args["expression"], part.this]
+            stack += [part.args["expression"], part.this]
         else:
-            found.append(part)
-    return found
+            operands.append(part)
+    return operands
 
 
-def conjuncts(condition: exp.Expr) -> list[exp.Expr]:
-    """The conditions that are joined by AND at the top, left to right."""
+def split_conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    """Return the conditions joined by AND at the top, left to right."""
     condition = condition.unnest()
-    return _operands(condition) if isinstance(condition, exp.And) else [condition]
+    return _flatten(condition) if isinstance(condition, exp.And) else [condition]
 
 
-def _check_order(plain: exp.Expr, context: Context) -> None:
-    """Refuse the largest element in place of all where elements are compared in another order than their own.
+def _check_element_order(plain: exp.Expr, context: Context) -> None:
+    """Check that comparing an array's largest or smallest element uses the order of the elements' own type.
 
-    ``exists(texts, x -> x > 5)`` compares numbers: of ``array('10', '3')`` the largest text is '3'.
+    ``exists(texts, x -> x > 5)`` compares numbers, but the largest text of ``array('10', '3')`` is '3'.
 
     Raises:
-        Unusable: they are.
+        Unusable: the comparison uses another order.
     """
     if not isinstance(plain, exp.GT | exp.GTE | exp.LT | exp.LTE):
         return
-    end, other = (operand(side, context).type for side in (plain.this, plain.expression))
-    kind = compared_type(end, other, ansi=context.settings.ansi)
-    if kind != end and not (is_number(end) and is_number(kind)) and (end, kind) != ("date", "timestamp"):
-        raise Unusable("coercion", f"{plain.sql('spark')} compares {end} as {kind}, in another order")
+    element, compared = (read_operand(side, context).type for side in (plain.this, plain.expression))
+    kind = comparison_type(element, compared, ansi=context.settings.ansi)
+    same_order = is_number(element) and is_number(kind)
+    if kind != element and not same_order and (element, kind) != ("date", "timestamp"):
+        raise Unusable("coercion", f"{plain.sql('spark')} compares {element} as {kind}, in another order")
 
 
-def _comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
+_SAFE_REGEX = re.compile(r"[\w\s.,:;@#%&=<>!~\"'/^$|*+?-]*")
+
+
+def _read_like(node: exp.Expr, truth: bool, context: Context, escape: str = "\\") -> Node:
+    """Return ``x LIKE 'a%'`` or ILIKE, of one pattern, or of ANY or ALL of several."""
+    if isinstance(node.expression, exp.Any | exp.All):
+        return _read_like_list(node, truth, context, escape)
+    text, pattern = _read_text_and_pattern(node, context)
+    if pattern is None:
+        return FALSE
+    if "\ufffd" in pattern:
+        raise Unusable("inexact", f"{node.sql('spark')} also matches bytes that are not UTF-8, which bounds exclude")
+    if isinstance(node, exp.ILike):
+        if not pattern.isascii():
+            raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
+        pattern, text = pattern.lower(), Call("lower", (text,), "string")
+    return simplified(like(text, parse_like(pattern, escape), not truth))
+
+
+def _read_like_list(node: exp.Expr, truth: bool, context: Context, escape: str) -> Node:
+    quantifier = node.expression
+    patterns = quantifier.this.unnest()
+    if not isinstance(patterns, exp.Tuple):
+        raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
+    # x NOT LIKE ALL (...) is NOT LIKE for each pattern, not the opposite of LIKE ALL.
+    part_truth = truth != bool(node.args.get("negate"))
+    conditions = [type(node)(this=node.this.copy(), expression=pattern.copy()) for pattern in patterns.expressions]
+    parts = [_read_like(condition, part_truth, context, escape) for condition in conditions]
+    return disjunction(parts) if isinstance(quantifier, exp.Any) == truth else conjunction(parts)
+
+
+def _read_escaped_like(node: exp.Expr, truth: bool, context: Context) -> Node:
+    if not isinstance(node.this, exp.Like | exp.ILike):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
+    return _read_like(node.this, truth != bool(node.this.args.get("negate")), context, node.expression.name)
+
+
+def _contains_reader(before: bool, after: bool) -> Callable[[exp.Expr, bool, Context], Node]:
+    """Return a reader of conditions that a text contains another, with anything before or after it."""
+
+    def read(node: exp.Expr, truth: bool, context: Context) -> Node:
+        text, part = _read_text_and_pattern(node, context)
+        if part is None:
+            return FALSE
+        pattern = canonical_pattern([*[ANY_STRING] * before, part, *[ANY_STRING] * after])
+        return simplified(like(text, pattern, not truth))
+
+    return read
+
+
+def _read_regex(node: exp.Expr, truth: bool, context: Context) -> Node:
+    text, pattern = _read_text_and_pattern(node, context)
+    if pattern is None:
+        return FALSE
+    if not safe_regex(pattern):
+        raise Unusable("can-fail", f"Java may reject the pattern {pattern!r}")
+    call = Call("rlike", (text, to_const(TypedConstant(pattern, "string"))), "boolean")
+    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
+
+
+def safe_regex(pattern: str) -> bool:
+    """Return whether Java certainly accepts a pattern and matches it in bounded time and stack.
+
+    >>> safe_regex("^a.*b$"), safe_regex("(a|b)*"), safe_regex("[")
+    (True, False, False)
+    """
+    return bool(_SAFE_REGEX.fullmatch(pattern)) and not re.search(r"[*+?]{2}|^[*+?]|[|^][*+?]", pattern)
+
+
+def _read_text_and_pattern(node: exp.Expr, context: Context) -> tuple[Expr, str | None]:
+    """Return the tested text, as Spark casts it, and the constant that it is tested with; None for NULL."""
+    tested, pattern = read_operand(node.this, context), read_operand(node.expression, context)
+    if isinstance(tested, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.this.sql('spark')} is a constant")
+    if tested.type == "binary":
+        raise Unusable("unordered-type", f"{node.this.sql('spark')} is binary; only text is matched")
+    text = explicit_cast(cast_subject(tested, "string", context))
+    if not isinstance(pattern, TypedConstant):
+        raise Unusable("unsupported-expression", f"the pattern {node.expression.sql('spark')} is not constant")
+    value = cast_constant(pattern, "string", context.settings.time_zone).value
+    return text, value if isinstance(value, str) else None
+
+
+def _read_comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     operator = _OPERATORS[type(node)]
     if not truth:
         operator = OPPOSITE[operator]
     if isinstance(node.expression, exp.Any | exp.All):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} compares with every value of a subquery")
-    left, right = _side(node.this, context), _side(node.expression, context)
+    left, right = _read_side(node.this, context), _read_side(node.expression, context)
     if isinstance(left, TypedConstant):
         if isinstance(right, TypedConstant):
-            return Constant(_holds(left, operator, right, context))
+            return Constant(_compare_constants(left, operator, right, context))
         left, right, operator = right, left, MIRRORED[operator]
     if not isinstance(right, TypedConstant):
-        return _columns(left, operator, right, context)
-    outcome = outcome_for_all(left.type, operator, right)
-    if outcome is None:
-        return _against_constant(left, operator, right, context)
-    if outcome:
-        raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number, and for Spark may be for NULL too")
+        return _compare_columns(left, operator, right, context)
+    result = constant_result(left.type, operator, right)
+    if result is None:
+        return _compare_with_constant(left, operator, right, context)
+    if result:
+        raise Unusable("inexact", f"{node.sql('spark')} is TRUE for every number; in Spark it may be TRUE for NULL too")
     return FALSE
 
 
-def _side(node: exp.Expr, context: Context) -> Operand:
-    """What stands on one side of a comparison."""
-    whole = whole_of_double(node, context, lambda argument: operand(argument, context))
-    return operand(node, context) if whole is None else whole
+def _read_side(node: exp.Expr, context: Context) -> Operand:
+    rounded = round_compared_double(node, context, lambda argument: read_operand(argument, context))
+    return read_operand(node, context) if rounded is None else rounded
 
 
-def _on_values(viewed: Subject, values: ValueSet, context: Context) -> Node:
-    """The rows whose value is one of a set."""
-    if fails_unless_replaced(viewed.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is followed beside whole numbers only")
-    return in_set(viewed.expr, values, False, context.settings.time_zone)
+def _in_values(subject: Subject, values: ValueSet, context: Context) -> Node:
+    if fails_unless_replaced(subject.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with whole numbers only")
+    return in_set(subject.expr, values, False, context.settings.time_zone)
 
 
-def _holds(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:
-    kind, zone = compared_type(left.type, right.type, ansi=context.settings.ansi), context.settings.time_zone
+def _compare_constants(left: TypedConstant, operator: str, right: TypedConstant, context: Context) -> bool:
+    kind, zone = comparison_type(left.type, right.type, ansi=context.settings.ansi), context.settings.time_zone
     first, second = cast_constant(left, kind, zone).value, cast_constant(right, kind, zone).value
     if first is None or second is None:
         return False
     return compare(operator, second, kind).contains(to_key(first, kind))
 
 
-def _against_constant(left: Subject, operator: str, right: TypedConstant, context: Context) -> Node:
-    kind, null = _common([right], left, context)
-    if null:
+def _compare_with_constant(left: Subject, operator: str, right: TypedConstant, context: Context) -> Node:
+    kind, has_null = _common_type([right], left, context)
+    if has_null:
         return FALSE  # comparing with NULL is never TRUE and never FALSE
-    viewed, (values,) = _value_sets(left, operator, [right], kind, context)
-    return _on_values(viewed, values, context)
+    subject, (values,) = _value_sets(left, operator, [right], kind, context)
+    return _in_values(subject, values, context)
 
 
-def _common(
-    constants: Iterable[TypedConstant], viewed: Subject, context: Context, listed: bool = False
+def _common_type(
+    constants: Iterable[TypedConstant], subject: Subject, context: Context, in_list: bool = False
 ) -> tuple[str, bool]:
-    """The type that all sides are compared in, and whether one of the constants is NULL."""
-    if key_kind(viewed.type) is None:
-        raise Unusable("unordered-type", f"values of type {viewed.type} are not compared here")
-    kind, null = viewed.type, False
+    """Return the type that all sides are compared in, and whether one of the constants is NULL."""
+    if key_kind(subject.type) is None:
+        raise Unusable("unordered-type", f"values of type {subject.type} can't be compared")
+    kind, has_null = subject.type, False
     for constant in constants:
-        kind = compared_type(kind, constant.type, ansi=context.settings.ansi, listed=listed)
-        null = null or constant.value is None
-    return kind, null
+        kind = comparison_type(kind, constant.type, ansi=context.settings.ansi, in_list=in_list)
+        has_null = has_null or constant.value is None
+    return kind, has_null
 
 
 def _value_sets(
     left: Subject, operator: str, constants: Sequence[TypedConstant], kind: str, context: Context
 ) -> tuple[Subject, list[ValueSet]]:
-    """The subject as it is compared in type ``kind``, and its values for which each comparison is TRUE."""
-    cast = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
-    values = [value for value in cast if value is not None]
+    """Return the subject as compared in type ``kind``, and its values for which each comparison is TRUE."""
+    cast_values = [cast_constant(constant, kind, context.settings.time_zone).value for constant in constants]
+    values = [value for value in cast_values if value is not None]
     if left.type == kind or (kind == "double" and is_number(left.type)):
         try:
             return left, [compare(operator, value, left.expr.type) for value in values]
         except ValueError:
-            pass  # not exact on the column's own values: compare what the cast gives instead
-    viewed = cast_subject(left, kind, context)
-    return viewed, [compare(operator, value, viewed.expr.type) for value in values]
+            pass  # inexact on the column's own values: compare the values of the cast instead
+    subject = cast_subject(left, kind, context)
+    return subject, [compare(operator, value, subject.expr.type) for value in values]
 
 
-def _columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
-    kind = compared_type(left.type, right.type, ansi=context.settings.ansi)
+def _compare_columns(left: Subject, operator: str, right: Subject, context: Context) -> Node:
+    kind = comparison_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
-        raise Unusable("unordered-type", f"values of type {kind} are not compared here")
-    if is_whole_of_double(left.expr) or is_whole_of_double(right.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is followed beside constants only")
+        raise Unusable("unordered-type", f"values of type {kind} can't be compared")
+    if is_rounded_double(left.expr) or is_rounded_double(right.expr):
+        raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with constants only")
     return compare_subjects(cast_subject(left, kind, context), operator, cast_subject(right, kind, context))
 
 
-def _is_null(viewed: Subject, truth: bool, context: Context) -> Node:
+def _is_null(subject: Subject, truth: bool, context: Context) -> Node:
     values = ValueSet.empty() if truth else ValueSet.all()
-    return in_set(viewed.expr, values, truth, context.settings.time_zone)
+    return in_set(subject.expr, values, truth, context.settings.time_zone)
 
 
-def _is(node: exp.Expr, truth: bool, context: Context) -> Node:
+def _read_is(node: exp.Expr, truth: bool, context: Context) -> Node:
     target = node.expression
     if isinstance(target, exp.Not):  # IS NOT NULL in some dialects
         target, truth = target.this, not truth
     if isinstance(target, exp.Null):
-        return _null_test(node.this, truth, context)
+        return _read_null_test(node.this, truth, context)
     if isinstance(target, exp.Boolean):
-        return _null_safe_equal(exp.NullSafeEQ(this=node.this.copy(), expression=target.copy()), truth, context)
-    raise Unusable("unsupported-expression", f"{node.sql('spark')} has no exact meaning here")
+        return _read_null_safe_equal(exp.NullSafeEQ(this=node.this.copy(), expression=target.copy()), truth, context)
+    raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
 
 
-def _null_test(tested: exp.Expr, truth: bool, context: Context) -> Node:
-    given = operand(tested, context)
-    if isinstance(given, TypedConstant):
-        return Constant((given.value is None) == truth)
-    return _is_null(given, truth, context)
+def _read_null_test(tested: exp.Expr, truth: bool, context: Context) -> Node:
+    operand = read_operand(tested, context)
+    if isinstance(operand, TypedConstant):
+        return Constant((operand.value is None) == truth)
+    return _is_null(operand, truth, context)
 
 
-def _null_safe_equal(node: exp.Expr, truth: bool, context: Context) -> Node:
-    left, right = operand(node.this, context), operand(node.expression, context)
+def _read_null_safe_equal(node: exp.Expr, truth: bool, context: Context) -> Node:
+    left, right = read_operand(node.this, context), read_operand(node.expression, context)
     if isinstance(left, TypedConstant):
         left, right = right, left
     if isinstance(left, TypedConstant) or not isinstance(right, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is followed for a column and a constant only")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for a column and a constant only")
     if right.value is None:
         return _is_null(left, truth, context)
-    kind, _ = _common([right], left, context)
-    viewed, (values,) = _value_sets(left, "=" if truth else "<>", [right], kind, context)
-    return in_set(viewed.expr, values, not truth, context.settings.time_zone)
+    kind, _ = _common_type([right], left, context)
+    subject, (values,) = _value_sets(left, "=" if truth else "<>", [right], kind, context)
+    return in_set(subject.expr, values, not truth, context.settings.time_zone)
 
 
-def _null_safe_different(node: exp.Expr, truth: bool, context: Context) -> Node:
-    return _null_safe_equal(node, not truth, context)
-
-
-def _constant_in(tested: TypedConstant, constants: Sequence[TypedConstant], truth: bool, context: Context) -> Node:
+def _read_constant_in(tested: TypedConstant, constants: Sequence[TypedConstant], truth: bool, context: Context) -> Node:
     if {constant.type for constant in constants} != {tested.type}:
-        raise Unusable("coercion", f"{tested.value!r} is looked for among values of other types")
-    signs = "=" if truth else "<>"
-    held = [_holds(tested, signs, constant, context) for constant in constants]
-    return Constant(any(held) if truth else all(held))
+        raise Unusable("coercion", f"{tested.value!r} is compared with a list of other types")
+    operator = "=" if truth else "<>"
+    results = [_compare_constants(tested, operator, constant, context) for constant in constants]
+    return Constant(any(results) if truth else all(results))
 
 
-def _in(node: exp.Expr, truth: bool, context: Context) -> Node:
+def _read_in(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("query") or node.args.get("unnest") or node.args.get("field"):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
-    tested = _side(node.this, context)
-    items = [operand(item, context) for item in node.expressions]
+    tested = _read_side(node.this, context)
+    items = [read_operand(item, context) for item in node.expressions]
     constants = [item for item in items if isinstance(item, TypedConstant)]
     if isinstance(tested, TypedConstant) and len(constants) == len(items):
-        return _constant_in(tested, constants, truth, context)
+        return _read_constant_in(tested, constants, truth, context)
     if isinstance(tested, TypedConstant) or len(constants) < len(items):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is followed for a list of constants only")
-    kind, null = _common(constants, tested, context, listed=True)
-    if null and not truth:
+        raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is supported for lists of constants only")
+    kind, has_null = _common_type(constants, tested, context, in_list=True)
+    if has_null and not truth:
         return FALSE  # x NOT IN (..., NULL) is FALSE or NULL, never TRUE
-    viewed, found = _value_sets(tested, "=", [c for c in constants if c.value is not None], kind, context)
-    union = _union(found)
-    wanted = union if truth else union.complement()
-    values = ValueSet.normalised(wanted.intervals, viewed.expr.type)
-    return _on_values(viewed, values, context)
+    subject, sets = _value_sets(tested, "=", [c for c in constants if c.value is not None], kind, context)
+    union = _unite(sets)
+    values = ValueSet.normalised((union if truth else union.complement()).intervals, subject.expr.type)
+    return _in_values(subject, values, context)
 
 
-def _union(sets: Sequence[ValueSet]) -> ValueSet:
-    """The union of many sets, most of them points."""
-    points = [key for values in sets for key in values.points() or ()]
-    others = [values for values in sets if values.points() is None]
-    united = ValueSet.of(points)
-    for values in others:
-        united = united.union(values)
-    return united
+def _unite(sets: Sequence[ValueSet]) -> ValueSet:
+    """Return the union of many sets, most of them points."""
+    union = ValueSet.of([key for values in sets for key in values.points() or ()])
+    for values in sets:
+        if values.points() is None:
+            union = union.union(values)
+    return union
 
 
-def _between(node: exp.Expr, truth: bool, context: Context) -> Node:
+def _read_between(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("symmetric"):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is symmetric, which Spark does not know")
+        raise Unusable("unsupported-expression", f"{node.sql('spark')}: Spark has no BETWEEN SYMMETRIC")
     bounds = [
-        _comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
-        _comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
+        _read_comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
+        _read_comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
     ]
     return conjunction(bounds) if truth else disjunction(bounds)
 
 
-def _is_nan(node: exp.Expr, truth: bool, context: Context) -> Node:
-    given = operand(node.this, context)
-    if isinstance(given, TypedConstant) or given.expr.type not in ("float", "double"):
-        raise Unusable("coercion", f"{node.sql('spark')} is followed for float and double columns only")
+def _read_is_nan(node: exp.Expr, truth: bool, context: Context) -> Node:
+    operand = read_operand(node.this, context)
+    if isinstance(operand, TypedConstant) or operand.expr.type not in ("float", "double"):
+        raise Unusable("coercion", f"{node.sql('spark')} is supported for float and double columns only")
     nan = ValueSet.point(NAN_KEY)
-    # Spark's isnan(NULL) is FALSE
-    return in_set(given.expr, nan if truth else nan.complement(), not truth, context.settings.time_zone)
+    # Spark's isnan(NULL) is FALSE.
+    return in_set(operand.expr, nan if truth else nan.complement(), not truth, context.settings.time_zone)
 
 
-def _named(node: exp.Expr, truth: bool, context: Context) -> Node:
+def _read_named_function(node: exp.Expr, truth: bool, context: Context) -> Node:
     name = node.name.casefold()
     if name in ("isnull", "isnotnull") and len(node.expressions) == 1:
-        return _null_test(node.expressions[0], truth == (name == "isnull"), context)
-    return _boolean(node, truth, context)
+        return _read_null_test(node.expressions[0], truth == (name == "isnull"), context)
+    return _read_boolean(node, truth, context)
 
 
-def _exists(node: exp.Expr, truth: bool, context: Context) -> Node:
+def _read_exists(node: exp.Expr, truth: bool, context: Context) -> Node:
     if isinstance(node.expression, exp.Lambda):
-        return some_element(node, truth, context, lambda test, within: FilterReader(within, strict=True).node(test))
+        return some_element_node(node, truth, context, lambda test, inner: FilterReader(inner, strict=True).read(test))
     raise Unusable("subquery", f"{node.sql('spark')[:80]} needs the result of a subquery")
 
 
-def _boolean(node: exp.Expr, truth: bool, context: Context) -> Node:
-    given = operand(node, context)
-    if isinstance(given, TypedConstant):
-        value = cast_constant(given, "boolean", context.settings.time_zone).value
+def _read_boolean(node: exp.Expr, truth: bool, context: Context) -> Node:
+    operand = read_operand(node, context)
+    if isinstance(operand, TypedConstant):
+        value = cast_constant(operand, "boolean", context.settings.time_zone).value
         return Constant(value is truth)
-    if given.type != "boolean":
-        raise Unusable("coercion", f"{node.sql('spark')} is {given.type}, not a condition")
-    return in_set(given.expr, ValueSet.point(int(truth)), False, context.settings.time_zone)
+    if operand.type != "boolean":
+        raise Unusable("coercion", f"{node.sql('spark')} is {operand.type}, expected boolean")
+    return in_set(operand.expr, ValueSet.point(int(truth)), False, context.settings.time_zone)
 
 
-_LEAVES: dict[type[exp.Expr], Callable[[exp.Expr, bool, Context], Node]] = {
-    exp.Is: _is,
-    exp.In: _in,
-    exp.Between: _between,
-    exp.NullSafeEQ: _null_safe_equal,
-    exp.EqualNull: _null_safe_equal,
-    exp.NullSafeNEQ: _null_safe_different,
-    exp.Like: like_condition,
-    exp.ILike: like_condition,
-    exp.Escape: escaped_like,
-    exp.RegexpLike: regex,
-    exp.StartsWith: containing(before=False, after=True),
-    exp.EndsWith: containing(before=True, after=False),
-    exp.Contains: containing(before=True, after=True),
-    exp.IsNan: _is_nan,
-    exp.Anonymous: _named,
-    exp.Exists: _exists,
+# Each reader takes the condition, whether to return the rows for which it is TRUE (else FALSE), and its context.
+_LEAF_READERS: dict[type[exp.Expr], Callable[[exp.Expr, bool, Context], Node]] = {
+    exp.Is: _read_is,
+    exp.In: _read_in,
+    exp.Between: _read_between,
+    exp.NullSafeEQ: _read_null_safe_equal,
+    exp.EqualNull: _read_null_safe_equal,
+    exp.NullSafeNEQ: lambda node, truth, context: _read_null_safe_equal(node, not truth, context),
+    exp.Like: _read_like,
+    exp.ILike: _read_like,
+    exp.Escape: _read_escaped_like,
+    exp.RegexpLike: _read_regex,
+    exp.StartsWith: _contains_reader(before=False, after=True),
+    exp.EndsWith: _contains_reader(before=True, after=False),
+    exp.Contains: _contains_reader(before=True, after=True),
+    exp.IsNan: _read_is_nan,
+    exp.Anonymous: _read_named_function,
+    exp.Exists: _read_exists,
 }

@@ -1,7 +1,7 @@
-"""The functions of columns that may stand in a filter: deterministic, and failing on no row.
+"""Functions of columns that a filter may contain: deterministic, and failing on no row.
 
-Each entry says how Spark spells the function, what types it takes and what it gives. A function that can fail is here
-only in a form that can't (``try_add``, ``try_cast``), so that evaluating it on all rows never breaks a load.
+A function that can fail is listed in a form that can't (``try_add``, ``try_cast``), so that a load can evaluate it on
+all rows.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from sqlglot import exp
 
 @dataclass(frozen=True)
 class Function:
-    """How Spark knows a function.
+    """The signature of a Spark function.
 
     Attributes:
         name: lower-case Spark name.
-        takes: the type of each argument as Spark coerces it; of the last ones some may be left out.
+        takes: the type of each argument as Spark coerces it; the last ones may be left out.
         gives: the result's type.
-        arguments: where sqlglot keeps the arguments.
-        refused: where it keeps what would give the call another meaning.
+        arguments: sqlglot's keys of the arguments.
+        refused: sqlglot's keys of arguments that change the meaning.
     """
 
     name: str
@@ -45,6 +45,7 @@ _DATE_PARTS: dict[type[exp.Expr], Function] = {
     exp.Second: Function("second", ("timestamp",), "int"),
 }
 
+# ``extract(unit FROM x)``, by unit.
 EXTRACT_UNITS: dict[str, Function] = {
     "YEAR": _DATE_PARTS[exp.Year],
     "QUARTER": _DATE_PARTS[exp.Quarter],
@@ -57,9 +58,9 @@ EXTRACT_UNITS: dict[str, Function] = {
     "HOUR": _DATE_PARTS[exp.Hour],
     "MINUTE": _DATE_PARTS[exp.Minute],
 }
-"""``extract(unit FROM x)``, by unit."""
 
 _BOTH = ("this", "expression")
+# Functions by sqlglot's class.
 FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
     exp.Lower: Function("lower", ("string",), "string"),
     exp.Upper: Function("upper", ("string",), "string"),
@@ -74,8 +75,8 @@ FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
     exp.Sqrt: Function("sqrt", ("double",), "double"),
     exp.DateDiff: Function("datediff", ("date", "date"), "int", _BOTH, ("unit",)),
 }
-"""Functions that are called as they are written, by sqlglot's class."""
 
+# Arithmetic in the form that gives NULL instead of failing; a condition that would fail is never TRUE.
 TRY_ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Add: "try_add",
     exp.Sub: "try_subtract",
@@ -83,14 +84,13 @@ TRY_ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Div: "try_divide",
     exp.Mod: "try_mod",
 }
-"""Arithmetic in the form that gives NULL instead of failing. A condition that would fail is so never TRUE."""
 
+# Units of ``trunc``; others give NULL.
 TRUNC_UNITS = frozenset({"YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK"})
-"""Units that ``trunc`` takes; with others it gives NULL."""
 DATE_TRUNC_UNITS = TRUNC_UNITS | {"DAY", "DD", "HOUR", "MINUTE", "SECOND"}
-"""Units that ``date_trunc`` takes."""
 
-NON_DETERMINISTIC = (
+# Functions whose value may differ from run to run or row to row: sqlglot's classes, and names it has no class for.
+_NON_DETERMINISTIC = (
     exp.Rand,
     exp.Randn,
     exp.Uuid,
@@ -100,7 +100,7 @@ NON_DETERMINISTIC = (
     exp.CurrentUser,
     exp.CurrentDatetime,
 )
-NON_DETERMINISTIC_NAMES = frozenset(
+_NON_DETERMINISTIC_NAMES = frozenset(
     {
         "rand", "randn", "random", "uuid", "now", "curdate", "current_date", "current_timestamp", "localtimestamp",
         "current_timezone", "current_user", "user", "session_user", "current_database", "current_catalog",
@@ -108,11 +108,10 @@ NON_DETERMINISTIC_NAMES = frozenset(
         "input_file_block_length", "shuffle", "randstr", "uniform", "unix_timestamp", "version",
     }
 )  # fmt: skip
-"""Functions whose value may differ from run to run or row to row, as sqlglot leaves them by name."""
 
 
 def is_non_deterministic(node: exp.Expr) -> bool:
-    """Whether the value of this one call may differ from run to run or row to row."""
+    """Return whether the value of this call may differ from run to run or row to row."""
     if isinstance(node, exp.Anonymous):
-        return node.name.casefold() in NON_DETERMINISTIC_NAMES
-    return isinstance(node, NON_DETERMINISTIC)
+        return node.name.casefold() in _NON_DETERMINISTIC_NAMES
+    return isinstance(node, _NON_DETERMINISTIC)

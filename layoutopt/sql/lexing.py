@@ -1,4 +1,8 @@
-"""How Spark cuts a text into words, where sqlglot would cut it elsewhere."""
+"""Comments and function names of Spark's SQL, where sqlglot's lexer and parser differ.
+
+sqlglot reads the functions of all its dialects in each of them: it treats ``day_of_week(d)`` as ``dayofweek(d)``. Spark
+has no such function, so the name may belong to a user's function.
+"""
 
 from __future__ import annotations
 
@@ -6,69 +10,61 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
-# ----------------------------------------------------------------------------------------------------
-# Comments as Spark's lexer finds them: what it leaves out of a text, nobody else may read.
-
-_BEGINS: Final = re.compile(
+_TOKEN: Final = re.compile(
     r"""(?<!\w)[rR](?:'[^']*'|"[^"]*")"""  # in raw strings a backslash is a character
     r"""|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*"|`(?:[^`]|``)*`"""
     r"|(?P<line>--(?:\\\n|[^\r\n])*)"  # a backslash at its end makes the next line a part of it
     r"|(?P<block>/\*(?!\+))",
     re.DOTALL,
 )
-_NESTS: Final = re.compile(r"/\*(?!\+)|\*/")
-_SHOWN: Final = re.compile(r"[^\r\n]")
+_BLOCK_DELIMITER: Final = re.compile(r"/\*(?!\+)|\*/")
+_VISIBLE: Final = re.compile(r"[^\r\n]")
 
 
 def without_comments(sql: str) -> str:
-    r"""The text with blanks in the place of comments, so that all else stays where it is; hints are no comments.
+    r"""Return the text with comments replaced by blanks, so that positions are kept; hints are not comments.
 
-    A comment that is never closed stays: no parser takes the text.
+    A comment that is never closed is kept: no parser accepts the text.
 
     >>> without_comments("SELECT '--', a /* b /* c */ d */ FROM t -- e \\\n WHERE f = 1")
     "SELECT '--', a                   FROM t       \n            "
     """
     if "--" not in sql and "/*" not in sql:
         return sql
-    pieces, done = [], 0
-    for start, end in _comments(sql):
-        pieces += [sql[done:start], _SHOWN.sub(" ", sql[start:end])]
-        done = end
-    return "".join([*pieces, sql[done:]])
+    pieces, copied = [], 0
+    for start, end in _find_comments(sql):
+        pieces += [sql[copied:start], _VISIBLE.sub(" ", sql[start:end])]
+        copied = end
+    return "".join([*pieces, sql[copied:]])
 
 
-def _comments(sql: str) -> Iterator[tuple[int, int]]:
-    """Where comments begin, and what follows them begins."""
-    found = _BEGINS.search(sql)
-    while found is not None:
-        end = found.end()
-        if found["block"]:
-            closed = _end_of_block(sql, end)
-            if closed is None:
+def _find_comments(sql: str) -> Iterator[tuple[int, int]]:
+    """Yield the comments, as [start, end)."""
+    match = _TOKEN.search(sql)
+    while match is not None:
+        end = match.end()
+        if match["block"]:
+            block_end = _find_block_end(sql, end)
+            if block_end is None:
                 return
-            end = closed
-        if found["block"] or found["line"]:
-            yield found.start(), end
-        found = _BEGINS.search(sql, end)
+            end = block_end
+        if match["block"] or match["line"]:
+            yield match.start(), end
+        match = _TOKEN.search(sql, end)
 
 
-def _end_of_block(sql: str, start: int) -> int | None:
-    """Where a comment with brackets ends whose content begins at ``start``; None where nothing closes it."""
+def _find_block_end(sql: str, start: int) -> int | None:
+    """Return the end of a block comment whose content begins at ``start``; None if it is never closed."""
     depth = 1
-    for found in _NESTS.finditer(sql, start):
-        depth += -1 if found[0] == "*/" else 1
+    for match in _BLOCK_DELIMITER.finditer(sql, start):
+        depth += -1 if match[0] == "*/" else 1
         if not depth:
-            return found.end()
+            return match.end()
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Names of functions: which of those that sqlglot knows are Spark's own.
-#
-# sqlglot reads the functions of all its dialects in each of them: ``day_of_week(d)`` is to it what ``dayofweek(d)`` is.
-# Spark has no such function, so there the name is one that a user has given to something else.
-
-SPARKS: Final = frozenset(
+# Spark 4.3's functions that sqlglot knows by these names, or takes for types; a test compares them with Spark's.
+SPARK_FUNCTIONS: Final = frozenset(
     """
     abs acos acosh add_months aggregate and any_value approx_count_distinct approx_percentile approx_top_k
     approx_top_k_accumulate approx_top_k_combine approx_top_k_estimate array array_agg array_append array_compact
@@ -99,23 +95,22 @@ SPARKS: Final = frozenset(
     to_unix_timestamp to_utc_timestamp transform translate trim trunc try_add try_divide try_element_at try_multiply
     try_subtract typeof ucase unbase64 unhex uniform unix_date unix_micros unix_millis unix_seconds unix_timestamp
     upper uuid var_pop var_samp variance weekofyear width_bucket year
-    """.split()  # noqa: SIM905 (a column of 300 lines would be no better to read)
+    """.split()  # noqa: SIM905 (a list of 300 lines is no clearer)
 )
-"""Spark's functions that sqlglot knows by these names, or takes for types; of Spark 4.3 (a test asks it)."""
 
-OF_GRAMMAR: Final = frozenset(
+# Other words that may precede a bracket in Spark's SQL: special syntax, types, hints.
+GRAMMAR_WORDS: Final = frozenset(
     """
     cast character dec numeric timestampadd timestampdiff try_cast union varchar
     broadcast broadcastjoin mapjoin merge mergejoin shuffle_hash shuffle_merge shuffle_replicate_nl shufflemerge
     """.split()  # noqa: SIM905
 )
-"""What else may stand before a bracket in Spark's SQL: what looks like a function, types, hints."""
 
 
-def is_sparks(name: str) -> bool:
-    """Whether a name before a bracket, which sqlglot knows, means to Spark what it means to sqlglot.
+def is_spark_function(name: str) -> bool:
+    """Return whether a name before a bracket that sqlglot knows means the same to Spark.
 
-    >>> is_sparks("DayOfWeek"), is_sparks("day_of_week")
+    >>> is_spark_function("DayOfWeek"), is_spark_function("day_of_week")
     (True, False)
     """
-    return name.lower() in SPARKS or name.lower() in OF_GRAMMAR
+    return name.lower() in SPARK_FUNCTIONS or name.lower() in GRAMMAR_WORDS

@@ -1,4 +1,7 @@
-"""What a condition is about while it is read: expressions of columns with their types, cast as Spark casts them."""
+"""Operands of conditions: typed constants and expressions of columns, cast as Spark casts them.
+
+A cast that does not exist or is not exact raises :class:`Unusable`.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ from layoutopt.sql.types import INTEGER_DIGITS, TypedConstant, cast_constant, ex
 
 @dataclass(frozen=True)
 class Subject:
-    """What a condition is about: an expression of columns.
+    """The subject of a condition: an expression of columns.
 
     Attributes:
         expr: the expression as it is evaluated.
@@ -35,13 +38,9 @@ Operand = TypedConstant | Subject
 
 @dataclass(frozen=True)
 class Context:
-    """What an expression is read in.
+    """The context of an expression: its session, declared functions, and a resolver of column references.
 
-    Attributes:
-        resolve: the table's column that a reference means, and the names of the fields of it that follow; raises
-            :class:`Unusable` where it is none.
-        settings: the session settings that decide types and meaning.
-        udfs: the deterministic functions that the user declared.
+    ``resolve`` returns the table's column and the names of the fields that follow, or raises :class:`Unusable`.
     """
 
     resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
@@ -49,43 +48,37 @@ class Context:
     udfs: Udfs = field(default_factory=dict)
 
 
+# Reads an argument.
 Reader = Callable[[exp.Expr], Operand]
-"""Reads an argument."""
 
 
-def cast_subject(given: Subject, to: str, context: Context) -> Subject:
-    """The subject cast to a type, in a form that fails on no row (a value that can't be cast is NULL).
-
-    Raises:
-        Unusable: ``coercion``: no such cast, or ANSI mode is off, where casts wrap around.
-    """
-    if given.type == to:
-        return given
-    if _keeps_values(given.type, to):
-        return Subject(given.expr, to)
+def cast_subject(subject: Subject, to: str, context: Context) -> Subject:
+    """Return the subject cast to a type, in a form that fails on no row (a value that can't be cast is NULL)."""
+    if subject.type == to:
+        return subject
+    if _keeps_values(subject.type, to):
+        return Subject(subject.expr, to)
     if not context.settings.ansi:
-        raise Unusable("coercion", f"a cast to {to} has another meaning without ANSI mode")
-    if "<" in given.type or "<" in to or to.startswith("interval"):
-        raise Unusable("coercion", f"a cast from {given.type} to {to} is not followed here")
-    if given.type == "string" and to == "timestamp":
-        raise Unusable(
-            "non-deterministic", "a text of a time alone, as '12:30', is a timestamp of the day it is read on"
-        )
-    if to == "float" and given.type in ("int", "bigint"):
-        # Spark's optimiser drops it below a cast to double, and compares the digits that it would have rounded
-        raise Unusable("inexact", f"a cast from {given.type} to float rounds, or not, by where it stands")
-    return Subject(Call("try_cast", (explicit_cast(given),), to), to)
+        raise Unusable("coercion", f"a cast to {to} is supported in ANSI mode only")
+    if "<" in subject.type or "<" in to or to.startswith("interval"):
+        raise Unusable("coercion", f"a cast from {subject.type} to {to} is not supported")
+    if subject.type == "string" and to == "timestamp":
+        raise Unusable("non-deterministic", "a text with a time alone, such as '12:30', becomes a timestamp of today")
+    if to == "float" and subject.type in ("int", "bigint"):
+        # Below a cast to double, Spark's optimiser drops this cast and compares the digits it would have rounded.
+        raise Unusable("inexact", f"a cast from {subject.type} to float may or may not round")
+    return Subject(Call("try_cast", (explicit_cast(subject),), to), to)
 
 
-def explicit_cast(given: Subject) -> Expr:
-    """The expression with its type as evaluated: a cast that was left out is written down."""
-    if given.expr.type == given.type:
-        return given.expr
-    return Call("try_cast", (given.expr,), given.type)
+def explicit_cast(subject: Subject) -> Expr:
+    """Return the expression in the subject's type, with the cast that was left out."""
+    if subject.expr.type == subject.type:
+        return subject.expr
+    return Call("try_cast", (subject.expr,), subject.type)
 
 
 def _keeps_values(source: str, to: str) -> bool:
-    """Whether a cast changes no value and no comparison, so that it can be left out."""
+    """Return whether a cast changes no value and no comparison, so that it can be left out."""
     if is_integer(source) and is_integer(to):
         return INTEGER_DIGITS[source] <= INTEGER_DIGITS[to]
     if to == "double":
@@ -96,12 +89,8 @@ def _keeps_values(source: str, to: str) -> bool:
     return after[1] >= before[1] and after[0] - after[1] >= before[0] - before[1]
 
 
-def const(constant: TypedConstant) -> Const:
-    """The model's constant.
-
-    Raises:
-        Unusable: ``inexact``: the type can't hold the value.
-    """
+def to_const(constant: TypedConstant) -> Const:
+    """Return the model's constant."""
     if constant.value is None:
         return Const(None, constant.type)
     try:
@@ -110,23 +99,15 @@ def const(constant: TypedConstant) -> Const:
         raise Unusable("inexact", str(error)) from error
 
 
-def typed(given: Operand, kind: str, context: Context) -> Expr:
-    """A constant or a subject cast to a type, as an argument.
-
-    Raises:
-        Unusable: there is no such cast, or it is not exact.
-    """
-    if isinstance(given, TypedConstant):
-        return const(cast_constant(given, kind, context.settings.time_zone))
-    return explicit_cast(cast_subject(given, kind, context))
+def cast_operand(operand: Operand, kind: str, context: Context) -> Expr:
+    """Return an operand cast to a type."""
+    if isinstance(operand, TypedConstant):
+        return to_const(cast_constant(operand, kind, context.settings.time_zone))
+    return explicit_cast(cast_subject(operand, kind, context))
 
 
-def constant_of(given: Operand, type: type, text: str) -> object:
-    """The value of an argument that has to be a constant, of a Python type.
-
-    Raises:
-        Unusable: it is none, or NULL, or of another type.
-    """
-    if not isinstance(given, TypedConstant) or not isinstance(given.value, type):
-        raise Unusable("unsupported-expression", f"{text} is followed for constants only")
-    return given.value
+def constant_value(operand: Operand, type: type, text: str) -> object:
+    """Return the value of an operand that must be a constant of a Python type."""
+    if not isinstance(operand, TypedConstant) or not isinstance(operand.value, type):
+        raise Unusable("unsupported-expression", f"{text} is supported for constants only")
+    return operand.value

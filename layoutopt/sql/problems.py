@@ -1,4 +1,4 @@
-"""Why a statement or a condition can't be used: stable codes, so that users and tests can count them."""
+"""Reasons why a statement or a condition can't be used: stable codes that users and tests can count."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from dataclasses import dataclass
 
 from layoutopt.errors import QueryError
 
+# Reason code of a skipped statement -> its meaning.
 STATEMENT_REASONS = {
     "bad-record": "the log's record is damaged: not JSON, or without a SQL text",
     "empty": "there is no statement in the text",
     "no-table": "the statement reads other tables only",
-    "not-a-query": "the statement is no query",
+    "not-a-query": "the statement is not a query",
     "parse-error": "the text can't be parsed",
     "several-statements": "the record holds more than one statement",
     "unknown-column": "the statement names a column that the table does not have",
-    "unsupported": "the statement uses something that the analyser does not follow",
+    "unsupported": "the statement uses a construct that the analyser does not support",
 }
-"""Reason code of a skipped statement -> what it means."""
 
+# Reason code of a condition that a filter leaves out -> its meaning. ``scan/REASONS.md`` lists the same.
 CONDITION_REASONS = {
     "can-fail": "the expression can fail on some row and has no error-free form that is known to be exact",
     "coercion": "Spark's types of the two sides have no common type that is compared exactly",
@@ -31,7 +32,6 @@ CONDITION_REASONS = {
     "unsupported-expression": "the analyser knows no exact meaning of the expression",
     "unsupported-function": "the function is not on the list of functions known to be deterministic and never to fail",
 }
-"""Reason code of a condition that a filter leaves out -> what it means."""
 
 
 class StatementError(QueryError):
@@ -49,7 +49,7 @@ class StatementError(QueryError):
 
 
 class Unusable(Exception):  # noqa: N818 (a signal inside this package, never an error that a user sees)
-    """Raised while a condition is translated: it has no exact meaning here, so the filter leaves it out."""
+    """A signal that a condition has no exact translation, so that the filter leaves it out."""
 
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
@@ -59,7 +59,7 @@ class Unusable(Exception):  # noqa: N818 (a signal inside this package, never an
 
 @dataclass(frozen=True)
 class UnusableCondition:
-    """A condition that a scan's filter leaves out (TRUE stands in for it, which is weaker and so sound).
+    """A condition that a scan's filter leaves out: TRUE replaces it, which is weaker and so sound.
 
     Attributes:
         code: a key of :data:`CONDITION_REASONS`.

@@ -1,8 +1,8 @@
 """Arithmetic, rounding and absolute values of typed operands, in forms that fail on no row.
 
-Both readers build their expressions here, the one of SQL texts and the one of Catalyst's trees, so that one condition
-is one expression whichever of them reads it. In one form constants have the type that Spark computes in, and a column
-of whole numbers stands without the cast that Spark's arithmetic adds anyway.
+The readers of SQL texts and of Catalyst's trees both build expressions here, so that a condition gets one form. In it,
+constants have the type that Spark computes in, and an integer column lacks the cast that Spark's arithmetic implies.
+Functions raise :class:`Unusable` where Spark may fail or the result has no exact type; ``text`` is for its message.
 """
 
 from __future__ import annotations
@@ -25,51 +25,39 @@ from layoutopt.sql.types import (
 )
 
 SIGNS: Final = {"try_add": "+", "try_subtract": "-", "try_multiply": "*", "try_divide": "/"}
-_MOST_PLACES: Final = 30
+_MAX_PLACES: Final = 30
 
+# An operand; a constant has the type that Spark gives it beside the other operand.
 Side: TypeAlias = Const | Subject
-"""An operand; the type of a constant is the one that Spark gives it beside the other operand."""
 
 
 def combine(function: str, left: Side, right: Side, context: Context, text: str) -> Subject:
-    """Return ``left + right`` and the like of numbers.
-
-    Args:
-        function: ``try_add``, ``try_subtract``, ``try_multiply``, ``try_divide`` or ``try_mod``.
-        left: the first operand.
-        right: the second.
-        context: of casts.
-        text: names the expression in messages.
-
-    Raises:
-        Unusable: the operands are no numbers, or the result has no exact type here.
-    """
+    """Return the result of ``try_add``, ``try_subtract``, ``try_multiply``, ``try_divide`` or ``try_mod``."""
     sides, kinds = (left, right), {left.type, right.type}
     if any(isinstance(side, Const) and side.value is None for side in sides) or not all(map(is_number, kinds)):
-        raise Unusable("can-fail", f"{text} is followed for numbers only")
+        raise Unusable("can-fail", f"{text} is supported for numbers only")
     is_whole = kinds <= INTEGER_DIGITS.keys()
     if function == "try_mod" and not is_whole:
-        raise Unusable("can-fail", f"{text} is followed for integers only")
+        raise Unusable("can-fail", f"{text} is supported for integers only")
     if kinds == {"float"}:
-        raise Unusable("can-fail", f"{text} is computed in single precision, which is not followed here")
+        raise Unusable("can-fail", f"{text} is computed in single precision, which is not supported")
     if any(map(is_floating, kinds)) or (is_whole and function == "try_divide"):
-        return _called(function, [_as_double(side, context) for side in sides], "double")
+        return _make_call(function, [_as_double(side, context) for side in sides], "double")
     if is_whole:
         kind = common_type(left.type, right.type)
         args = [_without_cast(side, kind) for side in sides]
-        if common_type(*(arg.type for arg in args)) != kind:  # the casts make the result wider than the columns are
+        if common_type(*(arg.type for arg in args)) != kind:  # the casts make the result wider than the columns
             args = [arg if arg.type == kind else Call("try_cast", (arg,), kind) for arg in args]
-        return _called(function, args, kind)
+        return _make_call(function, args, kind)
     kind = arithmetic_type(SIGNS[function], left.type, right.type)
-    return _called(function, [_as_decimal(side) for side in sides], kind)
+    return _make_call(function, [_as_decimal(side) for side in sides], kind)
 
 
-def _called(function: str, args: list[Expr], kind: str) -> Subject:
+def _make_call(function: str, args: list[Expr], kind: str) -> Subject:
     return Subject(Call(function, tuple(args), kind), kind)
 
 
 def _without_cast(side: Side, kind: str) -> Expr:
-    """Whole numbers in whole arithmetic, a constant in the type of the result."""
     if isinstance(side, Const):
         return Const(side.value, kind)
     return side.expr if is_integer(side.expr.type) else explicit_cast(side)
@@ -96,7 +84,7 @@ def _double_key(constant: Const) -> int:
 def _as_decimal(side: Side) -> Expr:
     if isinstance(side, Const):
         digits = exact_digits(side.type)
-        assert digits is not None, "whole numbers and decimals alone come here"
+        assert digits is not None, "only whole numbers and decimals are passed"
         return Const(side.value, decimal_type(*digits))
     own = exact_digits(side.expr.type)
     if is_integer(side.expr.type) and own == exact_digits(side.type):
@@ -104,74 +92,57 @@ def _as_decimal(side: Side) -> Expr:
     return explicit_cast(side)
 
 
-def negative(given: Subject, context: Context, text: str) -> Subject:
-    """Return ``-a``.
-
-    Raises:
-        Unusable: it is no number.
-    """
-    if is_floating(given.type):
-        return combine("try_subtract", Const(0, "double"), given, context, text)
-    zero = Const(0, "int" if is_integer(given.type) else "decimal(1,0)")
-    found = combine("try_subtract", zero, given, context, text)
-    # Of a decimal Spark keeps the type, by which it chooses the places of a quotient.
-    return found if is_integer(given.type) else Subject(found.expr, given.type)
+def negative(number: Subject, context: Context, text: str) -> Subject:
+    """Return ``-a``."""
+    if is_floating(number.type):
+        return combine("try_subtract", Const(0, "double"), number, context, text)
+    zero = Const(0, "int" if is_integer(number.type) else "decimal(1,0)")
+    difference = combine("try_subtract", zero, number, context, text)
+    # Spark keeps a decimal's type, which decides the places of a quotient.
+    return difference if is_integer(number.type) else Subject(difference.expr, number.type)
 
 
-def absolute(given: Subject, text: str) -> Subject:
-    """Return ``abs(a)``, which fails for the smallest integer: it has no absolute value of its own type.
-
-    Raises:
-        Unusable: it is no number.
-    """
-    if is_integer(given.type):
-        # in a wider type, in which Spark compares all the same
-        wider = "decimal(20,0)" if given.type == "bigint" else "bigint"
-        return Subject(Call("abs", (Call("try_cast", (given.expr,), wider),), wider), given.type)
-    if not is_number(given.type):
-        raise Unusable("coercion", f"{text} is taken of {given.type}")
-    return Subject(Call("abs", (explicit_cast(given),), given.type), given.type)
+def absolute(number: Subject, text: str) -> Subject:
+    """Return ``abs(a)``, in a wider type for integers: the smallest one has no absolute value of its own type."""
+    if is_integer(number.type):
+        wider = "decimal(20,0)" if number.type == "bigint" else "bigint"
+        return Subject(Call("abs", (Call("try_cast", (number.expr,), wider),), wider), number.type)
+    if not is_number(number.type):
+        raise Unusable("coercion", f"{text}: {number.type} is not supported")
+    return Subject(Call("abs", (explicit_cast(number),), number.type), number.type)
 
 
-def whole(name: str, given: Subject, text: str) -> Subject:
-    """Return ``floor(a)`` or ``ceil(a)`` of exact numbers.
-
-    Raises:
-        Unusable: of a float, where it may fail.
-    """
-    if is_integer(given.type) or (is_floating(given.type) and is_integer(given.expr.type)):
-        return Subject(given.expr, "bigint")
-    digits = exact_digits(given.type)
+def whole(name: str, number: Subject, text: str) -> Subject:
+    """Return ``floor(a)`` or ``ceil(a)`` of exact numbers."""
+    if is_integer(number.type) or (is_floating(number.type) and is_integer(number.expr.type)):
+        return Subject(number.expr, "bigint")
+    digits = exact_digits(number.type)
     if digits is None:
-        raise Unusable("unsupported-function", f"{text} of {given.type} may fail")
+        raise Unusable("unsupported-function", f"{text} of {number.type} may fail")
     kind = decimal_type(digits[0] - digits[1] + 1, 0)
-    return Subject(Call(name, (explicit_cast(given),), kind), kind)
+    return Subject(Call(name, (explicit_cast(number),), kind), kind)
 
 
-def whole_of_double(name: str, given: Subject, context: Context) -> Subject | None:
-    """Return ``floor(x)`` or ``ceil(x)`` of a double, which may stand beside a constant only; None of other numbers."""
-    if not is_floating(given.type) or is_integer(given.expr.type):
+def whole_of_double(name: str, number: Subject, context: Context) -> Subject | None:
+    """Return ``floor(x)`` or ``ceil(x)`` of a double, for comparisons with constants only; None for other numbers."""
+    if not is_floating(number.type) or is_integer(number.expr.type):
         return None
-    double = explicit_cast(cast_subject(given, "double", context))
+    double = explicit_cast(cast_subject(number, "double", context))
     return Subject(Call(name, (double,), "bigint"), "bigint")
 
 
-def rounded(given: Subject, places: int, text: str) -> Subject:
-    """Return ``round(a, places)``: half away from zero.
-
-    Raises:
-        Unusable: of a float, or for places before the point.
-    """
-    if not 0 <= places <= _MOST_PLACES:
-        raise Unusable("unsupported-function", f"{text} is followed for places after the point only")
-    digits = exact_digits(given.type)
-    if is_integer(given.type):
-        return given
+def rounded(number: Subject, places: int, text: str) -> Subject:
+    """Return ``round(a, places)``: half away from zero."""
+    if not 0 <= places <= _MAX_PLACES:
+        raise Unusable("unsupported-function", f"{text} is supported for 0 to {_MAX_PLACES} places only")
+    digits = exact_digits(number.type)
+    if is_integer(number.type):
+        return number
     if digits is not None:
         scale = min(places, digits[1])
         kind = decimal_type(digits[0] - digits[1] + 1 + scale, scale)
-    elif given.type == "double":
+    elif number.type == "double":
         kind = "double"
     else:
-        raise Unusable("coercion", f"{text} is taken of {given.type}")
-    return Subject(Call("round", (explicit_cast(given), Const(places, "int")), kind), kind)
+        raise Unusable("coercion", f"{text}: {number.type} is not supported")
+    return Subject(Call("round", (explicit_cast(number), Const(places, "int")), kind), kind)

@@ -296,7 +296,7 @@ def test_constants_of_other_types_are_not_asked() -> None:
         ("nested:value-list", "the elements of nested are array<int>"),
         ("short:bloom", "the elements of short are char(3)"),
         ("tags:gap-list", "values of the type 'string', for which gap-list has no use"),
-        ("map_keys(tags):bloom", "which is no map"),
+        ("map_keys(tags):bloom", "is not a map"),
     ],
 )
 def test_what_has_no_such_index_is_refused_in_a_sentence(text: str, message: str) -> None:

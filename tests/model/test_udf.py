@@ -19,7 +19,7 @@ from layoutopt.model.predicates import Call, Col, InSet, Predicate, describe, to
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.udf import as_udf, by_name, udf
 from layoutopt.model.values import ValueSet
-from layoutopt.sql.scopes import rejects_nulls
+from layoutopt.sql.query_blocks import rejects_nulls
 
 
 def shout(text: str) -> str:

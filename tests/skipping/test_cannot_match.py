@@ -460,7 +460,7 @@ def test_what_is_remembered_of_other_filters_changes_nothing(
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layoutopt.skipping.zone_maps._MOST_REMEMBERED", 3)
+    monkeypatch.setattr("layoutopt.skipping.zone_maps._MAX_CACHED_BYTES", 3)
     statistics = statistics_of(one_block(a=[1, 2]))
     for value in range(20):
         node = compared("a", "=", value).node

@@ -21,7 +21,7 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived_bounds import FUNCTIONS, bounds_of
+from layoutopt.skipping.derived_bounds import FUNCTION_RULES, bounds_of
 from layoutopt.sql.constant_folding import plus_months
 from layoutopt.sql.types import arithmetic_type
 from tests.effort import examples
@@ -110,7 +110,7 @@ def test_calls_that_no_filter_has_are_unknown_or_harmless(data: st.DataObject) -
         Const(1, "boolean"),
     ]
     args = data.draw(st.lists(st.sampled_from(columns + constants), max_size=4))
-    fn = data.draw(st.sampled_from([*FUNCTIONS, "coalesce"]))
+    fn = data.draw(st.sampled_from([*FUNCTION_RULES, "coalesce"]))
     type = data.draw(st.sampled_from([column.type for column in SCHEMA.columns]))
     if fn == "try_cast":
         args = args[:1] or [A]

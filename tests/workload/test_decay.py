@@ -47,7 +47,7 @@ def test_statements_without_a_time_are_refused(when: str | None, said: str) -> N
 
 
 def test_zones_of_which_no_clocks_are_known_are_refused() -> None:
-    with pytest.raises(LogError, match="'PST' are not known"):
+    with pytest.raises(LogError, match="unknown time zone 'PST'"):
         times_of([], "PST")
 
 

@@ -1,1 +1,1 @@
-"""Spark's SQL for DuckDB: only what is known to mean the same."""
+"""Translation of Spark SQL to DuckDB, where it is known to mean the same."""

@@ -1,9 +1,8 @@
-"""Which SQL texts mean the same to DuckDB as to Spark, and their DuckDB text.
+"""Translate Spark SQL to DuckDB where both engines are known to give the same answer.
 
-The two engines differ in more places than anybody can list (LIKE's escapes, ``float = 0.1``, division, rounding,
-``dayofweek``, averages of decimals, comparisons across types, ...), so this is a list of what is known to be equal:
-anything else is refused, with a sentence that says to let Spark run it. Every expression gets Spark's type on the way,
-so that answers come back in Spark's types.
+The engines differ in too many places to list them all (LIKE's escapes, ``float = 0.1``, division, rounding,
+``dayofweek``, averages of decimals, comparisons across types, ...). So this lists what is known to be equal and refuses
+anything else, with the advice to use Spark. Every expression gets Spark's type, so that answers have Spark's types.
 """
 
 from __future__ import annotations
@@ -30,27 +29,24 @@ from layoutopt.sql.duckdb.expressions import (
     check_groups,
     is_portable,
     refuse,
+    rewrite_contains,
     short,
-    with_duckdb_arrays,
-    with_plain_arrays,
+    to_duckdb_arrays,
 )
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.schema import name_plainly, plain_name, with_plain_names
+from layoutopt.sql.schema import plain_name, replace_names, with_plain_names
 from layoutopt.sql.types import is_floating
-
-# ----------------------------------------------------------------------------------------------------
-# Spark's types of a whole query: of the columns of each SELECT in it, and of its answer.
 
 _JOINS = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
 _SELECT_PARTS = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
 )
-MERGED = "merged"
-"""Marks a join by USING, whose keys the parser has written as ON and coalesce."""
+# The mark of a join by USING, whose keys the parser has rewritten to ON and coalesce.
+_USING_MARK = "merged"
 
 
 class Typer(ExpressionTyper):
-    """Finds the types of a qualified tree's columns, refusing what is not known to be portable."""
+    """The types of a qualified tree's columns; refuses what is not known to be portable."""
 
     def __init__(self, tables: Mapping[str, Schema], time_zone: str = "UTC", udfs: Udfs = NO_UDFS) -> None:
         super().__init__(time_zone, udfs)
@@ -59,18 +55,18 @@ class Typer(ExpressionTyper):
         self._scope: Scope | None = None
 
     def check(self, tree: exp.Expr) -> list[Column]:
-        """The columns of the answer.
+        """Return the columns of the answer.
 
         Raises:
             QueryError: the query might mean something else to DuckDB, or names an unknown table.
         """
         for scope in traverse_scope(tree):
             self._scope = scope
-            outputs = self._set_operation(scope) if scope.set_operation_scopes else self._select(scope)
+            outputs = self._check_set_operation(scope) if scope.set_operation_scopes else self._check_select(scope)
             self._outputs[id(scope.expression)] = outputs
         return self._outputs[id(tree)]
 
-    def _select(self, scope: Scope) -> list[Column]:
+    def _check_select(self, scope: Scope) -> list[Column]:
         select = scope.expression
         if not isinstance(select, exp.Select):
             raise refuse(f"{short(select.sql(dialect='spark'))!r}")
@@ -80,15 +76,15 @@ class Typer(ExpressionTyper):
         seen = {select.args["from_"].this.alias_or_name} if select.args.get("from_") is not None else set()
         for join in select.args.get("joins") or []:
             seen.add(join.this.alias_or_name)
-            self._join(join, seen)
+            self._check_join(join, seen)
         for part in ("where", "having"):
             if select.args.get(part) is not None:
                 self.type_of(select.args[part].this)
-        self._grouping(select)
+        self._check_grouping(select)
         outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
         if select.args.get("distinct") is not None:
             check_groups([column.type for column in outputs])
-        self._ordering(select, outputs)
+        self._check_ordering(select, outputs)
         return outputs
 
     def _check_source(self, source: exp.Expr | Scope) -> None:
@@ -111,26 +107,23 @@ class Typer(ExpressionTyper):
             if value is not None and not isinstance(value.expression, exp.Literal):
                 raise refuse(f"a computed {part.upper()}")
 
-    def _join(self, join: exp.Join, seen: set[str]) -> None:
+    def _check_join(self, join: exp.Join, seen: set[str]) -> None:
         if (join.kind or "") not in _JOINS or join.args.get("using") or join.args.get("method"):
             raise refuse(f"the join {short(join.sql(dialect='spark'))!r}")
         on = join.args.get("on")
         if on is None:
             return
         for column in on.find_all(exp.Column):
-            # What stands further right can't be meant; Spark may find a struct of that name.
-            if column.table in self._sources() and column.table not in seen:
+            # A source further right can't be meant; Spark may find a struct of that name.
+            if self._scope is not None and column.table in self._scope.sources and column.table not in seen:
                 raise refuse(f"the column {short(column.sql(dialect='spark'))!r}")
         self.type_of(on)
-        for key in on.find_all(exp.EQ) if join.meta.get(MERGED) else ():
+        for key in on.find_all(exp.EQ) if join.meta.get(_USING_MARK) else ():
             names = {self.type_of(key.this), self.type_of(key.expression)}
             if len(names) > 1 or any(is_floating(name) for name in names):
                 raise refuse(f"joining by USING on a {' and a '.join(sorted(names))}")
 
-    def _sources(self) -> Mapping[str, exp.Expr | Scope]:
-        return self._scope.sources if self._scope is not None else {}
-
-    def _grouping(self, select: exp.Select) -> None:
+    def _check_grouping(self, select: exp.Select) -> None:
         group = select.args.get("group")
         if group is None:
             return
@@ -138,7 +131,7 @@ class Typer(ExpressionTyper):
             raise refuse(f"{short(group.sql(dialect='spark'))!r}")
         check_groups([self.type_of(item) for item in group.expressions])
 
-    def _ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
+    def _check_ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
         order, named = select.args.get("order"), {column.name.lower(): column.type for column in outputs}
         for item in order.expressions if order is not None else []:
             key = item.this
@@ -147,7 +140,7 @@ class Typer(ExpressionTyper):
             if not is_portable(name):
                 raise refuse(f"ordering by a {name}")
 
-    def _set_operation(self, scope: Scope) -> list[Column]:
+    def _check_set_operation(self, scope: Scope) -> list[Column]:
         node = scope.expression
         sides = [self._outputs[id(side.expression)] for side in scope.set_operation_scopes]
         present = {name for name, value in node.args.items() if value}
@@ -156,22 +149,22 @@ class Typer(ExpressionTyper):
             raise refuse("a set operation over columns of different types")
         if node.args.get("distinct") or not isinstance(node, exp.Union):
             check_groups([column.type for column in sides[0]])
-        self._ordering(node, sides[0])
+        self._check_ordering(node, sides[0])
         return sides[0]
 
-    def _column(self, node: exp.Expr) -> str:
+    def _type_column(self, node: exp.Expr) -> str:
         qualifier, scope = node.text("table"), self._scope
         while scope is not None and not node.args.get("db"):
             source = scope.sources.get(qualifier)
             if source is not None:
                 return self._source_type(source, node.name)
-            if any(qualifier.lower() in self._columns_of(each) for each in scope.sources.values()):
+            if any(qualifier.lower() in self._column_names(outer) for outer in scope.sources.values()):
                 break  # to Spark it is a field of that struct, not an outer query's column
             scope = scope.parent
         raise refuse(f"the column {node.name!r}")
 
-    def _columns_of(self, source: exp.Expr | Scope) -> set[str]:
-        """The folded names of a source's columns."""
+    def _column_names(self, source: exp.Expr | Scope) -> set[str]:
+        """Return the folded names of a source's columns."""
         if isinstance(source, Scope):
             return {column.name.lower() for column in self._outputs.get(id(source.expression), ())}
         schema = self._tables.get(source.name.lower())
@@ -185,12 +178,12 @@ class Typer(ExpressionTyper):
             if schema is None:
                 raise QueryError(f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}")
             columns = schema.columns
-        found = [column.type for column in columns if column.name.lower() == name.lower()]
-        if len(found) != 1:
+        types = [column.type for column in columns if column.name.lower() == name.lower()]
+        if len(types) != 1:
             raise refuse(f"the column {name!r}")
-        return found[0]
+        return types[0]
 
-    def _subquery(self, node: exp.Expr) -> str:
+    def _type_subquery(self, node: exp.Expr) -> str:
         outputs = self._outputs.get(id(node.unnest()), [])
         if len(outputs) != 1:
             raise refuse(f"the subquery {short(node.sql(dialect='spark'))!r}")
@@ -199,10 +192,13 @@ class Typer(ExpressionTyper):
 
 @dataclass(frozen=True)
 class PortableSql:
-    """A text for DuckDB: where tables are the views that were named, and the columns of its answer in Spark's types.
+    """A text for DuckDB, with views in place of tables.
 
-    ``is_flat``: a single SELECT without subqueries or CTEs, which reads each of its views once. ``functions``: the
-    user's functions that it calls.
+    Attributes:
+        sql: the text.
+        columns: the columns of its answer in Spark's types.
+        is_flat: whether it is a single SELECT without subqueries or CTEs, which reads each view once.
+        functions: the UDFs that it calls.
     """
 
     sql: str
@@ -218,43 +214,43 @@ def portable_sql(
     time_zone: str = "UTC",
     udfs: Udfs = NO_UDFS,
 ) -> PortableSql:
-    """The DuckDB text that answers ``sql`` as Spark would.
+    """Return the DuckDB text that answers ``sql`` as Spark would.
 
     Args:
         sql: one SELECT statement in Spark's dialect.
-        tables: schema per table name (any case).
-        views: the view to read in place of each mention of a table, by the place in the text where the mention starts;
-            or one view for all. Its columns have plain names (:mod:`layoutopt.sql.schema`).
+        tables: schemas by table name, in any case.
+        views: the view to read for each mention of a table, by the mention's position in the text; or one view for
+            all. Its columns have plain names (:mod:`layoutopt.sql.schema`).
         time_zone: the session's, of both engines.
-        udfs: the user's functions that the text may call.
+        udfs: the declared functions that the text may call.
 
     Raises:
         QueryError: the text is no query, names something unknown, or might mean something else to DuckDB.
     """
-    written = _parsed(sql)
-    for join in written.find_all(exp.Join):
-        _check_keys(join)
-    selected = _selected_names(written)
-    spelled = _spelled(written, tables.values())
-    name_plainly(written)
-    with_plain_arrays(written, udfs)
+    query = _parse_query(sql)
+    for join in query.find_all(exp.Join):
+        _check_join_keys(join)
+    selected = _selected_names(query)
+    spellings = _find_spellings(query, tables.values())
+    replace_names(query)
+    rewrite_contains(query, udfs)
     tables = {plain_name(name): with_plain_names(schema) for name, schema in tables.items()}
-    tree = _qualified(written, sql, tables)
+    tree = _qualify_columns(query, sql, tables)
     typer = Typer({name.lower(): schema for name, schema in tables.items()}, time_zone, udfs)
     columns = typer.check(tree)
-    names = [spelled.get(column.name.lower(), column.name) for column in columns]
+    names = [spellings.get(column.name.lower(), column.name) for column in columns]
     if selected is not None and len(selected) == len(names):
-        names = [given or name for given, name in zip(selected, names, strict=True)]
-    # A star was spelled out in full; what nothing reads must not be asked of a view that lacks it.
+        names = [spark_name or name for spark_name, name in zip(selected, names, strict=True)]
+    # A star was expanded in full; columns that nothing reads must not be requested of a view that lacks them.
     tree = pushdown_projections(tree)
     _replace_tables(tree, {name.lower() for name in tables}, views)
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     is_flat = sum(1 for _ in tree.find_all(exp.Query)) == 1
-    tree = with_duckdb_arrays(tree)
+    tree = to_duckdb_arrays(tree)
     return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()))
 
 
-def _parsed(sql: str) -> exp.Query:
+def _parse_query(sql: str) -> exp.Query:
     if "\\" in sql:
         raise refuse("a text with a backslash")
     try:
@@ -266,36 +262,33 @@ def _parsed(sql: str) -> exp.Query:
     return statement.copy()
 
 
-def _check_keys(join: exp.Join) -> None:
-    """Refuse what merged keys could make mean something else: the parser knows neither their order nor their types.
+def _check_join_keys(join: exp.Join) -> None:
+    """Refuse joins whose merged keys may differ: the parser knows neither their order nor their types.
 
-    Left are keys that are named plainly where they have the left side's value: the types are compared later.
+    Unqualified keys with the left side's value are allowed; their types are compared later.
     """
     keys = {key.name.lower() for key in join.args.get("using") or ()}
     select = join.find_ancestor(exp.Select)
     if not keys and not join.args.get("method"):
         return
-    sides = {(each.side or "").upper() for each in (select.args.get("joins") or ())} if select else {"?"}
-    names = select.find_all(exp.Column) if select else ()
-    qualified = any(column.table and column.name.lower() in keys for column in names)
-    if join.args.get("method") or not sides <= {"", "LEFT"} or qualified or _has_star(select):
+    sides = {(sibling.side or "").upper() for sibling in (select.args.get("joins") or ())} if select else {"?"}
+    columns = select.find_all(exp.Column) if select else ()
+    is_qualified = any(column.table and column.name.lower() in keys for column in columns)
+    has_star = select is not None and any(projection.is_star for projection in select.expressions)
+    if join.args.get("method") or not sides <= {"", "LEFT"} or is_qualified or has_star:
         raise refuse(f"the join {short(join.sql(dialect='spark'))!r} (write ON)")
-    join.meta[MERGED] = True
+    join.meta[_USING_MARK] = True
 
 
-def _has_star(select: exp.Expr | None) -> bool:
-    return select is not None and any(projection.is_star for projection in select.expressions)
+def _find_spellings(tree: exp.Query, schemas: Iterable[Schema]) -> dict[str, str]:
+    """Return Spark's spellings of the answer's columns, by plain names in lower case; aliases take precedence."""
+    identifiers = [identifier.this for identifier in tree.find_all(exp.Identifier)]
+    columns = [name for schema in schemas for name in schema.names]
+    aliases = [alias.alias for alias in tree.find_all(exp.Alias)]
+    return {plain_name(name).lower(): name for name in (*identifiers, *columns, *aliases)}
 
 
-def _spelled(tree: exp.Query, schemas: Iterable[Schema]) -> dict[str, str]:
-    """How Spark spells the columns of an answer, by their plain names in lower case: as a table does, or an alias."""
-    mentioned = [identifier.this for identifier in tree.find_all(exp.Identifier)]
-    stored = [name for schema in schemas for name in schema.names]
-    given = [alias.alias for alias in tree.find_all(exp.Alias)]
-    return {plain_name(name).lower(): name for name in (*mentioned, *stored, *given)}
-
-
-def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
+def _qualify_columns(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.Expr:
     try:
         return qualify(tree, schema=_parser_schema(tuple(tables.items())), dialect=Spark4)
     except SqlglotError as error:
@@ -305,19 +298,16 @@ def _qualified(tree: exp.Query, sql: str, tables: Mapping[str, Schema]) -> exp.E
 
 @lru_cache(maxsize=64)
 def _parser_schema(tables: tuple[tuple[str, Schema], ...]) -> MappingSchema:
-    """The tables as the parser knows them: making this takes as long as many a text."""
+    """Return the tables in sqlglot's form; cached, since building it can take as long as parsing a text."""
     columns: dict[str, object] = {
-        name: {column.name: _parser_type(column.type) for column in of.columns} for name, of in tables
+        name: {column.name: column.type if is_portable(column.type) else "binary" for column in schema.columns}
+        for name, schema in tables
     }
     return MappingSchema(columns, dialect=Spark4)
 
 
-def _parser_type(name: str) -> str:
-    return name if is_portable(name) else "binary"
-
-
 def _selected_names(query: exp.Expr) -> list[str] | None:
-    """The names that Spark gives the answer's columns, empty where it is not known; None where there is a star."""
+    """Return Spark's names of the answer's columns, empty if unknown; None if there is a star."""
     while isinstance(query, exp.SetOperation | exp.Subquery):
         query = query.this
     selects = query.selects if isinstance(query, exp.Select) else []
@@ -337,14 +327,14 @@ def _spark_name(select: exp.Expr) -> str:
 
 
 def _replace_tables(tree: exp.Expr, names: set[str], views: Mapping[int, str] | str) -> None:
-    for table in [table for table in tree.find_all(exp.Table) if _is_base(table, names)]:
+    for table in [table for table in tree.find_all(exp.Table) if _is_base_table(table, names)]:
         view = views if isinstance(views, str) else views.get(table.this.meta.get("start", -1))
         if view is None:
-            raise refuse("a text whose mentions of the table can't be told apart")
+            raise refuse("a text with ambiguous mentions of the table")
         table.set("this", exp.to_identifier(view, quoted=True))
 
 
-def _is_base(table: exp.Table, names: set[str]) -> bool:
+def _is_base_table(table: exp.Table, names: set[str]) -> bool:
     if table.name.lower() not in names:
         return False
     select = table.parent_select

@@ -80,7 +80,7 @@ def test_what_no_load_could_build_is_refused(spark: SparkSession, source: Path) 
     for text, said in [
         ("kind", "names no type; write COLUMN:TYPE"),
         ("kind:magic", "no type of index 'magic'"),
-        ("nobody:bloom", "'nobody' is no expression of the table's columns"),
+        ("nobody:bloom", "'nobody' is not an expression of the table's columns"),
         ("kind:ngrams", "'int', for which ngrams has no use"),
         ("rand():bloom", "may differ from run to run"),
         ("kind:bloom:7", "the share of false positives; give 1e-06 to 0.5"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.sql.dialect import _FUNCTIONS, Spark4, parse_statement
-from layoutopt.sql.lexing import OF_GRAMMAR, SPARKS
+from layoutopt.sql.lexing import GRAMMAR_WORDS, SPARK_FUNCTIONS
 from layoutopt.sql.problems import StatementError
 
 if TYPE_CHECKING:
@@ -44,5 +44,5 @@ def test_spark_has_these_functions_and_no_other_of_the_names(spark: SparkSession
     parser = Spark4.parser_class
     types = {name for name, kind in Spark4.Tokenizer.KEYWORDS.items() if kind in parser.TYPE_TOKENS}
     known = {name.lower() for name in (*_FUNCTIONS, *types)}
-    assert known & has == SPARKS
-    assert not OF_GRAMMAR & has - SPARKS
+    assert known & has == SPARK_FUNCTIONS
+    assert not GRAMMAR_WORDS & has - SPARK_FUNCTIONS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from layoutopt.sql.query_blocks import rejects_nulls
 from layoutopt.sql.scans import scans_of
-from layoutopt.sql.scopes import rejects_nulls
 from tests.sql.schemas import SCHEMA
 
 
