@@ -13,7 +13,7 @@ from layoutopt.errors import NeedsSparkError
 from layoutopt.local import append as few_rows
 from layoutopt.local import append as joining
 from layoutopt.local.append import append_few, read_few_rows
-from layoutopt.local.vectors import vectors_of
+from layoutopt.local.vectors import evaluate_exact_vectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from tests.local.tables import Table
@@ -85,4 +85,4 @@ def test_a_join_that_cant_be_tried_is_no_failure_of_the_append(tmp_path: Path, m
 def test_a_pattern_too_long_for_arrow_is_left_to_spark() -> None:
     schema = Schema((Column("k", "string"),))
     with pytest.raises(NeedsSparkError):
-        vectors_of([feature_of(f"k LIKE '{'_' * 300_000}'", schema)], pa.table({"k": ["a"]}), schema)
+        evaluate_exact_vectors([feature_of(f"k LIKE '{'_' * 300_000}'", schema)], pa.table({"k": ["a"]}), schema)

@@ -273,9 +273,9 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     asked_for: list[int] = []
 
     class Counted(Processes):
-        def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+        def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
             asked_for.append(count)
-            return super().each(count, function)
+            return super().map(count, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
     plain.tasks = Counted()
