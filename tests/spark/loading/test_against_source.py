@@ -276,8 +276,8 @@ def test_a_comparison_that_leaves_rows_out_says_so(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its own second check: rows are counted without any grouping."""
-    joined = against_source._joined
-    monkeypatch.setattr(against_source, "_joined", lambda *sides: joined(*sides).where("value IS NOT NULL"))
+    joined = against_source._join_sides
+    monkeypatch.setattr(against_source, "_join_sides", lambda *sides: joined(*sides).where("value IS NOT NULL"))
     checks = [check for check, _ in found(source(spark), table)]
     assert checks == ["source-total", "source-total"]
 
