@@ -13,7 +13,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.dry_run import needed_columns, dry_run_load, rehearse_together
+from layoutopt.spark.loading.dry_run import dry_run_load, needed_columns, rehearse_together
 from layoutopt.spark.loading.load import load
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
