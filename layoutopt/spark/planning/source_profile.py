@@ -453,16 +453,22 @@ def _count_within_memory(
     """Count vectors of as many of the heaviest features as fit the driver; and reach, if the pass measures it."""
     while True:
         try:
-            return features, *by_arrow_or_spark(
-                request.rows,
+            by_arrow, by_spark = (
                 partial(_count_by_arrow, request, features),
-                lambda rows: (vector_counts(rows, features.features, request.partition_by), None),
+                partial(_count_by_spark, request, features),
             )
+            return features, *by_arrow_or_spark(request.rows, by_arrow, by_spark)
         except BoundError:
             if len(features) <= 1:
                 raise
             request.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
             features = heaviest(features, len(features) * 3 // 4)
+
+
+def _count_by_spark(
+    request: Counting, features: FeatureSet, rows: DataFrame
+) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
+    return vector_counts(rows, features.features, request.partition_by), None
 
 
 def _count_by_arrow(
