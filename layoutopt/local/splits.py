@@ -288,17 +288,20 @@ def _read(
 
 @contextmanager
 def _open_split(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, list[int]]]:
-    """Open a split's file, with the row groups that Spark reads for it: those whose middle it has."""
+    """Open a split's file, with its row groups."""
     in_files = job.schema
     if split.folder is not None:
         in_files = job.schema.select([name for name in job.schema.names if name != job.partition_by])
     with open_plain(Path(split.path), in_files, compared=True) as file:
-        footer = file.metadata
-        all_groups = range(footer.num_row_groups)
-        groups = [group for group in all_groups if split.start <= _row_group_middle(footer, group) < split.stop]
-        if sum(footer.row_group(group).num_rows for group in groups) != split.rows:
+        groups = _select_row_groups(file.metadata, split)
+        if sum(file.metadata.row_group(group).num_rows for group in groups) != split.rows:
             raise NeedsSparkError(f"{split.path!r} has other rows than were counted")
         yield file, groups
+
+
+def _select_row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
+    """Select the row groups that Spark reads for a split: those whose middle it has."""
+    return [g for g in range(footer.num_row_groups) if split.start <= _row_group_middle(footer, g) < split.stop]
 
 
 def _combine_batches(batches: Iterable[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:

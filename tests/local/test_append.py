@@ -163,12 +163,10 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     plan = building(SCHEMA, CONDITIONS, partition_by="year").plan
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
-        writing.check_plan_needs_no_spark(replace(plan, indexes=(reversed_kind,)))
+        writing._check_plan(replace(plan, indexes=(reversed_kind,)))
     there = Settings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        writing.check_plan_needs_no_spark(
-            replace(plan, settings=there, features=replace(plan.features, settings=there))
-        )
+        writing._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path, None, None), some_rows(12)
     few = writing.RowsToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):

@@ -150,7 +150,7 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
 def in_two(split: Split) -> list[Split]:
     """The split cut after some of its row groups, as Spark cuts large files."""
     footer, middle = pq.read_metadata(split.path), split.stop // 2
-    groups = cutting._row_groups(footer, replace(split, stop=middle))
+    groups = cutting._select_row_groups(footer, replace(split, stop=middle))
     before = sum(footer.row_group(group).num_rows for group in groups)
     assert 0 < before < footer.num_rows
     return [
