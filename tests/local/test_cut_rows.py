@@ -114,9 +114,8 @@ def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
     (whole,) = source(tmp_path, [str(i) for i in range(30)])
     ends = np.linspace(0, whole.stop, 7).astype(int).tolist()
     footer = pq.read_metadata(whole.path)
-    groups = [
-        cutting._select_row_groups(footer, replace(whole, start=start, stop=stop)) for start, stop in pairwise(ends)
-    ]
+    parts = [replace(whole, start=start, stop=stop) for start, stop in pairwise(ends)]
+    groups = [cutting._select_row_groups(footer, part) for part in parts]
     assert sorted(group for held in groups for group in held) == list(range(10))
 
 
