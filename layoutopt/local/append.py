@@ -103,11 +103,7 @@ def append_few(
 ) -> AppendReport:
     """Append a source's rows as :func:`layoutopt.spark.changes.append.append_by` does, if they are few.
 
-    Args:
-        settings: of the verb.
-        join_many: joins entries with too many rows for this process.
-        say: called with a short sentence as each stage begins.
-        log: gets an event for each stage.
+    ``join_many`` joins entries that have too many rows for this process.
 
     Raises:
         NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
@@ -279,17 +275,14 @@ def _locate_partitions(rows: pa.Table, partition_by: str | None) -> Iterator[tup
 
 @dataclass(frozen=True, eq=False)
 class RowsToWrite:
-    """Rows to write in one commit.
+    """Rows to write in one commit, by an ``operation`` of the history.
 
     Attributes:
         source: names the rows' source in messages.
-        rows: under the plan's columns.
         counted: how many rows there have to be.
         places: by partition value, the places of its rows, ``int64[k]``.
-        operation: its name in the history.
         fingerprints: by partition key, the digest of the source's files.
         content: the expected content where it is known from elsewhere than the rows.
-        batch: what is appended.
         marks: entries that the rows replace.
     """
 
@@ -356,7 +349,6 @@ def _write_job(files: TableFiles, plan: Plan, rows: RowsToWrite, keys: tuple[str
 
 
 def _write(job: WriteJob, rows: RowsToWrite, words: Words) -> Written:
-    """Write a segment for each partition, in their order."""
     observed = Content(rows.counted, _sum_checksums(rows.rows, job.plan.schema))
     results = []
     try:
@@ -381,7 +373,6 @@ def _sum_checksums(rows: pa.Table, schema: Schema) -> dict[str, int]:
 
 
 def _check_written(plan: Plan, rows: RowsToWrite, written: Written) -> None:
-    """Check that the blocks have the rows that were read, and the content that was expected."""
     table = BlockTable.from_arrow(written.blocks, plan)
     content = written_content(table)
     if rows.content is not None:
@@ -439,7 +430,6 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
 def _read_live_rows(
     table: Table, plan: Plan, entries: Collection[PartitionEntry]
 ) -> tuple[pa.Table, dict[PlainValue, Ints]]:
-    """Return the rows of entries, and the places of each partition's rows among them."""
     names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
     by_value: dict[PlainValue, list[PartitionEntry]] = {}
     for entry in entries:

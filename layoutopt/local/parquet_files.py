@@ -75,11 +75,8 @@ def list_visible(root: Path) -> list[Path]:
 def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterator[pq.ParquetFile]:
     """Open a file that has exactly a schema's columns, in any order, and nothing that Spark reads by its own rules.
 
-    Args:
-        path: the file's.
-        schema: the columns that it has to have.
-        compared: whether the rows are compared with Spark's reading, or serve a plan only; then timestamps of the old
-            kind (INT96, Spark's default) are read too.
+    ``compared`` says that rows are compared with Spark's reading, or serve a plan only; then timestamps of the old kind
+    (INT96, Spark's default) are read too.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.

@@ -235,7 +235,6 @@ def evaluate_vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema
 
 
 def _partition_keys(job: CutJob, rows: pa.Table) -> pa.Array:
-    """Return each row's plain partition value; NULL in a table without partitions."""
     if job.partition_by is None:
         return pa.nulls(rows.num_rows, pa.int32())
     return plain_partition_values(rows, job.partition_by)
@@ -250,7 +249,6 @@ def _translate_arrow_errors() -> Iterator[None]:
 
 
 def _group(rows: pa.Table, by: Sequence[str], aggregates: Sequence[_Aggregate]) -> pa.Table:
-    """Aggregate the rows by some columns, in which NULL is a value."""
     grouped = rows.group_by(list(by), use_threads=False)
     result = grouped.aggregate([(column, function) for column, function, _ in aggregates])
     names = [f"{column}_{function}" if column else function for column, function, _ in aggregates]

@@ -136,9 +136,6 @@ class CutJob:
     """A request to read splits and to cut their rows into segments; pickled to the tasks.
 
     Attributes:
-        schema: of the table.
-        partition_by: the partition column, None for none.
-        ranges: of the segments.
         tasks: the splits that each task reads.
         by_segment: whether task ``i`` writes segment ``i``, and its splits have all of that segment's rows.
         columns: to read, the partition column among them; all when None.
@@ -288,7 +285,6 @@ def _read(
 
 @contextmanager
 def _open_split(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, list[int]]]:
-    """Open a split's file, with its row groups."""
     in_files = job.schema
     if split.folder is not None:
         in_files = job.schema.select([name for name in job.schema.names if name != job.partition_by])
@@ -305,7 +301,6 @@ def _select_row_groups(footer: pq.FileMetaData, split: Split) -> list[int]:
 
 
 def _combine_batches(batches: Iterable[pa.RecordBatch], at_once: int) -> Iterator[pa.Table]:
-    """Combine successive batches into tables of about so many bytes, or a million rows."""
     pending: list[pa.RecordBatch] = []
     size = rows = 0
     for batch in batches:

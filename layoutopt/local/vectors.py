@@ -76,7 +76,6 @@ def _distinct_rows(rows: pa.Table) -> tuple[pa.Table, Ints | None]:
 
 
 def _find_readable(rows: pa.Table, schema: Schema) -> Bits:
-    """Return the rows whose texts are all UTF-8 or NULL."""
     readable = np.ones(rows.num_rows, dtype=np.bool_)
     for name in rows.column_names:
         if key_kind(type := schema.find(name).type) == "str":
@@ -133,7 +132,6 @@ class _Evaluator:
         return bool(2 * np.count_nonzero(known & is_set) >= np.count_nonzero(is_set))
 
     def _point_statistics(self, columns: frozenset[str]) -> BlockStatistics:
-        """Return the rows as blocks of one row each, with the bounds of some columns."""
         if columns not in self._points:
             bounds = {
                 column.name: _point_bounds(self._rows[column.name], column.type)

@@ -47,10 +47,7 @@ _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
 
 @contextmanager
 def translate_spark_errors(source: str) -> Iterator[None]:
-    """Raise what Spark raises inside as a LayoutoptError; unrecognised errors pass unchanged.
-
-    Args:
-        source: what is read, for messages.
+    """Raise Spark's errors as LayoutoptError; unrecognised errors pass unchanged. ``source`` names what is read.
 
     Raises:
         SourceError: a file of the source is missing, truncated or no Parquet; names it.

@@ -88,16 +88,12 @@ def with_index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
 def vector_counts(
     df: DataFrame, features: Sequence[Feature], by: str | None = None, max_pairs: int = MAX_PAIRS
 ) -> dict[PlainValue, VectorCounts]:
-    """Count the distinct vectors by value of the column ``by``, in one SQL aggregate.
+    """Count the distinct vectors by value of the partition column ``by``, in one SQL aggregate.
 
-    Args:
-        df: the source.
-        features: bit ``i`` is feature ``i``.
-        by: the partition column; None counts all rows under the key None.
-        max_pairs: that fit the driver.
+    Without a column all rows have the key None.
 
     Raises:
-        BoundError: there are more pairs.
+        BoundError: there are more than ``max_pairs``, which the driver can't hold.
     """
     names = word_names(len(features))
     key = partition_column(df, by).alias("_key")
@@ -110,13 +106,10 @@ def vector_counts(
 def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:
     """Return the vectors of each key with their counts, in the order of the vectors.
 
-    Args:
-        pairs: the key ``_key``, the words of a vector, and the ``_count`` of its rows, in any order.
-        n_features: of the vectors.
-        max_pairs: the most pairs allowed.
+    ``pairs`` are the key ``_key``, the words of a vector, and the ``_count`` of its rows, in any order.
 
     Raises:
-        BoundError: there are more pairs.
+        BoundError: there are more than ``max_pairs``.
     """
     if pairs.num_rows > max_pairs:
         raise BoundError(

@@ -27,14 +27,10 @@ _DECLARED: Final[dict[str, dict[str, tuple[Udf, Any]]]] = {}
 
 
 def declare(spark: SparkSession, *udfs: Udf) -> None:
-    """Declare functions to a session: to Spark by name, and to layoutopt, so that queries skip by them.
+    """Declare functions, of :func:`layoutopt.udf`, to Spark by name, and to layoutopt, so that queries skip by them.
 
     Spark's workers need not have the functions' modules: a function's code is sent to them, but not what it imports.
     Declaring a function again replaces it.
-
-    Args:
-        spark: the session.
-        udfs: made by :func:`layoutopt.udf`.
 
     Raises:
         SettingError: Spark has a function of that name, which it would call instead; or two have one name.
@@ -65,11 +61,7 @@ def declared(spark: SparkSession) -> Udfs:
 def same_code(spark: SparkSession, scan: Any, udfs: Udfs, tree: Any) -> Udfs:
     """Return the functions whose code is what an expression calls by their names.
 
-    Args:
-        spark: the session, which has them registered.
-        scan: the rule's scan.
-        udfs: declared functions.
-        tree: the scan's condition, as the rule writes it.
+    ``scan`` is the rule's, ``tree`` its condition as the rule writes it.
     """
     codes: dict[str, set[str]] = {}
     for name, code in _iterate_calls(tree) if udfs else ():
@@ -105,13 +97,9 @@ def check_plan(spark: SparkSession, plan: Plan, what: str) -> None:
 
 
 def check_features(spark: SparkSession, features: FeatureSet, what: str, expressions: Iterable[Expr] = ()) -> None:
-    """Check that a document's features keep their meaning in a session, and can be computed.
+    """Check that a document's features keep their meaning in a session, and can be computed, as ``expressions`` can.
 
-    Args:
-        spark: the session that will evaluate them.
-        features: the document's.
-        what: the document, for messages: ``the plan``.
-        expressions: further expressions that the session is to compute.
+    ``what`` names the document in messages: ``the plan``.
 
     Raises:
         SettingError: a setting differs, or a function that is called was not declared, or has changed since.

@@ -122,7 +122,6 @@ def _cast_text(df: DataFrame, text: str | None, partition_by: str, type: DataTyp
 
 
 def _parse_request(request: object, partition_by: str, type: DataType) -> str | None:
-    """Return the text of a requested value; None for NULL."""
     if not isinstance(request, str):
         return None if request is None else str(request)
     name, operator, value = _split_request(request, partition_by)

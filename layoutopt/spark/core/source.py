@@ -100,8 +100,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         spark: the session.
         source: rows, a path to Parquet (with Hive-style folders, too), ``delta:PATH`` or
             ``iceberg:CATALOG/NAMESPACE.TABLE``, optionally with ``@VERSION``.
-        merged: whether a column that only some files have is a column, NULL elsewhere. Otherwise Spark takes the schema
-            of one file and ignores other columns.
+        merged: whether columns of some files are NULL elsewhere; otherwise Spark takes the schema of one file.
 
     Raises:
         SourceError: the path or table does not exist or can't be understood, or a file is truncated or no Parquet.
@@ -169,13 +168,9 @@ def _is_storable(type: DataType) -> bool:
 def snapshot_rows(
     spark: SparkSession, snapshot: SourceSnapshot, *, with_file: bool = False, only: Collection[str] | None = None
 ) -> DataFrame:
-    """Return the rows of a snapshot.
+    """Return the rows of a snapshot, ``with_file`` adds the columns :data:`FILE`.
 
-    Args:
-        spark: the session.
-        snapshot: what to read.
-        with_file: whether to add the columns :data:`FILE`.
-        only: the URIs of the files to read, as in :data:`FILE`; None reads all.
+    ``only`` are the URIs of the files to read, as in :data:`FILE`; None reads all.
     """
     wanted = None if only is None else {ending(unquote(uri.partition("#")[0])) for uri in only}
     groups: dict[tuple[object, ...], list[SnapshotFile]] = {}
@@ -193,7 +188,6 @@ def snapshot_rows(
 def _read_alike_files(
     spark: SparkSession, snapshot: SourceSnapshot, files: Sequence[SnapshotFile], with_file: bool
 ) -> DataFrame:
-    """Read files that have the same columns."""
     stored, constants = files[0].stored, sorted(files[0].constants)
     types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
@@ -400,7 +394,6 @@ def _hash_input_sql(value: str, type: DataType, depth: int = 0) -> str:
 
 
 def _holds_special(type: DataType) -> bool:
-    """Whether a type is or contains a map or a collated text."""
     if isinstance(type, ArrayType):
         return _holds_special(type.elementType)
     if isinstance(type, StructType):

@@ -53,7 +53,6 @@ def map_in_workers(rows: DataFrame, task: Task, schema: str, label: str = "") ->
 
 
 def _check_package(task: Task, label: str) -> Task:
-    """Return the task with a clear error where a worker lacks layoutopt."""
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
     message = MISSING_PACKAGE
 
@@ -120,14 +119,10 @@ class SparkTasks:
 
 
 def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:
-    """Return a task's results for each segment's rows, all of a segment in one call.
+    """Return a task's results, of a schema, for each segment's rows, all of a segment in one call.
 
-    Args:
-        rows: with ``_segment``.
-        segments: how many there are.
-        task: gets the batches of one segment under the columns' names. Layoutopt's own errors reach the driver inside
-            Spark's.
-        schema: of the results.
+    ``rows`` have ``_segment``; the task gets its batches under their columns' names. Layoutopt's own errors reach the
+    driver inside Spark's.
     """
     names = rows.columns
     places = [f"c{place}" for place in range(len(names))]

@@ -60,8 +60,8 @@ def rehearse_together(
         spark: the session.
         source: rows, or a path to Parquet.
         plans: of the same source, partitions and ``segment_rows``; their features are the same, or none.
-        columns: of the tables, beside those that the plans' own queries, features and orders need; all when None. A
-            query of these columns scans what it would scan in a table of all columns.
+        columns: of the tables, beside those that the plans need; all when None. A query of these columns scans what it
+            would scan in a table of all columns.
 
     Raises:
         ValueError: the plans cut the source into different segments, or have different features.

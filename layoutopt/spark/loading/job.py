@@ -126,8 +126,7 @@ def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJ
         cut: how tasks read the source's files by Arrow; None lets Spark read them.
 
     Raises:
-        BoundError: the blocks can't be numbered, or memory ran out.
-        SourceError: a file of the source is damaged.
+        BoundError, SourceError: as :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
         NeedsSparkError: Arrow might read a file otherwise than Spark.
     """
     plan = run.plan
@@ -209,12 +208,7 @@ def _wait_for_tasks(spark: SparkSession) -> None:
 
 
 def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
-    """Return how tasks read a source's files by Arrow and cut their rows into segments.
-
-    Args:
-        rows: of the source, in the plan's schema.
-        plan: to load by.
-        segments: ranges of positions in these rows.
+    """Return how tasks read a source's files by Arrow and cut the rows into segments, which are ranges of positions.
 
     Raises:
         NeedsSparkError: the plan needs values that only Spark computes; a file is elsewhere, is read by rules of

@@ -147,7 +147,6 @@ class _Log:
 
 
 def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say: Progress) -> _Log:
-    """Analyse the log's queries, and mine those that are not held out."""
     say("reading the log")
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system)
     analysis = analyze(some_statements(entries), schema, settings.table, settings.dialect, udfs=by_name(udfs))
@@ -175,8 +174,6 @@ def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say
 
 @dataclass(frozen=True, eq=False)
 class _Files:
-    """The files of the source, the content of their footers, and the partition column."""
-
     all: tuple[SnapshotFile, ...]
     groups: RowGroups
     partition_by: str | None
@@ -233,7 +230,7 @@ def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Pro
 
 
 def _choose_partition_column(name: str | None, files: Sequence[SnapshotFile], schema: Schema) -> str | None:
-    """Choose the column named, or the first that the files are partitioned by; None for none."""
+    """Choose the column named, or the first that the files are partitioned by."""
     if name is not None:
         return schema.find(name).name
     partitioning = {name for file in files for name in file.constants}
@@ -309,8 +306,8 @@ def try_layouts(
         evaluation: of one threshold, :data:`THRESHOLD`.
         planning: what all layouts have in common.
         by: the columns that rows may be ordered by, the most filtered first.
-        full: the bytes that full scans by the queries held out read of the same rows as they are stored now.
-        kinds: the kinds of order to try, among :data:`ORDERS`.
+        full: the bytes that full scans by the queries held out read of the same rows now.
+        kinds: among :data:`ORDERS`.
 
     Raises:
         PlanError: no method can plan for the queries.

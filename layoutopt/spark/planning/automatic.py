@@ -136,7 +136,6 @@ def _choose_method_by_settings(
 
 
 def _name_trial(trial: EvaluatedPlan, settings: PlanSettings) -> str:
-    """Return the method of a trial, with its block size where that is not the plan's."""
     rows = trial.settings.block_rows
     return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
 
@@ -227,9 +226,7 @@ def found_row_order(trial: EvaluatedPlan) -> tuple[str, ...]:
 def choose_best(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> EvaluatedPlan:
     """Return the trial that takes the least; several layouts only where they take clearly less than any single one.
 
-    Args:
-        trials: at least one, all judged alike.
-        held: the queries held out that they were judged by.
+    There is at least one trial; all were judged alike, by the queries held out, ``held``.
     """
     best = min(trials, key=_score)
     single = min((trial for trial in trials if _has_one_layout(trial)), key=_score, default=best)
@@ -238,7 +235,6 @@ def choose_best(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> Evalu
 
 
 def _choose_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:
-    """Return a trial with the block size that takes the least; of equals its own."""
     others = []
     for factor in SIZES:
         rows = round(factor * trial.settings.block_rows)

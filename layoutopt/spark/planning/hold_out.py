@@ -107,15 +107,14 @@ class EvaluatedPlan:
     """A plan that was evaluated.
 
     Attributes:
-        settings: what it was planned by.
         threshold: T of its features, in queries of the whole log.
         score: the share of full scans that the queries held out read, or of the worst resamples of them.
         read: what each of them reads.
-        by: the kind of the objective of ``score`` and ``read``.
         plans: one for each fold's training queries, if available.
-        scanned: the bytes of column chunks alone that each query reads, times its weight, if segments were tried.
-        stored: the bytes of the columns that the log uses, of the whole table, if segments were tried.
-        row_orders: of each layout the order of rows within blocks when segments were tried.
+        by: the kind of the objective of ``score`` and ``read``.
+        scanned: if tried on segments, the bytes of column chunks alone that each query reads, times its weight.
+        stored: if tried on segments, the bytes of the columns that the log uses, of the whole table.
+        row_orders: if tried on segments, the order of rows of each layout.
     """
 
     settings: PlanSettings
@@ -241,7 +240,6 @@ class HoldOutEvaluation:
         return replace(trial, score=round(score, 6), read=read)
 
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
-        """Plan for the training queries by the sample alone."""
         request = replace(request_from_settings(settings), partition_by=self._by)
         features = guiding_features(document, request.method, request.num_features)
         queries, schema = tuple(classes(document.queries)), document.schema
@@ -259,7 +257,6 @@ class HoldOutEvaluation:
 
 
 def _build_trial(settings: PlanSettings, plan: Plan) -> Trial:
-    """Return the plan with the order of rows that its settings request."""
     request = request_from_settings(settings)
     request = replace(request, row_order=resolve_row_order(request, plan.schema))
     return Trial(with_requested_order(plan, request), is_order_searched(request))
@@ -308,14 +305,9 @@ def evaluation_on(
     say: Progress,
     sample_rows: int = SAMPLE_ROWS,
 ) -> HoldOutEvaluation:
-    """Draw rows with the features of all documents, to evaluate plans on.
+    """Draw rows of a source, in the documents' schema, with the features of all documents, to evaluate plans on.
 
-    Args:
-        rows: the source, in the documents' schema.
-        settings: name the source and the partition column, and how many rows a segment has at most.
-        folds: what to plan from, and what to judge by.
-        say: receives each stage.
-        sample_rows: rows wanted of each of a few partitions.
+    The settings name the source and the partition column, and how many rows a segment has at most.
 
     Raises:
         PlanError: the source has no rows.
@@ -333,7 +325,6 @@ def evaluation_on(
 
 
 def _needed_columns(folds: Sequence[Fold], features: FeatureSet, settings: PlanSettings, schema: Schema) -> set[str]:
-    """Return all columns that plans by these settings, and queries, may use."""
     if settings.method not in (*METHODS, "auto"):  # a method of another package may use any column
         return set(schema.names)
     names = [*settings.by, *([] if settings.partition_by is None else [settings.partition_by])]
@@ -354,13 +345,7 @@ def worst_fraction(read: BytesRead, queries: Sequence[Query], resamples: int, se
     """Return the share of full scans that is read; with resamples the mean of the worst quarter of them.
 
     A resample draws as many statements as there are, with replacement (the bootstrap): a plan that depends on a few of
-    them is bad on the resamples without these.
-
-    Args:
-        read: what each query reads.
-        queries: classes, in the order of ``read``.
-        resamples: how many; 0 takes the queries as they are.
-        seed: of the draws.
+    them is bad on the resamples without these. ``queries`` are classes, in the order of ``read``.
     """
     if not resamples:
         return read.fraction
@@ -415,12 +400,7 @@ def score_all(
 ) -> list[EvaluatedPlan | PlanError]:
     """Score settings as :meth:`HoldOutEvaluation.score` does, in parallel tasks of one core each.
 
-    Those that can be planned are added to what the evaluation has evaluated, in the order given.
-
-    Args:
-        evaluation: its sample is sent to every task; without rows, settings are scored in this process.
-        all_settings: to plan by; those that take longest come first.
-        threshold: T of the features.
+    Those that take longest should come first. Plans are added to those that the evaluation has evaluated, in order.
 
     Returns:
         The plan of each, or the error of its method.

@@ -240,7 +240,6 @@ def _replay(
 
 
 def _without_features(blocks: pa.Table, unknown: Bits) -> pa.Table:
-    """Set the bits of some features in every block, so that they skip nothing."""
     bits = pack(unknown[None, :])[0]
     measured = np.asarray(pa.compute.list_flatten(blocks["words"])).view(np.uint64).reshape(blocks.num_rows, -1)
     place, field = blocks.schema.get_field_index("words"), blocks.schema.field("words")

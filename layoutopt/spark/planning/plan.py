@@ -65,7 +65,7 @@ def make_plan(
             where the source is read without Spark.
         source: rows, or a path to Parquet.
         document: features and queries.
-        request: how to plan; by default one layout by the features, without partitions.
+        request: by default one layout by the features, without partitions.
         progress: called with a short sentence at each stage, and for every feature given up.
         known: results for other requests about this source and document, to be reused and added to.
         rows: the source's, if :func:`open_source_rows` has returned them before.
@@ -160,7 +160,6 @@ def _describe_source(source: DataFrame | str | Path) -> str:
 def _propose(
     counting: Counting, document: FeaturesDocument, request: PlanRequest, known: Known, is_tried: bool = False
 ) -> Plan:
-    """Measure what the method needs to know of the source, and plan by it."""
     features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
@@ -213,7 +212,6 @@ def open_source_rows(
 
 
 def _resolve_names(request: PlanRequest, schema: Schema) -> PlanRequest:
-    """Return the request with columns named as in the schema."""
     partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
     by = tuple(schema.find(name).name for name in request.by)
     return replace(request, partition_by=partition_by, by=by, row_order=resolve_row_order(request, schema))

@@ -103,14 +103,9 @@ def dry_run_table(job: WriteJob, measured: Sequence[pa.Table]) -> Table:
 def find_row_orders(
     job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], table: Table, pruned: Sequence[PrunedPlan]
 ) -> Mapping[int, FoundOrder]:
-    """Find the order of rows of each layout that is read, on one segment.
+    """Find the order of rows of each layout that is read, on one segment of a dry run without orders.
 
-    Args:
-        job: of a dry run, whose plan has no order of rows yet.
-        segment: its rows.
-        files: the segment's, layout by layout.
-        table: the table that these would make.
-        pruned: what each of the plan's queries reads of it.
+    ``table`` would be made of the segment's ``files``; ``pruned`` is what each of the plan's queries reads of it.
     """
     reads, sizes = count_reads(table, job.plan, pruned), _chunk_bytes(table, job.plan)
     orders, blocks = {}, table.sources[0].blocks

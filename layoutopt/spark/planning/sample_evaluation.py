@@ -67,14 +67,7 @@ _MANY_ROWS = 20_000
 
 
 def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest) -> Unit:
-    """Measure the compressed bytes of a cell of each column, and of a tid, with its share of the footer.
-
-    Args:
-        rows: the source.
-        features: the plan's.
-        partition: the value and the rows of the partition to measure.
-        request: names the partition column, the size of blocks and segments, and the compression.
-    """
+    """Measure the compressed bytes of a cell of each column, and of a tid, in a partition of a value and its rows."""
     wanted = min(_MEASURED_BLOCKS * request.block_rows, MEASURED_ROWS)
     sample = _draw_all_columns(rows, features, partition, request.partition_by, wanted)
     columns, segment_rows = column_names(rows), min(partition[1], request.segment_rows)
@@ -103,13 +96,7 @@ def measure_unit(
 ) -> Unit:
     """Measure the unit of rows drawn from a segment, in the source's order; all 1 where there are none.
 
-    Args:
-        sample: the rows.
-        columns: of the table, in order.
-        block_rows: the mean block.
-        segment_rows: of the segment; tids are below.
-        codec: the Parquet compression.
-        seed: of the tids drawn.
+    ``columns`` are the table's; tids are drawn below ``segment_rows`` by the seed.
     """
     if not sample.num_rows:
         return Unit.cells(len(columns))
@@ -189,15 +176,9 @@ class RowSample:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A request for rows of some partitions.
+    """A request for about ``sample_rows`` rows of each of some partitions, whose rows are ``partition_rows``.
 
-    Attributes:
-        features: all that plans to be evaluated have.
-        partition_by: the partition column, or None.
-        segment_rows: the most rows of a segment.
-        partition_rows: by value, the rows of each partition to draw from.
-        sample_rows: rows wanted of each.
-        columns: of the sample.
+    ``features`` are all that plans to be evaluated have.
     """
 
     features: FeatureSet
@@ -232,13 +213,8 @@ def draw_sample(
 ) -> RowSample:
     """Draw about ``sample_rows`` rows of each of a few partitions, spread evenly; the same on any number of cores.
 
-    Args:
-        rows: the source.
-        features: all that plans to be evaluated have.
-        partition_by: the partition column, or None.
-        segment_rows: the most rows of a segment.
-        sample_rows: rows wanted of each partition.
-        columns: that plans and queries use, the partition column among them; all when None.
+    ``features`` are all that plans to be evaluated have; ``columns`` those that plans and queries use, the partition
+    column among them, all when None.
     """
     counted = rows_by_partition(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
@@ -291,14 +267,7 @@ def _draw_by_content(rows: DataFrame, request: SampleRequest) -> RowSample:
 def build_histograms(
     sample: RowSample, features: FeatureSet, queries: Sequence[Query], schema: Schema
 ) -> list[PartitionHistogram]:
-    """Build the histograms of the sampled partitions, with counts scaled up to segments.
-
-    Args:
-        sample: the rows.
-        features: some of the sample's.
-        queries: the classes of the training queries.
-        schema: the table's.
-    """
+    """Build the histograms of the sampled partitions, for classes of training queries, with counts scaled up."""
     shares = feature_shares(features, queries)
     histograms = []
     for segment in sample.segments:
@@ -334,13 +303,7 @@ NOTHING_READ = BytesRead((), ())
 
 
 def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> BytesRead:
-    """Block the sample as a load by the plan would, and replay queries on the blocks.
-
-    Args:
-        sample: the rows, over features that include the plan's.
-        plan: the plan.
-        queries: held out from it.
-    """
+    """Block the sample as a load by the plan would, and replay queries that were held out on the blocks."""
     merged = classes(queries)
     cells, names = _cell_bytes(sample, plan), sample.columns
     table, factors = _block_sample(sample, narrow_plan(plan, names))
@@ -371,13 +334,9 @@ class SegmentReads:
 def evaluate_sample_segments(
     sample: RowSample, plan: Plan, queries: Sequence[Query], tasks: Tasks | None = None
 ) -> SegmentReads:
-    """Block the sample as a load by the plan would, and replay queries on each of its segments.
+    """Block the sample as a load by the plan would, and replay queries, without weights, on each of its segments.
 
-    Args:
-        sample: the rows, of all columns of the plan.
-        plan: the plan.
-        queries: not merged; their weights do not count.
-        tasks: that block segments of many rows in parallel; None blocks them in this process.
+    ``tasks`` block segments of many rows in parallel.
     """
     cells = _cell_bytes(sample, plan)
     table, factors = _block_sample(sample, plan, tasks)
@@ -394,13 +353,11 @@ def evaluate_sample_segments(
 
 
 def _cell_bytes(sample: RowSample, plan: Plan) -> dict[str, float]:
-    """Return the bytes of a cell of each column in blocks of the plan's size, and of a tid."""
     unit = sample.unit(sample.columns, plan.block_rows, plan.codec, plan.seed)
     return {**dict(zip(sample.columns, unit.cell.tolist(), strict=True)), TID: unit.tid}
 
 
 def _block_bytes(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors) -> Floats:
-    """Return the bytes of data and tids that are read of each block."""
     blocks, block_bytes = pruned.source.blocks, np.zeros(pruned.source.blocks.n)
     tid = cells[TID] if len(pruned.choice) > 1 else 0.0
     for choice in pruned.choice:
@@ -410,7 +367,7 @@ def _block_bytes(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Facto
 
 
 def _total_bytes(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors, chunks: Ints) -> float:
-    """Return the bytes that are read, with the catalog's; ``chunks`` are the columns of each layout of the table."""
+    """Return the bytes read, with the catalog's; ``chunks`` are the columns of each layout."""
     is_reached = pruned.outcome != PruneOutcome.PARTITION
     catalog = float((chunks[pruned.source.blocks.layout] * factors.blocks)[is_reached].sum())
     return float(_block_bytes(pruned, cells, factors).sum()) + CATALOG_BYTES_A_CHUNK * catalog

@@ -113,15 +113,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class TrialResult:
-    """The result of a trial, scaled up from the segments to the table; one number a query.
+    """The result of a trial, scaled up from the segments to the table; one number a query, without its weight.
 
     Attributes:
         plan: with the orders of rows found on the middle segment.
-        read: the bytes that each query reads, without its weight.
+        read: the bytes read.
         full: the bytes of a full scan of its columns.
         looked_at: column chunks of the blocks whose metadata it reads.
-        work: the work of each query.
-        full_work: the work of a full scan of its columns.
+        work, full_work: the work of the query, and of a full scan.
         reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
         stored: the bytes of all layouts' columns that the plan or the queries use; with tids.
     """
@@ -190,7 +189,6 @@ def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -
 def _map_by_arrow(
     rows: PlainRows, chosen: ChosenSegments, request: SampleRequest, task: Task
 ) -> tuple[pa.Table, RowSample]:
-    """Return the task's results for the segments, and the rows drawn, from one pass over the files."""
     results, drawn = rows.map_segments_and_draw(
         chosen.segments, request.columns, chosen.shares, task, request.partition_rows, request.sample_rows
     )
@@ -200,7 +198,6 @@ def _map_by_arrow(
 def _map_by_spark(
     rows: DataFrame, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: Task
 ) -> tuple[pa.Table, RowSample]:
-    """Return the same by Spark, which reads the files twice."""
     with compiled_in_parts(rows.sparkSession):
         routed = select_segment_rows(rows, plan, chosen)
         featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
@@ -331,10 +328,7 @@ def scale_up(tried: TriedSegments, figures: Floats, rough: RoughFigures, familie
         tried: the segments.
         figures: of each segment and query, ``float64[segments, queries, ...]``.
         rough: of the partitions that were evaluated, and of all others or some of them.
-        families: the family of each query, ``int64[queries]``.
-
-    Returns:
-        ``float64[queries, ...]``.
+        families: the family of each query, ``int64[queries]``; the result is ``float64[queries, ...]``.
     """
     known: Floats = np.tensordot(tried.times, figures, axes=1)
     is_tried = np.array([value in tried.values for value in rough.values], dtype=np.bool_)
@@ -360,7 +354,6 @@ def _correct_ratios(known: Floats, rough: Floats, families: Ints) -> Floats:
 
 
 def _number_families(queries: Sequence[Query]) -> Ints:
-    """Return the family of each query, numbered from 0, ``int64[queries]``."""
     numbers = {family: number for number, family in enumerate(dict.fromkeys(map(family_of, queries)))}
     return np.array([numbers[family_of(query)] for query in queries], dtype=np.int64)
 
@@ -374,7 +367,6 @@ def _scale_result(
     queries: Sequence[Query],
     tasks: Tasks,
 ) -> TrialResult:
-    """Scale the results of a trial on each of the segments to the table."""
     rows = sorted(results, key=lambda row: int(row["segment"]))
     if len(rows) < len(tried.values):  # the source's rows were removed meanwhile
         nothing = (0.0,) * len(queries)
@@ -405,7 +397,6 @@ def _scale_result(
 
 
 def _build_works(counts: Floats, bytes: Floats) -> tuple[Work, ...]:
-    """Return the work of each query on the whole table, with its bytes."""
     pairs = zip(counts.tolist(), bytes.tolist(), strict=True)
     return tuple(replace(Work(*values), queries=1, bytes=size) for values, size in pairs)
 

@@ -116,9 +116,6 @@ class PlainRows:
 
     Attributes:
         open_frame: returns the same rows as a DataFrame; starts a session where there is none.
-        tasks: the processes that read the files.
-        schema: of the table.
-        partition_by: the partition column, None for none.
         splits: of the files in the order of their names, each with its rows by value of the partition column.
         partition_rows: the rows of each partition by its value, NULL first.
         say: receives the reason when Spark has to read the rows.
@@ -289,7 +286,7 @@ def choose_rows(
     """Return a source's rows, read by Arrow where that surely equals Spark's reading and there are many rows.
 
     Args:
-        open_frame: opens all rows of the source, in the schema, by Spark.
+        open_frame: opens all rows of ``source``, in the schema, by Spark.
         source: what it opens.
         schema: of the table.
         partition_by: the partition column, None for none.
