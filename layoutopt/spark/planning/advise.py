@@ -155,7 +155,7 @@ def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say
             f"the {len(analysis.queries)} usable queries of {settings.log!r} are too few to judge layouts by; give a "
             f"log with {FEWEST} at least"
         )
-    say("mining the queries that are not held back")
+    say("mining the queries that are not held out")
     threshold = default_threshold(analysis.queries) / weight_of(analysis.queries)
     folds = []
     for training, held in splits(analysis.queries):

@@ -278,12 +278,12 @@ def start_evaluation(
     parts = splits(document.queries)
     if not parts:
         raise PlanError(
-            f"the log's {len(document.queries)} queries are too few to hold some back to choose by; name a --method "
+            f"the log's {len(document.queries)} queries are too few to hold some out to choose by; name a --method "
             "and leave out --tune"
         )
     rows = open_source_rows(spark, settings.source, document, request_from_settings(settings), say)
     warm_up(rows)
-    say("mining the queries that are not held back")
+    say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
     return evaluation_on(rows, settings, folds, say)
 

@@ -118,7 +118,7 @@ def _add_indexes(
         indexes.append(index if held_size <= _MOST_HELD else replace(index, size=inf))
     chosen = worth_their_bytes(indexes, read, share * trial.bytes - sum(own_sizes))
     if not chosen:
-        say(f"no indexes: none saves queries held back more than they read of it, within {share:.1%} of the data")
+        say(f"no indexes: none saves queries held out more than they read of it, within {share:.1%} of the data")
         return plan
     for i in chosen:
         say(f"indexing {possible[i]}")
