@@ -433,10 +433,10 @@ def _read_live_rows(
     names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
     by_value: dict[PlainValue, list[PartitionEntry]] = {}
     for entry in entries:
-        value = names.value_of(entry)
-        if not value:
+        known = names.value_of(entry)
+        if not known:
             raise NeedsSparkError(f"the catalog does not tell the value of partition {entry.key!r}")
-        by_value.setdefault(value[0], []).append(entry)
+        by_value.setdefault(known[0], []).append(entry)
     tables: list[pa.Table] = []
     places: dict[PlainValue, Ints] = {}
     start = 0

@@ -61,7 +61,7 @@ def test_all_files_together_are_few_bytes(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_is_joined_is_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, asked = Table(tmp_path, None, None), []
-    monkeypatch.setattr(joining, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(joining, "MOST_BYTES", 3_000)  # of the 30 rows of a source less, of 120 more
     for _ in range(4):
         append_few(AppendSettings(table_path=table.path, source=table.source(30)), lambda *of: asked.append(of))
         table.rows += 30

@@ -249,7 +249,7 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
     for path in (tmp_path / "source").glob("*.parquet"):
         make_sparks_own(path)
     with pytest.raises(NeedsSparkError, match="rules of its own"):
-        plain.survey(of.features.features, ())
+        plain.profile(of.features.features, ())
     assert make_plan(spark, source, of, BY_DAY, told.append, rows=plain) == expected
     assert ["rules of its own" in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
@@ -300,7 +300,7 @@ def test_where_vectors_are_too_many_spark_counts_them(
     features = features_of([f"shop = {shop}" for shop in range(10)], plain.schema)
     monkeypatch.setattr(reading, "MAX_PAIRS", 20)
     with pytest.raises(NeedsSparkError, match="more than"):
-        plain.survey(features.features, ())
+        plain.profile(features.features, ())
     told: list[str] = []
     plain.say = told.append
     counting = Counting(plain, (), plain.schema, "day", 1000, print)
