@@ -154,7 +154,7 @@ def test_partitions_that_the_source_lacks_are_another_problem(
     check = compare_with_source(source(spark).where(f"NOT ({is_one_of(gone)})"), table, "src")
     assert {problem.check for problem in check.problems} == {"source-extra"}
     assert len(check.problems) == len(gone)
-    assert all("source was moved on" in problem.message for problem in check.problems)
+    assert all("source dropped them since" in problem.message for problem in check.problems)
 
 
 CHANGES = {
