@@ -170,7 +170,7 @@ def test_some_files_are_read_as_they_are_named(rows: pa.Table, tmp_path: Path, s
         ("SELECT id FROM events WHERE kind = 1;", [], "the 1 usable queries"),
         ("SELECT id FROM events WHERE kind = 1;", ["--price-per-tb", "-5"], "price-per-tb = '-5'"),
         ("SELECT id FROM events WHERE kind = 1;", ["--queries-per-month", "0"], "queries-per-month = '0'"),
-        ("SELECT id FROM events WHERE kind = 1;", ["--engine", "oracle"], "engine = 'oracle'"),
+        ("SELECT id FROM events WHERE kind = 1;", ["--engine", "oracle"], "unknown engine 'oracle'"),
     ],
 )
 def test_bad_input_is_told_in_one_sentence_before_spark_is_waited_for(
