@@ -1,7 +1,7 @@
-"""Files of Parquet on this machine whose rows Arrow reads just as Spark does; whatever else there is, is left to Spark.
+"""Open local Parquet files whose rows Arrow reads exactly as Spark does, and refuse all others.
 
-Whatever Spark reads by rules of its own (other schemas, calendars of older versions, nested types, columns that only
-folders' names tell of) raises :class:`~layoutopt.errors.NeedsSparkError` before a row is read.
+NeedsSparkError is raised before a row is read where Spark reads by rules of its own: other schemas, calendars of older
+versions, nested types, or columns that only folders' names have.
 """
 
 from __future__ import annotations
@@ -28,20 +28,15 @@ from layoutopt.writer.checksum import is_hashable
 
 # A path of other characters is spelled in more than one way as a URI.
 _PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
-# With Hadoop's configuration a path without a scheme may be another file system's.
-_ELSEWHERE: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+# With Hadoop's configuration, a path without a scheme may be in another file system.
+_HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
-# So Spark says in a footer what other readers don't know: texts padded with blanks, and types that files have as
-# numbers.
-_OWN_RULES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
+# Marks in a footer's metadata of types that only Spark knows: padded texts, and types that files store as numbers.
+_SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
 
 def check_columns(schema: Schema, partition_by: str | None) -> None:
-    """Refuse a table with columns whose checksums or partitions only Spark knows.
-
-    Raises:
-        NeedsSparkError: it has one.
-    """
+    """Raise NeedsSparkError for columns whose checksums or partitions only Spark can compute."""
     for column in schema.columns:
         if not is_hashable(column.type):
             raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
@@ -50,45 +45,38 @@ def check_columns(schema: Schema, partition_by: str | None) -> None:
 
 
 def check_path(path: Path) -> None:
-    """Refuse a path that is no file of Parquet, or whose name is not the same as a URI.
-
-    Raises:
-        NeedsSparkError: it is such a path.
-    """
-    plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
-    if not plain or not path.name.endswith(".parquet") or not path.is_file():
+    """Raise NeedsSparkError for a path that is no Parquet file, or whose name has several spellings as a URI."""
+    is_plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
+    if not is_plain or not path.name.endswith(".parquet") or not path.is_file():
         raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
 
 
-def local_root(source: str) -> Path:
-    """A source's path.
+def resolve_local_path(source: str) -> Path:
+    """Return a source's absolute path.
 
     Raises:
-        NeedsSparkError: it names a table of another format, or is perhaps elsewhere.
+        NeedsSparkError: it names a table of another format, or may be on another file system.
         SourceError: it is the folder of such a table.
     """
     if source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
-    if any(map(os.environ.get, _ELSEWHERE)):
+    if any(map(os.environ.get, _HADOOP_VARIABLES)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
     check_is_no_table(source)
     return Path(absolute(source))
 
 
-def shown_in(root: Path) -> list[Path]:
-    """What Spark looks at of a folder, sorted, its own folders too; of a file itself."""
+def list_visible(root: Path) -> list[Path]:
+    """List the entries of a folder, folders included, that Spark reads, sorted; of a file the file."""
     return sorted(path for path in (root.iterdir() if root.is_dir() else [root]) if is_shown(path.name))
 
 
 @contextmanager
 def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterator[pq.ParquetFile]:
-    """A file that has exactly these columns, and says nothing that Spark would go by.
+    """Open a file that has exactly a schema's columns, in any order, and nothing that Spark reads by its own rules.
 
-    Args:
-        path: the file's.
-        schema: the columns that it has to have, in any order.
-        compared: whether what is read is compared with what Spark reads, or nothing but a plan goes by it; then
-            timestamps of the old kind (INT96, which Spark writes unless it is told not to) are read too.
+    ``compared`` says that rows are compared with Spark's reading, or serve a plan only; then timestamps of the old kind
+    (INT96, Spark's default) are read too.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
@@ -105,44 +93,45 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
 
 
 def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
-    found = arrow_schema_of(file.metadata.schema)
-    collated = collations_of(found)
-    types = {field.name: arrow_type_name(field.type, collated.get(field.name, {}), field.name) for field in found}
-    old = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
-    if old and not compared:
+    fields = arrow_schema_of(file.metadata.schema)
+    collations = collations_of(fields)
+    types = {field.name: arrow_type_name(field.type, collations.get(field.name, {}), field.name) for field in fields}
+    has_int96 = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
+    if has_int96 and not compared:
         raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
-    if len(types) < len(found) or types != {column.name: column.type for column in schema.columns}:
+    if len(types) < len(fields) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
-    said = file.metadata.metadata or {}
-    if has_old_dates(said) or has_old_int96(said) or any(rule in each for each in said.values() for rule in _OWN_RULES):
+    metadata = file.metadata.metadata or {}
+    has_spark_types = any(mark in value for value in metadata.values() for mark in _SPARK_TYPES)
+    if has_old_dates(metadata) or has_old_int96(metadata) or has_spark_types:
         raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The Arrow forms of a schema's columns, as rows are read in."""
+    """Return the Arrow schema in which rows are read."""
     return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns])
 
 
-def typed(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """A file's rows under the columns of a schema, in its order and types.
+def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return a file's rows in a schema's order and types.
 
     Raises:
-        pa.ArrowException: a value has no place in the type; Spark may know better.
+        pa.ArrowException: a value does not fit the type; Spark may read it.
     """
     return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)
 
 
 def plain_type(type: pa.DataType) -> pa.DataType:
-    """The type of a partition column's plain values: days of a date, else what they are."""
+    """Return the type of a partition column's plain values: days for a date, else the type itself."""
     return pa.int32() if pa.types.is_date(type) else type
 
 
-def plain_partitions(rows: pa.Table, partition_by: str) -> pa.Array:
-    """The partition column as its plain values."""
+def plain_partition_values(rows: pa.Table, partition_by: str) -> pa.Array:
+    """Return the partition column as plain values."""
     column = rows[partition_by].combine_chunks()
     return column.cast(plain_type(column.type))
 
 
-def coded_partitions(rows: pa.Table, partition_by: str) -> pa.DictionaryArray:
-    """The partition column as codes of its plain values; NULL has a code too."""
-    return plain_partitions(rows, partition_by).dictionary_encode(null_encoding="encode")
+def encode_partitions(rows: pa.Table, partition_by: str) -> pa.DictionaryArray:
+    """Return the partition column as a dictionary of plain values; NULL has a code too."""
+    return plain_partition_values(rows, partition_by).dictionary_encode(null_encoding="encode")

@@ -1,13 +1,13 @@
-"""Feature vectors of few rows without Spark: exactly those that Spark would compute, or none.
+"""Evaluate feature vectors without Spark: exactly those that Spark would compute, or none.
 
-Features of stored columns are evaluated as a load task does (:mod:`layoutopt.writer.evaluation`). For a literal of a
-function, each row is a block of its own: where both bounds of the function are equal
-(:mod:`layoutopt.skipping.derived_bounds`), they are its value. Spark evaluates whatever remains.
+Features of stored columns are evaluated as in a load task (:mod:`layoutopt.writer.evaluation`). For a literal of a
+function each row is treated as a block: where both bounds of the function are equal
+(:mod:`layoutopt.skipping.derived_bounds`), they are its value. Only Spark can evaluate the rest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -26,128 +26,115 @@ from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 from layoutopt.writer.evaluation import KeyedRows, matching_rows, segment_words
 
 
-def vectors_of(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
-    """The rows' feature vectors, ``uint64[n, w]``.
-
-    Args:
-        features: bit ``i`` is feature ``i``.
-        rows: in the Arrow forms of their types.
-        schema: theirs.
+def evaluate_exact_vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
+    """Return the rows' feature vectors, ``uint64[n, w]``, bit ``i`` for feature ``i``.
 
     Raises:
-        NeedsSparkError: a feature asks for something that is not known here; names it.
+        NeedsSparkError: only Spark can evaluate a feature; names it.
     """
-    known = _Known(rows, schema)
+    evaluator = _Evaluator(rows, schema)
 
-    def of_left(left: Sequence[int]) -> Words:
-        bits = np.zeros((rows.num_rows, len(left)), dtype=np.bool_)
-        for place, feature in enumerate(left):
-            bits[:, place] = known.of_feature(features[feature])
+    def evaluate(remaining: Sequence[int]) -> Words:
+        bits = np.zeros((rows.num_rows, len(remaining)), dtype=np.bool_)
+        for place, feature in enumerate(remaining):
+            bits[:, place] = evaluator.evaluate(features[feature])
         return pack(bits)
 
-    return segment_words(features, rows, of_left)
+    return segment_words(features, rows, evaluate)
 
 
 def evaluate_words(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
-    """The rows' vectors over features of functions and LIKE, ``uint64[n, w]``; a bit that is not known is set.
+    """Return the rows' vectors over features of functions and LIKE, ``uint64[n, w]``; an unknown bit is set.
 
-    A set bit never lets a query skip, so what only Spark could tell of few values (texts that are no UTF-8, too) costs
-    skipping, not rows. Features of one column are found once for each distinct value.
-
-    Args:
-        features: bit ``i`` is feature ``i``.
-        rows: in the Arrow forms of their types.
-        schema: theirs.
+    A set bit never lets a query skip, so the few values that only Spark can evaluate (texts that are no UTF-8, too)
+    reduce skipping and lose no rows. Features of one column are evaluated once for each distinct value.
 
     Raises:
-        NeedsSparkError: of most values that are not NULL a feature is not known here; names it.
+        NeedsSparkError: only Spark can evaluate a feature for most values that are not NULL; names it.
     """
     bits = np.ones((rows.num_rows, len(features)), dtype=np.bool_)
-    of_columns: dict[frozenset[str], list[int]] = {}
+    places_by_columns: dict[frozenset[str], list[int]] = {}
     for place, feature in enumerate(features):
-        of_columns.setdefault(feature.columns, []).append(place)
-    for columns, places in of_columns.items():
-        held, code_of = _distinct(rows.select([name for name in rows.column_names if name in columns]))
-        told = _are_told(held, schema)
-        known = _Known(held.filter(pa.array(told)), schema, strict=False)
-        found = np.ones((held.num_rows, len(places)), dtype=np.bool_)
+        places_by_columns.setdefault(feature.columns, []).append(place)
+    for columns, places in places_by_columns.items():
+        distinct, codes = _distinct_rows(rows.select([name for name in rows.column_names if name in columns]))
+        readable = _find_readable(distinct, schema)
+        evaluator = _Evaluator(distinct.filter(pa.array(readable)), schema, strict=False)
+        distinct_bits = np.ones((distinct.num_rows, len(places)), dtype=np.bool_)
         for k, place in enumerate(places):
-            found[told, k] = known.of_feature(features[place])
-        bits[:, places] = found if code_of is None else found[code_of]
+            distinct_bits[readable, k] = evaluator.evaluate(features[place])
+        bits[:, places] = distinct_bits if codes is None else distinct_bits[codes]
     return pack(bits)
 
 
-def _distinct(rows: pa.Table) -> tuple[pa.Table, Ints | None]:
-    """The distinct rows of a table of one column with each row's place among them; of several all rows."""
+def _distinct_rows(rows: pa.Table) -> tuple[pa.Table, Ints | None]:
+    """Return the distinct rows of a table of one column with each row's place among them; else all rows and None."""
     if rows.num_columns != 1 or pa.types.is_nested(rows.schema.field(0).type):
         return rows, None
     coded = one_chunk(rows.column(0)).dictionary_encode("encode")
     return pa.table({rows.column_names[0]: coded.dictionary}), np.asarray(coded.indices)
 
 
-def _are_told(rows: pa.Table, schema: Schema) -> Bits:
-    """The rows whose texts are all UTF-8, or NULL."""
-    told = np.ones(rows.num_rows, dtype=np.bool_)
+def _find_readable(rows: pa.Table, schema: Schema) -> Bits:
+    readable = np.ones(rows.num_rows, dtype=np.bool_)
     for name in rows.column_names:
         if key_kind(type := schema.find(name).type) == "str":
-            told &= has_key(rows[name], type) | np.asarray(rows[name].is_null())
-    return told
+            readable &= has_key(rows[name], type) | np.asarray(rows[name].is_null())
+    return readable
 
 
-class _Known:
-    """What is known of rows, each predicate and literal once.
+class _Evaluator:
+    """Evaluates features on rows, each predicate and literal once.
 
-    If not ``strict``, what is not known counts as TRUE, and only where it is most of what is not NULL is that too much.
+    Unless ``strict``, an unknown value counts as TRUE as long as most of the values that are not NULL are known.
     """
 
     def __init__(self, rows: pa.Table, schema: Schema, strict: bool = True) -> None:
         self._strict = strict
         self._keyed = KeyedRows(rows)
         self._rows, self._schema = rows, schema
-        self._of_nodes: dict[Node, Bits] = {}
+        self._results: dict[Node, Bits] = {}
         self._points: dict[frozenset[str], BlockStatistics] = {}
 
-    def of_feature(self, feature: Feature) -> Bits:
-        """The rows for which all predicates of a feature are TRUE, ``bool[n]``."""
-        held = np.ones(self._keyed.num_rows, dtype=np.bool_)
+    def evaluate(self, feature: Feature) -> Bits:
+        """Return the rows for which all predicates of a feature are TRUE, ``bool[n]``."""
+        matches = np.ones(self._keyed.num_rows, dtype=np.bool_)
         for predicate in feature.predicates:
-            if predicate.node not in self._of_nodes:
-                self._of_nodes[predicate.node] = self._any_of(predicate.literals)
-            held &= self._of_nodes[predicate.node]
-        return held
+            if predicate.node not in self._results:
+                any_literal = np.zeros(self._keyed.num_rows, dtype=np.bool_)
+                for literal in predicate.literals:
+                    any_literal |= self._evaluate_literal(literal)
+                self._results[predicate.node] = any_literal
+            matches &= self._results[predicate.node]
+        return matches
 
-    def _any_of(self, literals: Iterable[Literal]) -> Bits:
-        found = np.zeros(self._keyed.num_rows, dtype=np.bool_)
-        for literal in literals:
-            if literal not in self._of_nodes:
-                by_keys = matching_rows(literal, self._keyed)
-                self._of_nodes[literal] = self._by_bounds(literal) if by_keys is None else by_keys
-            found |= self._of_nodes[literal]
-        return found
+    def _evaluate_literal(self, literal: Literal) -> Bits:
+        if literal not in self._results:
+            by_keys = matching_rows(literal, self._keyed)
+            self._results[literal] = self._evaluate_by_bounds(literal) if by_keys is None else by_keys
+        return self._results[literal]
 
-    def _by_bounds(self, literal: Literal) -> Bits:
-        points = self._points_of(literal.columns)
+    def _evaluate_by_bounds(self, literal: Literal) -> Bits:
+        points = self._point_statistics(literal.columns)
         bounds = bounds_of(literal.subject, points) if isinstance(literal, InSet) else None
-        told: Bits = np.zeros(self._keyed.num_rows, dtype=np.bool_)
+        known: Bits = np.zeros(self._keyed.num_rows, dtype=np.bool_)
         if bounds is not None:
-            told = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
-            told &= bounds.nulls >= 0
-        if not self._is_enough(told, bounds):
+            known = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
+            known &= bounds.nulls >= 0
+        if not self._is_enough(known, bounds):
             raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
-        return ~(told & ZoneMapEvaluator(points).cannot(literal))
+        return ~(known & ZoneMapEvaluator(points).cannot(literal))
 
-    def _is_enough(self, told: Bits, bounds: ColumnBounds | None) -> bool:
-        """Whether as many rows are told as have to be."""
+    def _is_enough(self, known: Bits, bounds: ColumnBounds | None) -> bool:
         if self._strict or bounds is None:
-            return bool(told.all())
-        asked = bounds.nulls != 1
-        return bool(2 * np.count_nonzero(told & asked) >= np.count_nonzero(asked))
+            return bool(known.all())
+        is_set = bounds.nulls != 1
+        return bool(2 * np.count_nonzero(known & is_set) >= np.count_nonzero(is_set))
 
-    def _points_of(self, columns: frozenset[str]) -> BlockStatistics:
-        """The rows as blocks of one row each, with the bounds of some columns."""
+    def _point_statistics(self, columns: frozenset[str]) -> BlockStatistics:
         if columns not in self._points:
             bounds = {
-                column.name: _bounds_of_points(self._rows[column.name], column.type)
+                column.name: _point_bounds(self._rows[column.name], column.type)
                 for column in self._schema.columns
                 if column.name in columns
             }
@@ -155,11 +142,11 @@ class _Known:
         return self._points[columns]
 
 
-def _bounds_of_points(values: pa.ChunkedArray, type: str) -> ColumnBounds:
-    """Each value as the bounds of a block that has no other."""
+def _point_bounds(values: pa.ChunkedArray, type: str) -> ColumnBounds:
+    """Return each value as the bounds of a block that has no other value."""
     nulls = np.asarray(values.is_null(), dtype=np.int64)
     if key_kind(type) is None:
-        none = np.zeros(len(values), dtype=np.int64)
-        return ColumnBounds(none, none, none.astype(np.bool_), nulls, type)
+        zeros = np.zeros(len(values), dtype=np.int64)
+        return ColumnBounds(zeros, zeros, zeros.astype(np.bool_), nulls, type)
     keys = key_array(values, type)
     return ColumnBounds(keys, keys, has_key(values, type), nulls, type)

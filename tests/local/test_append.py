@@ -69,7 +69,7 @@ def test_what_is_joined_is_what_the_entries_have(tmp_path: Path, monkeypatch: py
     def losing(*arguments: Any) -> pa.Table:
         return honest(*arguments).slice(1)
 
-    monkeypatch.setattr(joining, "_read", losing)
+    monkeypatch.setattr(joining, "_read_entries", losing)
     done = append(table, table.source(30))
     table.rows += 30
     assert done.load is not None
@@ -163,13 +163,11 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     plan = building(SCHEMA, CONDITIONS, partition_by="year").plan
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
-        writing.check_plan_needs_no_spark(replace(plan, indexes=(reversed_kind,)))
+        writing._check_plan(replace(plan, indexes=(reversed_kind,)))
     there = Settings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        writing.check_plan_needs_no_spark(
-            replace(plan, settings=there, features=replace(plan.features, settings=there))
-        )
+        writing._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path, None, None), some_rows(12)
-    few = writing.FewToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
+    few = writing.RowsToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):
-        writing.write_few(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())
+        writing.write_few_rows(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local import splits as cutting
-from layoutopt.local.splits import CutJob, Places, Split, check_split, cut_rows, rows_of_segments
+from layoutopt.local.splits import CutJob, SegmentRanges, Split, check_split, cut_rows, read_segment_rows
 from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
 from layoutopt.writer.segment import unpacked
 
@@ -42,7 +42,7 @@ def source(folder: Path, *files: list[str | None]) -> list[Split]:
 def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
     """Each segment's rows, as its task puts them together."""
     numbers = pa.record_batch([pa.array(range(len(job.tasks)), pa.int64())], ["id"])
-    batches = rows_of_segments(job, [numbers]) if job.by_segment else unpacked(cut_rows(job, [numbers]))
+    batches = read_segment_rows(job, [numbers]) if job.by_segment else unpacked(cut_rows(job, [numbers]))
     found: dict[int, list[tuple[int, str | None]]] = {}
     for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row[POSITION]):
         found.setdefault(row[SEGMENT], []).append((row["id"], row["kind"]))
@@ -77,7 +77,7 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
         splits = source(Path(folder), *files)
         follows = [after[1] if after[0] == before[0] else 9 * FAR for before, after in pairwise(known)]
         highs = (*follows, 9 * FAR) if known else ()
-        places = Places(tuple(kind for kind, _ in known), tuple(low for _, low in known), highs)
+        places = SegmentRanges(tuple(kind for kind, _ in known), tuple(low for _, low in known), highs)
         tasks = (tuple(splits[::-1]),) * (len(known) if by_segment else 1)
         found = cut(CutJob(SCHEMA, "kind" if by_kind else None, places, tasks, by_segment))
     first = 0
@@ -94,8 +94,8 @@ def test_each_row_goes_to_the_segment_of_its_value_and_place(
 def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["x", "x"])
     schema = Schema((Column("day", "date"), *SCHEMA.columns))
-    job = CutJob(schema, "day", Places((9,), (0,), (FAR,)), ((replace(split, folder=(9,)),),), True)
-    (rows,) = rows_of_segments(job, [pa.record_batch([pa.array([0])], ["id"])])
+    job = CutJob(schema, "day", SegmentRanges((9,), (0,), (FAR,)), ((replace(split, folder=(9,)),),), True)
+    (rows,) = read_segment_rows(job, [pa.record_batch([pa.array([0])], ["id"])])
     assert rows["day"].type == pa.date32()
     assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
     assert rows["kind"].to_pylist() == ["x", "x"]
@@ -106,7 +106,7 @@ def test_a_batch_takes_what_its_rows_take_in_memory(tmp_path: Path, monkeypatch:
     (split,) = source(tmp_path, ["x" * 1000] * 300)
     monkeypatch.setattr(cutting, "_ROWS_AT_ONCE", 10)
     monkeypatch.setattr(cutting, "_BATCH_BYTES", 50_000)
-    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ((split,),))
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ((split,),))
     assert max(rows.nbytes for rows, _ in cutting._read(job, split, 0, FAR)) < 70_000
 
 
@@ -114,14 +114,15 @@ def test_each_row_group_belongs_to_one_split(tmp_path: Path) -> None:
     (whole,) = source(tmp_path, [str(i) for i in range(30)])
     ends = np.linspace(0, whole.stop, 7).astype(int).tolist()
     footer = pq.read_metadata(whole.path)
-    groups = [cutting._row_groups(footer, replace(whole, start=start, stop=stop)) for start, stop in pairwise(ends)]
+    parts = [replace(whole, start=start, stop=stop) for start, stop in pairwise(ends)]
+    groups = [cutting._select_row_groups(footer, part) for part in parts]
     assert sorted(group for held in groups for group in held) == list(range(10))
 
 
 @pytest.mark.parametrize("rows", [4, 6])
 def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
-    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ())
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ())
     with pytest.raises(NeedsSparkError, match="other rows than were counted"):
         check_split(job, replace(split, rows=rows))
 
@@ -129,6 +130,6 @@ def test_rows_that_spark_did_not_count_are_left_to_it(tmp_path: Path, rows: int)
 def test_what_can_not_be_read_is_carried_to_the_driver(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["a"] * 5)
     Path(split.path).write_bytes(b"PAR1")
-    job = CutJob(SCHEMA, None, Places((None,), (0,), (FAR,)), ((split,),))
+    job = CutJob(SCHEMA, None, SegmentRanges((None,), (0,), (FAR,)), ((split,),))
     with pytest.raises(RuntimeError, match=r"NeedsSparkError.*can't be read"):
         cut(job)

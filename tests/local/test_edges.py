@@ -13,7 +13,7 @@ from layoutopt.errors import NeedsSparkError
 from layoutopt.local import append as few_rows
 from layoutopt.local import append as joining
 from layoutopt.local.append import append_few, read_few_rows
-from layoutopt.local.vectors import vectors_of
+from layoutopt.local.vectors import evaluate_exact_vectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from tests.local.tables import Table
@@ -61,7 +61,7 @@ def test_all_files_together_are_few_bytes(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_what_is_joined_is_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table, asked = Table(tmp_path, None, None), []
-    monkeypatch.setattr(joining, "MOST_BYTES", 1_000)
+    monkeypatch.setattr(joining, "MOST_BYTES", 3_000)  # of the 30 rows of a source less, of 120 more
     for _ in range(4):
         append_few(AppendSettings(table_path=table.path, source=table.source(30)), lambda *of: asked.append(of))
         table.rows += 30
@@ -85,4 +85,4 @@ def test_a_join_that_cant_be_tried_is_no_failure_of_the_append(tmp_path: Path, m
 def test_a_pattern_too_long_for_arrow_is_left_to_spark() -> None:
     schema = Schema((Column("k", "string"),))
     with pytest.raises(NeedsSparkError):
-        vectors_of([feature_of(f"k LIKE '{'_' * 300_000}'", schema)], pa.table({"k": ["a"]}), schema)
+        evaluate_exact_vectors([feature_of(f"k LIKE '{'_' * 300_000}'", schema)], pa.table({"k": ["a"]}), schema)

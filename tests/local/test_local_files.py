@@ -13,7 +13,7 @@ import pytest
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local import splits as module
 from layoutopt.local.processes import Processes
-from layoutopt.local.splits import CutJob, Places, count_files, local_files, rows_in_files, rows_of_split
+from layoutopt.local.splits import CutJob, SegmentRanges, count_files, estimate_rows, list_local_files, read_split
 from layoutopt.model.schema import Column, Schema
 
 SCHEMA = Schema((Column("id", "int"), Column("day", "date"), Column("kind", "string")))
@@ -40,9 +40,11 @@ def test_files_of_a_folder_are_sorted_and_hidden_ones_left_out(tmp_path: Path) -
     for name in ("b.parquet", "a.parquet", "_tmp.parquet", ".c.parquet"):
         written(tmp_path / name, rows(3))
     (tmp_path / "_SUCCESS").touch()
-    found = local_files(str(tmp_path), SCHEMA, "day")
+    found = list_local_files(str(tmp_path), SCHEMA, "day")
     assert [(file.path.name, file.folder) for file in found] == [("a.parquet", None), ("b.parquet", None)]
-    assert [file.path for file in local_files(str(tmp_path / "a.parquet"), SCHEMA, None)] == [tmp_path / "a.parquet"]
+    assert [file.path for file in list_local_files(str(tmp_path / "a.parquet"), SCHEMA, None)] == [
+        tmp_path / "a.parquet"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -59,7 +61,7 @@ def test_folders_tell_of_partitions(
     others = [name for name in SCHEMA.names if name != partition_by]
     for number, folder in enumerate(folders):
         written(tmp_path / f"{partition_by}={folder}" / "x.parquet", rows(number + 1, *others))
-    files = local_files(str(tmp_path), SCHEMA, partition_by)
+    files = list_local_files(str(tmp_path), SCHEMA, partition_by)
     assert [file.folder for file in files] == [(value,) for value in values]
     counted = count_files(files, SCHEMA, partition_by, Processes(1))
     assert sorted(sum(held.values()) for _, held in counted) == list(range(1, len(folders) + 1))
@@ -70,7 +72,7 @@ def test_what_may_be_read_otherwise_needs_spark(tmp_path: Path, monkeypatch: pyt
     flat = written(tmp_path / "flat" / "x.parquet", rows(3)).parent
     for source in ("s3://bucket/x", "delta:x", f"{tmp_path}/f*", f"{tmp_path}/../flat", str(tmp_path / "none")):
         with pytest.raises(NeedsSparkError):
-            local_files(source, SCHEMA, None)
+            list_local_files(source, SCHEMA, None)
     written(tmp_path / "deep" / "year=1" / "day=2026-01-01" / "x.parquet", rows(3, "id", "kind"))
     written(tmp_path / "number" / "kind=1" / "x.parquet", rows(3, "id", "day"))
     written(tmp_path / "other" / "year=1" / "x.parquet", rows(3))
@@ -84,11 +86,11 @@ def test_what_may_be_read_otherwise_needs_spark(tmp_path: Path, monkeypatch: pyt
         ("mixed", "kind"), ("ending", None),
     ):  # fmt: skip
         with pytest.raises(NeedsSparkError):
-            local_files(str(tmp_path / folder), SCHEMA, partition_by)
-    assert len(local_files(str(flat), SCHEMA, None)) == 1
+            list_local_files(str(tmp_path / folder), SCHEMA, partition_by)
+    assert len(list_local_files(str(flat), SCHEMA, None)) == 1
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(NeedsSparkError, match="not surely"):
-        local_files(str(flat), SCHEMA, None)
+        list_local_files(str(flat), SCHEMA, None)
 
 
 @pytest.mark.parametrize(("partition_by", "split_bytes"), [(None, 1 << 27), ("day", 1 << 27), ("day", 200), ("id", 1)])
@@ -99,8 +101,8 @@ def test_all_rows_are_counted_once(
     tables = [rows(50), rows(0), rows(7)]
     for number, table in enumerate(tables):
         written(tmp_path / f"{number}.parquet", table, row_group_size=10)
-    files = local_files(str(tmp_path), SCHEMA, partition_by)
-    assert rows_in_files(files) == 57
+    files = list_local_files(str(tmp_path), SCHEMA, partition_by)
+    assert estimate_rows(files) == 57
     counted = count_files(files, SCHEMA, partition_by, Processes(1))
     expected: Counter[object] = Counter()
     for table in tables:
@@ -110,8 +112,8 @@ def test_all_rows_are_counted_once(
     for _, held in counted:
         found.update(held)
     assert found == expected
-    job = CutJob(SCHEMA, partition_by, Places((), (), ()), ())
-    read = [part["id"].to_pylist() for split, _ in counted for part, _ in rows_of_split(job, split)]
+    job = CutJob(SCHEMA, partition_by, SegmentRanges((), (), ()), ())
+    read = [part["id"].to_pylist() for split, _ in counted for part, _ in read_split(job, split)]
     assert [value for part in read for value in part] == [*range(50), *range(7)]
     assert len(counted) == (2 if split_bytes > 1000 else 6)
     assert [split.low for split, _ in counted] == sorted(split.low for split, _ in counted)
@@ -121,20 +123,20 @@ def test_files_of_other_columns_and_none_at_all_need_spark(tmp_path: Path) -> No
     written(tmp_path / "a.parquet", rows(3))
     written(tmp_path / "b.parquet", rows(3, "id", "day"))
     with pytest.raises(NeedsSparkError, match=r"b\.parquet"):
-        count_files(local_files(str(tmp_path), SCHEMA, None), SCHEMA, None, Processes(1))
+        count_files(list_local_files(str(tmp_path), SCHEMA, None), SCHEMA, None, Processes(1))
     written(tmp_path / "empty" / "a.parquet", rows(0))
     with pytest.raises(NeedsSparkError, match="no rows"):
-        count_files(local_files(str(tmp_path / "empty"), SCHEMA, None), SCHEMA, None, Processes(1))
+        count_files(list_local_files(str(tmp_path / "empty"), SCHEMA, None), SCHEMA, None, Processes(1))
     (tmp_path / "nothing").mkdir()
     for nothing in (tmp_path / "nothing", written(tmp_path / "_hidden.parquet", rows(3))):
         with pytest.raises(NeedsSparkError, match="no files"):
-            local_files(str(nothing), SCHEMA, None)
+            list_local_files(str(nothing), SCHEMA, None)
     bad = pa.array([b"\xff"]).cast(pa.binary()).view(pa.string())
     odd = pa.table({**{name: rows(1)[name] for name in ("id", "day")}, "kind": bad})
     with pytest.raises(NeedsSparkError, match="UTF-8"):
         count_files(
-            local_files(str(written(tmp_path / "odd.parquet", odd)), SCHEMA, "kind"), SCHEMA, "kind", Processes(1)
+            list_local_files(str(written(tmp_path / "odd.parquet", odd)), SCHEMA, "kind"), SCHEMA, "kind", Processes(1)
         )
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(NeedsSparkError, match="footer"):
-        rows_in_files(local_files(str(tmp_path / "a.parquet"), SCHEMA, None))
+        estimate_rows(list_local_files(str(tmp_path / "a.parquet"), SCHEMA, None))

@@ -21,8 +21,18 @@ from hypothesis import strategies as st
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local import splits as cutting
-from layoutopt.local.profile import COUNT, DRAWS, KEY, ROWS, Draw, Survey, limit_of, places_in_files, with_nan
-from layoutopt.local.splits import CutJob, Places, Split
+from layoutopt.local.profile import (
+    COUNT,
+    DRAWS,
+    KEY,
+    ROWS,
+    DrawJob,
+    ProfileJob,
+    draw_limit,
+    first_row_numbers,
+    merge_nan_bounds,
+)
+from layoutopt.local.splits import CutJob, SegmentRanges, Split
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.evaluation import words_of
 from tests.effort import examples
@@ -39,7 +49,7 @@ def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: 
         pq.write_table(held, path, row_group_size=10)
         splits.append(Split(str(path), 0, path.stat().st_size, number << 33, len(held), None))
     tasks = tuple(tuple(splits[first : first + 2]) for first in range(0, files, 2))
-    return CutJob(SCHEMA, by, Places((), (), ()), tasks, columns=None if columns is None else tuple(columns))
+    return CutJob(SCHEMA, by, SegmentRanges((), (), ()), tasks, columns=None if columns is None else tuple(columns))
 
 
 def plain(value: object) -> object:
@@ -83,16 +93,16 @@ def test_a_survey_says_what_each_row_does(
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(cutting, "_ROWS_AT_ONCE", 7)
         patch.setattr(cutting, "_BATCH_BYTES", at_once)
-        survey = Survey(job_over(Path(folder), rows, files, by), features, columns, 10**6)
-        parts = [survey.of_task(number) for number in range(len(survey.job.tasks))]
-    found = survey.merged([part for part in parts if part is not None])
+        survey = ProfileJob(job_over(Path(folder), rows, files, by), features, columns, 10**6)
+        parts = [survey.run_task(number) for number in range(len(survey.job.tasks))]
+    found = survey.merge([part for part in parts if part is not None])
     words = words_of(found.pairs, len(features))
     vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
     pairs = zip(zip(found.pairs[KEY].to_pylist(), vectors, strict=True), found.pairs[COUNT].to_pylist(), strict=True)
     keys = [None] * count if by is None else [plain(value) for value in rows[by].to_pylist()]
     expected = [sum(1 << i for i in np.flatnonzero(row).tolist()) for row in holds(rows, conditions)]
     assert dict(pairs) == Counter(zip(keys, expected, strict=True))
-    bounds = with_nan(found.bounds, columns)
+    bounds = merge_nan_bounds(found.bounds, columns)
     for i, column in enumerate(columns):
         of_rows = by_rows(rows, by, column.name)
         assert set(bounds[KEY].to_pylist()) == set(of_rows)
@@ -111,11 +121,13 @@ def is_same(one: object, other: object) -> bool:
 def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str | None) -> None:
     rows = some_rows(900)
     job = job_over(tmp_path, rows, 3, by, ["id", "year"])
-    limits: dict[PlainValue, int] = {None: limit_of(0.2)} if by is None else {1994: limit_of(0.2), 1996: limit_of(1)}
+    limits: dict[PlainValue, int] = (
+        {None: draw_limit(0.2)} if by is None else {1994: draw_limit(0.2), 1996: draw_limit(1)}
+    )
 
     def drawn(job: CutJob) -> list[dict[str, Any]]:
-        firsts = places_in_files(split for task in job.tasks for split in task)
-        parts = [Draw(job, limits, firsts).of_task(number) for number in range(len(job.tasks))]
+        firsts = first_row_numbers(split for task in job.tasks for split in task)
+        parts = [DrawJob(job, limits, firsts).run_task(number) for number in range(len(job.tasks))]
         return [row for part in parts if part is not None for row in part.to_pylist()]
 
     found = drawn(job)
@@ -138,7 +150,7 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
 def in_two(split: Split) -> list[Split]:
     """The split cut after some of its row groups, as Spark cuts large files."""
     footer, middle = pq.read_metadata(split.path), split.stop // 2
-    groups = cutting._row_groups(footer, replace(split, stop=middle))
+    groups = cutting._select_row_groups(footer, replace(split, stop=middle))
     before = sum(footer.row_group(group).num_rows for group in groups)
     assert 0 < before < footer.num_rows
     return [
@@ -150,6 +162,6 @@ def in_two(split: Split) -> list[Split]:
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
     job = job_over(tmp_path, some_rows(20), 1, None)
     other = replace(job, schema=Schema((*SCHEMA.columns, Column("more", "int"))))
-    for asked in (Survey(other, (), (), 1), Draw(other, {None: DRAWS}, {})):
+    for asked in (ProfileJob(other, (), (), 1), DrawJob(other, {None: DRAWS}, {})):
         with pytest.raises(NeedsSparkError, match="has other columns"):
-            asked.of_task(0)
+            asked.run_task(0)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.vectors import evaluate_words, vectors_of
+from layoutopt.local.vectors import evaluate_exact_vectors, evaluate_words
 from layoutopt.model.vectors import unpack
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
@@ -31,7 +31,7 @@ OF_FUNCTIONS = (
 def test_they_are_what_duckdb_says(seed: int, count: int, conditions: list[str]) -> None:
     rows = some_rows(max(1, count), seed).slice(0, count)
     features = [feature_of(condition, SCHEMA) for condition in conditions]
-    found = vectors_of(features, rows, SCHEMA)
+    found = evaluate_exact_vectors(features, rows, SCHEMA)
     assert (unpack(found, len(features)) == holds(rows, conditions)).all()
 
 
@@ -40,7 +40,7 @@ def test_they_are_what_duckdb_says(seed: int, count: int, conditions: list[str])
 def test_a_task_finds_the_same(seed: int, count: int, conditions: list[str]) -> None:
     rows = some_rows(max(1, count), seed).slice(0, count)
     features = [feature_of(condition, SCHEMA) for condition in conditions]
-    assert (evaluate_words(features, rows, SCHEMA) == vectors_of(features, rows, SCHEMA)).all()
+    assert (evaluate_words(features, rows, SCHEMA) == evaluate_exact_vectors(features, rows, SCHEMA)).all()
 
 
 def test_bits_that_only_spark_could_tell_are_set() -> None:
@@ -65,14 +65,14 @@ def test_what_is_not_known_of_most_values_is_left_to_spark(condition: str) -> No
 @pytest.mark.parametrize("condition", ["kind || 'x' LIKE '%ix'", "reverse(kind) = 'ria'", "id + 1 < 30"])
 def test_what_only_spark_knows_is_left_to_it(condition: str) -> None:
     with pytest.raises(NeedsSparkError, match="only Spark can tell"):
-        vectors_of([feature_of(condition, SCHEMA)], some_rows(20), SCHEMA)
+        evaluate_exact_vectors([feature_of(condition, SCHEMA)], some_rows(20), SCHEMA)
 
 
 def test_long_texts_are_told_apart_by_all_of_their_letters() -> None:
     texts = ["x" * 70 + "a", "x" * 70 + "b", None]
     rows = some_rows(3).set_column(2, "kind", pa.array(texts))
     condition = f"kind = '{texts[0]}'"
-    assert vectors_of([feature_of(condition, SCHEMA)], rows, SCHEMA)[:, 0].tolist() == [1, 0, 0]
+    assert evaluate_exact_vectors([feature_of(condition, SCHEMA)], rows, SCHEMA)[:, 0].tolist() == [1, 0, 0]
     beginning = feature_of(f"substring(kind, 1, 71) = '{texts[1]}'", SCHEMA)
-    assert vectors_of([beginning], rows, SCHEMA)[:, 0].tolist() == [0, 1, 0]
-    assert vectors_of([], rows, SCHEMA).shape[0] == len(np.asarray(texts, dtype=object))
+    assert evaluate_exact_vectors([beginning], rows, SCHEMA)[:, 0].tolist() == [0, 1, 0]
+    assert evaluate_exact_vectors([], rows, SCHEMA).shape[0] == len(np.asarray(texts, dtype=object))

@@ -28,7 +28,7 @@ from layoutopt.model.types import is_type_name, quoted
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.loading.dry_run import rehearse
+from layoutopt.spark.loading.dry_run import dry_run_load
 from layoutopt.sql.schema import plain_name, schema_from
 from tests.effort import long_too
 from tests.spark.session.answers import scans_under
@@ -273,7 +273,7 @@ def test_the_other_verbs(copied: Table, place: Path, capsys: pytest.CaptureFixtu
 
 def test_a_rehearsal(spark: SparkSession, copied: Table, place: Path) -> None:
     (plan,) = copied.catalog.plans.values()
-    rehearsed = rehearse(spark, str(place / "source.parquet"), plan)
+    rehearsed = dry_run_load(spark, str(place / "source.parquet"), plan)
     assert rehearsed.rows == ROWS
     assert [len(source.blocks.rows) for source in rehearsed.sources] == [len(s.blocks.rows) for s in copied.sources]
 

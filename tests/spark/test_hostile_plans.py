@@ -17,7 +17,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.model.documents import canonical_bytes
 from layoutopt.model.layout import ByVectors, Plan
 from layoutopt.model.vectors import words_for
-from layoutopt.spark.core.failures import translated
+from layoutopt.spark.core.failures import translate_message
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from layoutopt.writer.task import WriteJob, write_segment
@@ -65,7 +65,7 @@ def outcome(data: bytes, root: Path, seed: int) -> str:
     except LayoutoptError:
         return "refused in time"
     except RuntimeError as error:
-        carried = translated(str(error), "the source")
+        carried = translate_message(str(error), "the source")
         return "refused by the task" if carried is not None and len(str(carried)) < 1000 else f"unclear: {error}"
     assert written["rows"].to_pylist() == [60]
     return "written"

@@ -1,4 +1,4 @@
-"""Spark's failures as ours: one clear sentence, whichever process they happened in."""
+"""Translate errors of Spark, in whichever process they occurred, into one clear sentence."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from layoutopt.errors import (
 )
 from layoutopt.model.types import split_parts
 from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
-from layoutopt.spark.core.workers import WITHOUT_US
+from layoutopt.spark.core.workers import MISSING_PACKAGE
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
@@ -47,10 +47,7 @@ _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
 
 @contextmanager
 def translate_spark_errors(source: str) -> Iterator[None]:
-    """Turn what Spark raises inside into a LayoutoptError; what is not recognised passes unchanged.
-
-    Args:
-        source: what is read, for messages.
+    """Raise Spark's errors as LayoutoptError; unrecognised errors pass unchanged. ``source`` names what is read.
 
     Raises:
         SourceError: a file of the source is missing, truncated or no Parquet; names it.
@@ -63,36 +60,36 @@ def translate_spark_errors(source: str) -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        clear = translated(str(error), source)
-        if clear is None:
+        translated = translate_message(str(error), source)
+        if translated is None:
             raise
-        raise clear from error
+        raise translated from error
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise _disk_full() from error
 
 
-def translated(text: str, source: str) -> LayoutoptError | None:
-    """The error that a message of Spark stands for, or None."""
-    ours = recovered(text)
-    if ours is not None:
-        return ours
+def translate_message(text: str, source: str) -> LayoutoptError | None:
+    """Return the error that a message of Spark stands for; None if it is not recognised."""
+    original = recovered(text)
+    if original is not None:
+        return original
     if _NO_SPACE.search(text):
         return _disk_full()
-    if WITHOUT_US in text:
-        return SettingError(text[text.index(WITHOUT_US) :].splitlines()[0])
+    if MISSING_PACKAGE in text:
+        return SettingError(text[text.index(MISSING_PACKAGE) :].splitlines()[0])
     if _NO_MEMORY.search(text):
         return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
     if _WORKER_LOST.search(text):
         return WorkerLostError(
             "a Python worker of Spark ended before its work was done, as where the system kills one for want of "
-            "memory; run again, with lower segment_rows or more memory for Spark if that comes again"
+            "memory; run again, and if that recurs lower segment_rows or give Spark more memory"
         )
     if _NANOSECONDS.search(text):
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
     if _UNMERGEABLE.search(text):
-        return SchemaError(f"the files of {source} have {_differing(text)}; write them again with one type")
+        return SchemaError(f"the files of {source} have {_describe_difference(text)}; write them again with one type")
     if _ONE_NAME.search(text):
         return SchemaError(f"{source} has two columns that are one to Spark: names differ in case; rename one")
     if _UNREAD_TYPE.search(text):
@@ -103,17 +100,17 @@ def translated(text: str, source: str) -> LayoutoptError | None:
         )
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
-    return _unread_file(text, source)
+    return _translate_file_error(text, source)
 
 
-def _unread_file(text: str, source: str) -> LayoutoptError | None:
-    found = _FILE_READ.search(text) or _FILE.search(text)
-    file = found[1] if found else source
-    other = _OTHER_TYPE.search(text)
-    if other is not None:
+def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
+    match = _FILE_READ.search(text) or _FILE.search(text)
+    file = match[1] if match else source
+    mismatch = _OTHER_TYPE.search(text)
+    if mismatch is not None:
         return SchemaError(
-            f"the file {file} has the column {other[1]!r} as {other[3]} where others have "
-            f"{other[2]}; write them again with one type"
+            f"the file {file} has the column {mismatch[1]!r} as {mismatch[3]} where others have "
+            f"{mismatch[2]}; write them again with one type"
         )
     if is_checksum_failure(text):
         return damaged_page(file)
@@ -123,14 +120,14 @@ def _unread_file(text: str, source: str) -> LayoutoptError | None:
 
 
 def broken_file(file: str) -> SourceError:
-    """The error that a file can't be read as Parquet."""
+    """Return the error for a file that can't be read as Parquet."""
     return SourceError(f"the file {file} is truncated or no Parquet; write it again, or move it elsewhere")
 
 
-def _differing(text: str) -> str:
-    """The column of which two files' schemas in Spark's message have different types, as words."""
+def _describe_difference(text: str) -> str:
+    """Describe the column whose types differ between the schemas in Spark's message."""
     schemas = [
-        dict(part.strip().partition(": ")[::2] for part in split_parts(found[1])) for found in _STRUCT.finditer(text)
+        dict(part.strip().partition(": ")[::2] for part in split_parts(match[1])) for match in _STRUCT.finditer(text)
     ]
     for first, second in pairwise(schemas):
         for name, type in first.items():

@@ -1,4 +1,4 @@
-"""User-defined functions in a Spark session: declared there once, and known again as long as nobody replaces them."""
+"""Declare user-defined functions in a Spark session, and find them again while they are not replaced."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
 from typing import Any, Final, Literal
 
 from pyspark import cloudpickle
@@ -23,101 +22,92 @@ from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
 
 _LOCK: Final = threading.Lock()
+# By session: each function by name, with Spark's registration of it.
 _DECLARED: Final[dict[str, dict[str, tuple[Udf, Any]]]] = {}
-"""By session: each function by name, with what Spark's registry holds for it."""
 
 
 def declare(spark: SparkSession, *udfs: Udf) -> None:
-    """Make functions of yours known to a session: to Spark by name, and to layoutopt, so that queries skip by them.
+    """Declare functions, of :func:`layoutopt.udf`, to Spark by name, and to layoutopt, so that queries skip by them.
 
-    Their modules need not be there for Spark's workers: what is sent there is the function itself, but not what it
-    imports. Declaring a function again replaces it.
-
-    Args:
-        spark: the session.
-        udfs: made by :func:`layoutopt.udf`.
+    Spark's workers need not have the functions' modules: a function's code is sent to them, but not what it imports.
+    Declaring a function again replaces it.
 
     Raises:
-        SettingError: Spark has a function of that name itself, which it would call instead; or two have one name.
+        SettingError: Spark has a function of that name, which it would call instead; or two have one name.
     """
-    for each in by_name(udfs).values():
-        if _handle(spark, each.name, "builtin") is not None:
-            raise SettingError(
-                f"{each.name!r} is a function of Spark's own; call yours otherwise: my_{each.name}=MODULE:NAME"
-            )
-        _register(spark, each.name, each.checked(), each)
-        _register(spark, each.measured_name, each.or_null(), each)
+    for udf in by_name(udfs).values():
+        if _find_registration(spark, udf.name, "builtin") is not None:
+            raise SettingError(f"{udf.name!r} is a function of Spark's own; rename yours: my_{udf.name}=MODULE:NAME")
+        _register(spark, udf.name, udf.checked(), udf)
+        _register(spark, udf.measured_name, udf.or_null(), udf)
         with _LOCK:
-            _DECLARED.setdefault(_session(spark), {})[each.name] = each, _handle(spark, each.name)
+            _DECLARED.setdefault(_session_id(spark), {})[udf.name] = udf, _find_registration(spark, udf.name)
 
 
 def declared(spark: SparkSession) -> Udfs:
-    """The functions that were declared in a session, without those whose names mean something else there by now."""
-    if not _DECLARED:  # asked for each query: no call of Java where nobody declared anything
+    """Return the functions declared in a session whose names have not been registered again since."""
+    if not _DECLARED:  # called for each query: no call of Java where nothing was declared
         return NO_UDFS
     with _LOCK:
-        known = dict(_DECLARED.get(_session(spark), {}))
-    return {name: udf for name, (udf, handle) in known.items() if _same(_handle(spark, name), handle)}
+        known = dict(_DECLARED.get(_session_id(spark), {}))
+    current = {}
+    for name, (udf, registration) in known.items():
+        found = _find_registration(spark, name)
+        if found is not None and bool(found.equals(registration)):
+            current[name] = udf
+    return current
 
 
 def same_code(spark: SparkSession, scan: Any, udfs: Udfs, tree: Any) -> Udfs:
-    """Return those of some functions whose code is what an expression calls by their names.
+    """Return the functions whose code is what an expression calls by their names.
 
-    Args:
-        spark: the session, which has them registered.
-        scan: the rule's scan.
-        udfs: declared functions.
-        tree: the scan's condition, as the rule writes it.
+    ``scan`` is the rule's, ``tree`` its condition as the rule writes it.
     """
-    called: dict[str, set[str]] = {}
-    for name, code in _calls(tree) if udfs else ():
-        called.setdefault(name, set()).add(code)
-    if not called:
+    codes: dict[str, set[str]] = {}
+    for name, code in _iterate_calls(tree) if udfs else ():
+        codes.setdefault(name, set()).add(code)
+    if not codes:
         return NO_UDFS
     jvm: Any = spark._jvm
-    none = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
+    no_arguments = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
     same: dict[str, Udf] = {}
-    for name in udfs.keys() & called.keys():
-        handle = _handle(spark, name)
-        if handle is not None and {scan.digest(handle.apply(none).func())} == called[name]:
+    for name in udfs.keys() & codes.keys():
+        registration = _find_registration(spark, name)
+        if registration is not None and {scan.digest(registration.apply(no_arguments).func())} == codes[name]:
             same[name] = udfs[name]
     return same
 
 
-def _calls(tree: Any) -> Iterator[tuple[str, str]]:
+def _iterate_calls(tree: Any) -> Iterator[tuple[str, str]]:
     kind, _, children, details = tree
     if kind == "PythonUDF":
         yield details.get("name", ""), details.get("func", "")
     for child in children:
-        yield from _calls(child)
+        yield from _iterate_calls(child)
 
 
 def is_registered(spark: SparkSession, name: str) -> bool:
     """Whether the session has a function of its own under a name."""
-    return _handle(spark, name) is not None
+    return _find_registration(spark, name) is not None
 
 
 def check_plan(spark: SparkSession, plan: Plan, what: str) -> None:
-    """Refuse a session in which a plan's features or indexes would mean something else; raises as the next."""
+    """Check a plan's features and indexes as :func:`check_features` does."""
     check_features(spark, plan.features, what, (spec.subject for spec in plan.indexes))
 
 
-def check_features(spark: SparkSession, features: FeatureSet, what: str, others: Iterable[Expr] = ()) -> None:
-    """Refuse a session in which a document's features would mean something else, or can't be computed.
+def check_features(spark: SparkSession, features: FeatureSet, what: str, expressions: Iterable[Expr] = ()) -> None:
+    """Check that a document's features keep their meaning in a session, and can be computed, as ``expressions`` can.
 
-    Args:
-        spark: the session that will evaluate them.
-        features: the document's.
-        what: the document, for the message: ``the plan``.
-        others: expressions that the session is to compute beside them.
+    ``what`` names the document in messages: ``the plan``.
 
     Raises:
         SettingError: a setting differs, or a function that is called was not declared, or has changed since.
     """
     check_settings(spark, features.settings, what)
     known = declared(spark)
-    computed = (*(feature.node for feature in features), *others)
-    for fn in dict.fromkeys(call.fn for each in computed for call in user_calls(each)):
+    computed = (*(feature.node for feature in features), *expressions)
+    for fn in dict.fromkeys(call.fn for node in computed for call in user_calls(node)):
         name = called_name(fn)
         udf = known.get(name)
         if udf is None:
@@ -131,16 +121,22 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str, others:
 
 def _register(spark: SparkSession, name: str, function: Callable[..., Any], udf: Udf) -> None:
     with _sent_as_code(udf.function):
-        # Without Arrow, whatever the session prefers: the two give other values where a result has another type.
+        # Without Arrow, whatever the session prefers: they differ where a result has another type than declared.
         spark.udf.register(name, spark_udf(function, type_sql(udf.returns), useArrow=False))
 
 
 @contextmanager
 def _sent_as_code(function: Callable[..., Any]) -> Iterator[None]:
-    """Within the block the function is sent to workers as code, not as the name of a module that they may lack."""
+    """Send the function to workers as code within the block, not as the name of a module that they may lack."""
     module = sys.modules.get(getattr(function, "__module__", ""))
     pickling: Any = cloudpickle
-    if module is None or not _is_sent(module) or module.__name__ in pickling.list_registry_pickle_by_value():
+    # Workers may lack a module that comes from a file, except Python's own.
+    is_known = (
+        module is None
+        or getattr(module, "__file__", None) is None
+        or module.__name__.partition(".")[0] in sys.stdlib_module_names
+    )
+    if module is None or is_known or module.__name__ in pickling.list_registry_pickle_by_value():
         yield
         return
     pickling.register_pickle_by_value(module)
@@ -150,29 +146,19 @@ def _sent_as_code(function: Callable[..., Any]) -> Iterator[None]:
         pickling.unregister_pickle_by_value(module)
 
 
-def _is_sent(module: ModuleType) -> bool:
-    """Whether workers may lack a module that comes from a file: Python's own they have."""
-    own = module.__name__.partition(".")[0] in sys.stdlib_module_names
-    return getattr(module, "__file__", None) is not None and not own
-
-
-def _session(spark: SparkSession) -> str:
+def _session_id(spark: SparkSession) -> str:
     java: Any = spark._jsparkSession
     return str(java.sessionUUID())
 
 
-def _handle(spark: SparkSession, name: str, whose: Literal["session", "builtin"] = "session") -> Any:
-    """What Spark's registry holds under a name now; None where there is no such function."""
+def _find_registration(spark: SparkSession, name: str, scope: Literal["session", "builtin"] = "session") -> Any:
+    """Return Spark's current registration of a function; None where there is none."""
     java: Any = spark._jsparkSession
     jvm: Any = spark.sparkContext._jvm
     some = jvm.scala.Option.apply
     found = (
         java.sessionState()
         .functionRegistry()
-        .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(whose), some("system")))
+        .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(scope), some("system")))
     )
     return found.get() if found.isDefined() else None
-
-
-def _same(found: Any, handle: Any) -> bool:
-    return found is not None and bool(found.equals(handle))

@@ -1,8 +1,7 @@
-"""Partition values between Spark and Python: out as plain values, in as literals of the column's own type.
+"""Convert partition values between Spark and Python: to plain values, and to literals of the column's own type.
 
-A value that Spark gave is never a text that somebody reads again, nor a moment of Python's, which knows neither the
-session's time zone nor both times that clocks show twice, nor years before 1: see
-:mod:`layoutopt.catalog.partition_names`.
+A value from Spark is never formatted and parsed again, and never a Python datetime, which knows neither the session's
+time zone nor both times that clocks show twice, nor years before 1: see :mod:`layoutopt.catalog.partition_names`.
 """
 
 from __future__ import annotations
@@ -31,30 +30,30 @@ from layoutopt.errors import SettingError
 from layoutopt.model.types import quoted
 
 _NO_ZONE: Final = "timestamp_ntz'1970-01-01 00:00:00'"
-# What stands for NULL: in the names of Hive's folders, and in our own keys. Of other types no value is called "null".
+# Texts for NULL: in the names of Hive's folders, and in layoutopt's keys. Of other types no value is called "null".
 _NULLS: Final = frozenset({"__HIVE_DEFAULT_PARTITION__", "__null__"})
 
 
 def plain_column(value: SparkColumn, type: DataType) -> SparkColumn:
-    """A column of values as what Python takes as plain values."""
+    """Return a column as plain values."""
     if isinstance(type, DateType):
         return F.unix_date(value)
     if isinstance(type, TimestampType):
         return F.unix_micros(value)
     if isinstance(type, TimestampNTZType):
-        return _microseconds(value)
+        return _local_microseconds(value)
     return value
 
 
-def _microseconds(local: SparkColumn) -> SparkColumn:
-    """Microseconds of local times since 1970, from their parts: Spark's ``timestampdiff`` takes the session's zone."""
+def _local_microseconds(local: SparkColumn) -> SparkColumn:
+    """Return microseconds since 1970 from a time's parts, since ``timestampdiff`` applies the session's zone."""
     days, seconds = F.unix_date(local.cast("date")).cast("bigint"), F.extract(F.lit("SECOND"), local)
     minutes = days * 1440 + F.hour(local) * 60 + F.minute(local)
     return minutes * 60_000_000 + (seconds * 1_000_000).cast("bigint")
 
 
-def literal(value: PlainValue, type: DataType) -> SparkColumn:
-    """A plain value as a literal of its column's type; the optimiser folds it, so that files can be left out by it."""
+def to_literal(value: PlainValue, type: DataType) -> SparkColumn:
+    """Return a plain value as a literal of its column's type, which the optimiser folds to skip files."""
     if value is None or isinstance(type, StringType | DecimalType):
         return F.lit(value).cast(type)
     if isinstance(type, DateType):
@@ -67,52 +66,50 @@ def literal(value: PlainValue, type: DataType) -> SparkColumn:
 
 
 def is_one_of(df: DataFrame, partition_by: str, values: Sequence[PlainValue]) -> SparkColumn:
-    """The condition that a row lies in one of some partitions; never NULL."""
+    """Return the condition that a row is in one of some partitions; never NULL."""
     column, type = F.col(quoted(partition_by)), df.schema[partition_by].dataType
-    known = [literal(value, type) for value in values if value is not None]
+    known = [to_literal(value, type) for value in values if value is not None]
     tests = [column.isNotNull() & column.isin(known)] if known else []
     tests += [column.isNull()] if len(known) < len(values) else []
     return reduce(SparkColumn.__or__, tests, F.lit(False)) if len(tests) != 1 else tests[0]
 
 
-def of_partitions(df: DataFrame, partition_by: str, values: Sequence[PlainValue]) -> DataFrame:
-    """The rows of some partitions."""
+def filter_partitions(df: DataFrame, partition_by: str, values: Sequence[PlainValue]) -> DataFrame:
+    """Return the rows of some partitions."""
     return df.where(is_one_of(df, partition_by, values))
 
 
-def partition_values(df: DataFrame, partition_by: str | None, asked: Sequence[object]) -> tuple[PlainValue, ...]:
-    """The partition values that ``--partition`` asks for: ``o_year=1994``, or just ``1994``.
+def parse_partition_values(
+    df: DataFrame, partition_by: str | None, requests: Sequence[object]
+) -> tuple[PlainValue, ...]:
+    """Return the values that ``--partition`` requests: ``o_year=1994``, or just ``1994``.
 
-    NULL is ``o_year=__null__`` (or Hive's name for it; ``o_year=null`` where no value is called so, in all columns but
-    texts). ``kind:="..."`` has a text between quotes, as JSON has it, for those that would be read as something else.
-
-    Args:
-        df: the source.
-        partition_by: its partition column.
-        asked: texts; anything else stands for what it is as a text, None for NULL.
+    NULL is ``o_year=__null__`` (or Hive's name for it; ``o_year=null`` in columns where no value is called so, all but
+    texts). ``kind:="..."`` has a JSON string, for texts that would be read as something else. A request that is not a
+    text stands for its text, None for NULL.
 
     Raises:
         SettingError: the plan has no partitions, the text names another column, or is no value of its type.
     """
     if partition_by is None:
-        raise SettingError(f"the plan has no partitions, but {asked[0]!r} was asked for; leave --partition out")
+        raise SettingError(f"the plan has no partitions, but {requests[0]!r} was asked for; leave --partition out")
     type = df.schema[partition_by].dataType
-    texts = [_text_asked(text, partition_by, type) for text in asked]
-    return tuple(dict.fromkeys(_typed(df, text, partition_by, type) for text in texts))
+    texts = [_parse_request(request, partition_by, type) for request in requests]
+    return tuple(dict.fromkeys(_cast_text(df, text, partition_by, type) for text in texts))
 
 
-def asked_for(df: DataFrame, partition_by: str, asked: Sequence[object]) -> SparkColumn:
-    """The rows of the partitions that :func:`partition_values` reads from the same texts: Spark's own reading of them.
+def match_partition_texts(df: DataFrame, partition_by: str, requests: Sequence[object]) -> SparkColumn:
+    """Return the condition for the partitions of :func:`parse_partition_values`, with the texts parsed by Spark.
 
     Raises:
         SettingError: as there.
     """
     column, type = F.col(quoted(partition_by)), df.schema[partition_by].dataType
-    texts = [_text_asked(text, partition_by, type) for text in asked]
+    texts = [_parse_request(request, partition_by, type) for request in requests]
     return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts), F.lit(False))
 
 
-def _typed(df: DataFrame, text: str | None, partition_by: str, type: DataType) -> PlainValue:
+def _cast_text(df: DataFrame, text: str | None, partition_by: str, type: DataType) -> PlainValue:
     if text is None or isinstance(type, StringType):
         return text
     row = df.sparkSession.range(1).select(plain_column(F.lit(text).try_cast(type), type).alias("value")).first()
@@ -124,53 +121,48 @@ def _typed(df: DataFrame, text: str | None, partition_by: str, type: DataType) -
     return value
 
 
-def _text_asked(asked: object, partition_by: str, type: DataType) -> str | None:
-    """The text of one value; None for NULL."""
-    if not isinstance(asked, str):
-        return None if asked is None else str(asked)
-    name, operator, value = _parts(asked, partition_by)
+def _parse_request(request: object, partition_by: str, type: DataType) -> str | None:
+    if not isinstance(request, str):
+        return None if request is None else str(request)
+    name, operator, value = _split_request(request, partition_by)
     if operator == ":=":
-        return _quoted_text(value, asked)
+        try:
+            text = json.loads(value)
+        except ValueError:
+            text = False
+        if text is None or isinstance(text, str):
+            return text
+        raise SettingError(f"--partition {request!r} has no text in quotes behind :=, nor null; write it as JSON")
     if operator == "=" and name.strip().lower() != partition_by.lower():
         raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
     is_null = value in _NULLS or (value.lower() == "null" and not isinstance(type, StringType))
     return None if is_null else value
 
 
-def _parts(asked: str, partition_by: str) -> tuple[str, str, str]:
-    """Name, operator and value; the first two empty where a value stands alone. A name may have an ``=``, too."""
+def _split_request(request: str, partition_by: str) -> tuple[str, str, str]:
+    """Return name, operator and value; the first two are empty for a value alone. A name may contain an ``=``."""
     for operator in ("=", ":="):
         start = f"{partition_by}{operator}"
-        if asked[: len(start)].lower() == start.lower():
-            return partition_by, operator, asked[len(start) :]
-    name, equals, value = asked.partition("=")
-    return (name, equals, value) if equals else ("", "", asked)
-
-
-def _quoted_text(value: str, asked: str) -> str | None:
-    try:
-        found = json.loads(value)
-    except ValueError:
-        found = False
-    if found is None or isinstance(found, str):
-        return found
-    raise SettingError(f"--partition {asked!r} has no text in quotes behind :=, nor null; write it as JSON has it")
+        if request[: len(start)].lower() == start.lower():
+            return partition_by, operator, request[len(start) :]
+    name, equals, value = request.partition("=")
+    return (name, equals, value) if equals else ("", "", request)
 
 
 def partition_column(df: DataFrame, partition_by: str | None) -> SparkColumn:
-    """The plain value of each row's partition; NULL in a table without partitions."""
+    """Return the plain value of each row's partition; NULL in a table without partitions."""
     if partition_by is None:
         return F.lit(None).cast("int")
     return plain_column(F.col(quoted(partition_by)), df.schema[partition_by].dataType)
 
 
 def plain_type(type: DataType) -> DataType:
-    """The type of :func:`plain_column`."""
+    """Return the type of :func:`plain_column`."""
     if isinstance(type, DateType):
         return IntegerType()
     return LongType() if isinstance(type, TimestampType | TimestampNTZType) else type
 
 
-def null_first(value: PlainValue) -> tuple[bool, PlainValue]:
-    """The order of the partitions of a table, as a key to sort by."""
+def null_first_key(value: PlainValue) -> tuple[bool, PlainValue]:
+    """Return a key that sorts partition values, NULL first."""
     return value is not None, value if value is not None else 0

@@ -1,4 +1,7 @@
-"""Spark sessions: a local one fit for a laptop, and which of a session's settings change a feature's meaning."""
+"""Start Spark sessions, a local one with defaults for a laptop, and compare settings that change a predicate's meaning.
+
+Java starts without its log; whatever else it prints on stderr is passed on.
+"""
 
 from __future__ import annotations
 
@@ -18,77 +21,153 @@ from layoutopt.errors import SettingError
 from layoutopt.model.feature import Settings
 from layoutopt.sql.types import normal_zone
 
-# ----------------------------------------------------------------------------------------------------
-# Starting Java for a session of ours: without its chatter, but with every word that is not known to be that.
-
-_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_LOG_CONFIGURATION: Final = "-Dlog4j2.configurationFile="
-# Spark asks for this module itself, and no option keeps Java from saying so.
-_CHATTER: Final = b"WARNING: Using incubator modules:"
-
-
-def without_log(properties: Mapping[str, str]) -> dict[str, str]:
-    """Spark's properties with logging switched off from the first line on, unless they configure it themselves."""
-    given = properties.get(_OPTIONS, "")
-    if _LOG_CONFIGURATION in given:
-        return dict(properties)
-    quiet = f"{_LOG_CONFIGURATION}{Path(__file__).with_name('log4j2.properties').as_uri()}"
-    return {**properties, _OPTIONS: f"{quiet} {given}".strip()}
-
-
-def start_java(properties: Mapping[str, str]) -> None:
-    """Start the Java process of this process's Spark session, if it has none yet; what it says on stderr is passed on.
-
-    Args:
-        properties: Spark's, of which Java needs some when it starts (memory, options).
-    """
-    if SparkContext._gateway is not None:
-        return
-    conf = SparkConf().setAll(list(properties.items()))
-    reading, writing = os.pipe()
-    passing = threading.Thread(target=_pass_on, args=(reading,), name="java-stderr", daemon=True)
-    passing.start()
-    try:
-        gateway = launch_gateway(conf, {"stderr": writing})  # type: ignore[no-untyped-call]
-    except BaseException:
-        os.close(writing)
-        passing.join(1)  # why Java did not start stands there
-        raise
-    os.close(writing)
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
-def _pass_on(reading: int) -> None:
-    with os.fdopen(reading, "rb") as lines:
-        for line in lines:
-            if not line.startswith(_CHATTER):
-                os.write(2, line)
-
-
-# Only what a session started here gets; spark-submit's and an existing session's settings win over them.
+# For sessions started here; the settings of spark-submit and of an existing session take precedence.
 LOCAL_DEFAULTS: Final = {
     "spark.driver.bindAddress": "127.0.0.1",
-    # What is bound there must be asked for there: large task results are fetched from this address.
+    # Large task results are fetched from this address, which has to be the bound one.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Routing rows is one job whose tasks are the segments: nobody should coalesce them.
+    # Routing rows is one job whose tasks are the segments, which must not be coalesced.
     "spark.sql.shuffle.partitions": "8",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-
+# For a session that reads an encrypted table.
 PRIVATE: Final = {"spark.io.encryption.enabled": "true"}
-"""What a session gets whose rows are those of an encrypted table."""
 
+# A session, or a function that starts one, the same at each call, for work that may not need it.
+AnySession: TypeAlias = "SparkSession | Callable[[], SparkSession]"
+
+_OPTIONS: Final = "spark.driver.extraJavaOptions"
+_LOG_CONFIGURATION: Final = "-Dlog4j2.configurationFile="
+# Spark requests this module itself, and no option silences Java's warning.
+_EXPECTED_WARNING: Final = b"WARNING: Using incubator modules:"
 _HUGE_METHOD_LIMIT = "spark.sql.codegen.hugeMethodLimit"
 _JIT_LIMIT = "8000"
+_FIRST_VERSION = "spark.sql.sources.useV1SourceList"
+
+# With other values layoutopt's own expressions mean something else, so features are not measured.
+_REQUIRED: Final = {
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+    "spark.sql.functionResolution.sessionOrder": "second",
+    "spark.sql.icu.caseMappings.enabled": "true",
+    "spark.sql.legacy.charVarcharAsString": "false",
+    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "false",
+    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
+    "spark.sql.legacy.noCharPaddingInPredicate": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
+    "spark.sql.path.enabled": "false",  # SET PATH may put the session's functions before Spark's own
+    "spark.sql.readSideCharPadding": "true",
+    "spark.sql.timestampType": "TIMESTAMP_LTZ",
+}
+
+# layoutopt's names of settings, by Spark's.
+_NAMES: Final = {
+    "spark.sql.session.timeZone": "time_zone",
+    "spark.sql.ansi.enabled": "ansi",
+    "spark.sql.caseSensitive": "case_sensitive",
+}
+
+
+def start_session(spark: AnySession) -> SparkSession:
+    """Return the session, started now if it is not yet running."""
+    return spark() if callable(spark) else spark
+
+
+def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
+    """Return the running session, the one that spark-submit prepared, or a new local one on all cores.
+
+    Args:
+        app: the application's name.
+        debug: whether a new session logs as Spark and Java do by default; otherwise only exceptions report failures.
+        private: whether a new session encrypts what it shuffles and spills to its local disks.
+        conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They override all others.
+    """
+    settings = {key.replace("__", "."): value for key, value in conf.items()}
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        for key, value in settings.items():
+            active.conf.set(key, value)
+        return active
+    settings = (PRIVATE if private else {}) | settings
+    builder = SparkSession.builder.appName(app)
+    if not is_submitted():
+        # Workers are otherwise started by name, and may be another Python without our packages.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        builder = builder.master("local[*]")
+        settings = LOCAL_DEFAULTS | settings
+        if not debug:
+            settings = _without_log(settings)
+            _start_java(settings)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    # PySpark's thread for accumulators would print a traceback when Java ends; the caller reports the failure.
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: None
+    return spark
+
+
+def _without_log(properties: Mapping[str, str]) -> dict[str, str]:
+    """Return Spark's properties with logging off from the first line on, unless they configure it themselves."""
+    options = properties.get(_OPTIONS, "")
+    if _LOG_CONFIGURATION in options:
+        return dict(properties)
+    quiet = f"{_LOG_CONFIGURATION}{Path(__file__).with_name('log4j2.properties').as_uri()}"
+    return {**properties, _OPTIONS: f"{quiet} {options}".strip()}
+
+
+def _start_java(properties: Mapping[str, str]) -> None:
+    """Start the Java process of this process's session, unless it runs, and pass on what it prints on stderr.
+
+    Java needs some of Spark's properties when it starts (memory, options).
+    """
+    if SparkContext._gateway is not None:
+        return
+    conf = SparkConf().setAll(list(properties.items()))
+    read_end, write_end = os.pipe()
+    thread = threading.Thread(target=_pass_on, args=(read_end,), name="java-stderr", daemon=True)
+    thread.start()
+    try:
+        gateway = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]
+    except BaseException:
+        os.close(write_end)
+        thread.join(1)  # the reason why Java did not start is printed there
+        raise
+    os.close(write_end)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _pass_on(read_end: int) -> None:
+    with os.fdopen(read_end, "rb") as lines:
+        for line in lines:
+            if not line.startswith(_EXPECTED_WARNING):
+                os.write(2, line)
+
+
+def is_submitted() -> bool:
+    """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
+    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
+
+
+def is_installed_apart() -> bool:
+    """Whether there is a separate installation of Spark, with properties of its own."""
+    return "SPARK_HOME" in os.environ or "SPARK_CONF_DIR" in os.environ
+
+
+def has_local_paths(spark: SparkSession) -> bool:
+    """Whether the session reads a path without a scheme from this machine."""
+    java: Any = spark._jsc
+    return str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
 
 
 @contextmanager
 def settings_within(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Give a session other settings within the block; each is put back, unless somebody has changed it meanwhile."""
+    """Change a session's settings within the block; each is restored unless it was changed again meanwhile."""
     java: Any = spark._jsparkSession
     before = {key: str(spark.conf.get(key)) for key in settings if java.sessionState().conf().contains(key)}
     try:
@@ -114,116 +193,24 @@ def compiled_in_parts(spark: SparkSession) -> AbstractContextManager[None]:
     return settings_within(spark, {_HUGE_METHOD_LIMIT: _JIT_LIMIT})
 
 
-_FIRST_VERSION = "spark.sql.sources.useV1SourceList"
-
-
 def own_parquet_reader(spark: SparkSession) -> AbstractContextManager[None]:
-    """Let Spark read Parquet by the reader that knows files' metadata, whatever the session prefers elsewhere."""
+    """Let Spark read Parquet within the block by the reader that provides files' metadata."""
     if "parquet" in str(spark.conf.get(_FIRST_VERSION)).lower():
         return nullcontext()
     return settings_within(spark, {_FIRST_VERSION: "parquet"})
 
 
-AnySession: TypeAlias = "SparkSession | Callable[[], SparkSession]"
-"""A session, or what starts one, the same each time it is asked, for work that may do without."""
-
-
-def started(spark: AnySession) -> SparkSession:
-    """The session, which is started now where it is not there yet."""
-    return spark() if callable(spark) else spark
-
-
-def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = False, /, **conf: str) -> SparkSession:
-    """The running session, the one that spark-submit prepared, or a new local one on all cores.
-
-    Args:
-        app: the application's name.
-        debug: whether a new session says all that Spark and Java have to say; else what fails is an exception alone.
-        private: whether a new session encrypts what it shuffles and spills to its local disks.
-        conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They win over all others.
-    """
-    given = {key.replace("__", "."): value for key, value in conf.items()}
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        for key, value in given.items():
-            active.conf.set(key, value)
-        return active
-    given = (PRIVATE if private else {}) | given
-    builder = SparkSession.builder.appName(app)
-    if not is_submitted():
-        # Workers are started by name otherwise, and may be another Python without our packages.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        builder = builder.master("local[*]")
-        given = LOCAL_DEFAULTS | given
-        if not debug:
-            given = without_log(given)
-            start_java(given)
-    for key, value in given.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    _end_quietly(spark)
-    return spark
-
-
-def is_submitted() -> bool:
-    """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
-    return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
-
-
-def is_installed_apart() -> bool:
-    """Whether there is an installation of Spark's own, with properties of its own."""
-    return "SPARK_HOME" in os.environ or "SPARK_CONF_DIR" in os.environ
-
-
-def has_local_paths(spark: SparkSession) -> bool:
-    """Whether a path without a scheme is one of this machine to the session."""
-    java: Any = spark._jsc
-    return str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
-
-
-def _end_quietly(spark: SparkSession) -> None:
-    """Keep PySpark's thread for accumulators from printing a traceback where Java ends: the caller says what failed."""
-    server = getattr(spark.sparkContext, "_accumulatorServer", None)
-    if server is not None:
-        server.handle_error = lambda *_: None
-
-
 def session_settings(spark: SparkSession) -> Settings:
-    """The session's settings that change what a predicate means."""
-    zone = _conf(spark, "spark.sql.session.timeZone")
+    """Return the session's settings that change a predicate's meaning."""
     return Settings(
-        time_zone=normal_zone(zone),
-        ansi=_conf(spark, "spark.sql.ansi.enabled") == "true",
-        case_sensitive=_conf(spark, "spark.sql.caseSensitive") == "true",
+        time_zone=normal_zone(str(spark.conf.get("spark.sql.session.timeZone"))),
+        ansi=str(spark.conf.get("spark.sql.ansi.enabled")) == "true",
+        case_sensitive=str(spark.conf.get("spark.sql.caseSensitive")) == "true",
     )
 
 
-# Where one of these differs, our own expressions mean something else: features are not measured there.
-_EVALUATED: Final = {
-    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
-    "spark.sql.functionResolution.sessionOrder": "second",
-    "spark.sql.icu.caseMappings.enabled": "true",
-    "spark.sql.legacy.charVarcharAsString": "false",
-    "spark.sql.legacy.decimal.retainFractionDigitsOnTruncate": "false",
-    "spark.sql.legacy.literal.pickMinimumPrecision": "true",
-    "spark.sql.legacy.noCharPaddingInPredicate": "false",
-    "spark.sql.parser.escapedStringLiterals": "false",
-    "spark.sql.parser.quotedRegexColumnNames": "false",
-    "spark.sql.path.enabled": "false",  # SET PATH may put functions of the session's before Spark's own
-    "spark.sql.readSideCharPadding": "true",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-}
-
-_NAMES: Final = {
-    "spark.sql.session.timeZone": "time_zone",
-    "spark.sql.ansi.enabled": "ansi",
-    "spark.sql.caseSensitive": "case_sensitive",
-}
-"""Our names of settings, by Spark's."""
-
-
 def properties_of(settings: Settings) -> dict[str, str]:
-    """Settings as properties of Spark's.
+    """Return settings as Spark's properties.
 
     >>> properties_of(Settings("Asia/Tokyo"))["spark.sql.ansi.enabled"]
     'true'
@@ -233,26 +220,17 @@ def properties_of(settings: Settings) -> dict[str, str]:
 
 
 def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
-    """Refuse a session under which a document's predicates would mean something else.
-
-    Args:
-        spark: the session that will evaluate them.
-        wanted: the document's settings.
-        what: the document, for the message: ``the plan``.
+    """Check that a document's predicates keep their meaning in a session; ``what`` names the document in messages.
 
     Raises:
         SettingError: a setting differs; the message names Spark's key and both values.
     """
-    found = session_settings(spark)
+    session = session_settings(spark)
     for key, value in properties_of(wanted).items():
-        has = getattr(found, _NAMES[key])
+        has = getattr(session, _NAMES[key])
         if has != getattr(wanted, _NAMES[key]):
             raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")
-    for key, usual in _EVALUATED.items():
-        given = str(spark.conf.get(key, usual))
-        if given.casefold() != usual.casefold():
-            raise SettingError(f"{what} can't be followed in a session with {key}={given}; set it to {usual}")
-
-
-def _conf(spark: SparkSession, key: str) -> str:
-    return str(spark.conf.get(key))
+    for key, required in _REQUIRED.items():
+        value = str(spark.conf.get(key, required))
+        if value.casefold() != required.casefold():
+            raise SettingError(f"{what} can't be followed in a session with {key}={value}; set it to {required}")

@@ -1,8 +1,8 @@
-"""Rehearsing loads: every block is made and measured, nothing is written.
+"""Dry runs of loads: every block is made and measured, nothing is written.
 
-What queries would scan (rows, cells, tids, blocks) is exactly what the loaded table would give: the tasks are those of
-a load up to the point where it writes. Bytes are estimated from an encoded sample of each file. Plans that cut the
-source into the same segments are rehearsed in one pass, and only on the columns that queries read where asked so.
+What queries would scan (rows, cells, tids, blocks) equals that of the loaded table: the tasks are those of a load up to
+the point where it writes. Bytes are estimated from an encoded sample of each file. Plans that cut the source into the
+same segments share one pass, which may be limited to the columns that queries read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
-from layoutopt.spark.core.segments import count_chunks, cut_segments, in_input_order, with_positions, with_segments
+from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
 from layoutopt.spark.core.workers import map_segments
@@ -41,8 +41,8 @@ _RESULT_SCHEMA = "plan int, blocks binary"
 _RESULT = pa.schema([("plan", pa.int32()), ("blocks", pa.binary())])
 
 
-def rehearse(spark: SparkSession, source: DataFrame | str | Path, plan: Plan) -> Table:
-    """The table that a load of the whole source would make, to be evaluated; it has no files to read.
+def dry_run_load(spark: SparkSession, source: DataFrame | str | Path, plan: Plan) -> Table:
+    """Return the table that a load of the whole source would make, to be evaluated; it has no files to read.
 
     Raises:
         SourceError, SchemaError, SettingError, BoundError: as :func:`layoutopt.spark.loading.load.load`.
@@ -54,63 +54,60 @@ def rehearse(spark: SparkSession, source: DataFrame | str | Path, plan: Plan) ->
 def rehearse_together(
     spark: SparkSession, source: DataFrame | str | Path, plans: Sequence[Plan], columns: Iterable[str] | None = None
 ) -> list[Table]:
-    """The tables that loads by several plans would make, each segment gathered once for all of them.
+    """Return the tables that loads by several plans would make, gathering each segment once for all plans.
 
     Args:
         spark: the session.
         source: rows, or a path to Parquet.
         plans: of the same source, partitions and ``segment_rows``; their features are the same, or none.
-        columns: with those that the plans' own queries, features and orders need, what the tables are to hold; every
-            column where left out. A query of held columns scans what it would scan if the others were there too.
+        columns: of the tables, beside those that the plans need; all when None. A query of these columns scans what it
+            would scan in a table of all columns.
 
     Raises:
-        ValueError: the plans don't cut the source into the same segments, or have different features.
+        ValueError: the plans cut the source into different segments, or have different features.
         SourceError, SchemaError, SettingError, BoundError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    first = _widest(plans)
+    first = _check_plans(plans)
     check_settings(spark, first.settings, "the plan")
     rows = conformed(open_source(spark, source), first.schema)
     check_partition_column(rows, first.partition_by)
-    held = first.schema.names if columns is None else needed_columns(plans, columns)
+    names = first.schema.names if columns is None else needed_columns(plans, columns)
     if columns is not None:
-        plans = [narrowed(plan, held) for plan in plans]
+        plans = [narrow_plan(plan, names) for plan in plans]
     positioned = with_positions(rows)
-    name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    with translate_spark_errors(name), compiled_in_parts(spark):
+    source_name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
+    with translate_spark_errors(source_name), compiled_in_parts(spark):
         chunks = count_chunks(positioned, first.partition_by, first.segment_rows)
-        segments = cut_segments(chunks, first.segment_rows, in_input_order)
-        names = PartitionNames.of(first.schema, first.partition_by)
-        keys = tuple(names.key(segment.value) for segment in segments)
-        jobs = [_job_of(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
+        segments = cut_segments(chunks, first.segment_rows)
+        partition_names = PartitionNames.of(first.schema, first.partition_by)
+        keys = tuple(partition_names.key(segment.value) for segment in segments)
+        jobs = [_write_job(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
-        featurised = with_feature_words(routed, first.features.features, (*held, POSITION, SEGMENT))
-        result = map_segments(featurised, len(segments), partial(_rehearse_segment, jobs), _RESULT_SCHEMA).toArrow()
-    numbers, streams = result["plan"].to_pylist(), result["blocks"].to_pylist()
-    found: list[list[pa.Table]] = [[] for _ in plans]
-    for number, stream in zip(numbers, streams, strict=True):
-        found[number].append(pa.ipc.open_stream(stream).read_all())
-    return [_table_of(job, tables) for job, tables in zip(jobs, found, strict=True)]
+        featurised = with_feature_words(routed, first.features.features, (*names, POSITION, SEGMENT))
+        result = map_segments(featurised, len(segments), partial(_measure_segment, jobs), _RESULT_SCHEMA).toArrow()
+    tables = [[blocks_with_indexes(plan).empty_table()] for plan in plans]
+    for number, stream in zip(result["plan"].to_pylist(), result["blocks"].to_pylist(), strict=True):
+        tables[number].append(pa.ipc.open_stream(stream).read_all())
+    return [
+        Table(dry_run_catalog(job.plan, job, pa.concat_tables(blocks)))
+        for job, blocks in zip(jobs, tables, strict=True)
+    ]
 
 
-def _widest(plans: Sequence[Plan]) -> Plan:
-    """The plan with the features of all."""
+def _check_plans(plans: Sequence[Plan]) -> Plan:
+    """Return the plan with the features of all; raises ValueError where plans can't share one pass."""
     widest = max(plans, key=lambda plan: len(plan.features))
+    cut = (widest.schema, widest.partition_by, widest.segment_rows)
     for plan in plans:
-        if (plan.schema, plan.partition_by, plan.segment_rows) != (
-            widest.schema,
-            widest.partition_by,
-            widest.segment_rows,
-        ):
-            raise ValueError(
-                "plans of different sources or segments are no rehearsal for one pass; rehearse each alone"
-            )
+        if (plan.schema, plan.partition_by, plan.segment_rows) != cut:
+            raise ValueError("plans of different sources or segments can't share one dry run; run each alone")
         if len(plan.features) and plan.features != widest.features:
-            raise ValueError("plans with different features are no rehearsal for one pass; rehearse each alone")
+            raise ValueError("plans with different features can't share one dry run; run each alone")
     return widest
 
 
 def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, ...]:
-    """These columns and all that the plans look at, in the schema's order."""
+    """Return these columns and all that the plans use, in the schema's order."""
     wanted = set(columns)
     for plan in plans:
         wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
@@ -119,8 +116,8 @@ def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, 
     return tuple(name for name in plans[0].schema.names if name in wanted)
 
 
-def narrowed(plan: Plan, names: Sequence[str]) -> Plan:
-    """The plan of a table of these columns; layouts that would hold none go."""
+def narrow_plan(plan: Plan, names: Sequence[str]) -> Plan:
+    """Return the plan of a table of these columns, without layouts that would have none."""
     layouts = [
         Layout(
             tuple(name for name in layout.columns if name in names),
@@ -138,7 +135,7 @@ def narrowed(plan: Plan, names: Sequence[str]) -> Plan:
     return replace(plan, schema=plan.schema.select(names), scheme=scheme, indexes=indexes)
 
 
-def _job_of(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> WriteJob:
+def _write_job(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> WriteJob:
     return WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -151,8 +148,8 @@ def _job_of(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> Writ
     )
 
 
-def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The body of ``mapInArrow``: all rows of one segment in, a row with its blocks by each plan out."""
+def _measure_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield a row with a segment's blocks for each plan, from all of its rows; the body of ``mapInArrow``."""
     widest = max((job.plan for job in jobs), key=lambda plan: len(plan.features))
     segment = gather_segment(widest, batches)
     if segment is None:
@@ -166,14 +163,8 @@ def _rehearse_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch
         )
 
 
-def _table_of(job: WriteJob, tables: Sequence[pa.Table]) -> Table:
-    empty = blocks_with_indexes(job.plan).empty_table()
-    return Table(rehearsed_catalog(job.plan, job, pa.concat_tables([empty, *tables])))
-
-
-def rehearsed_catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
-    """The catalog that a commit of these blocks would leave. Partition values play no part in an evaluation."""
-    entries = partition_entries(blocks, plan, job.load_id, dict.fromkeys(job.keys))
+def dry_run_catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
+    """Return the catalog that a commit of these blocks would leave, without partition values."""
     snapshot = Snapshot(
         number=0,
         parent=None,
@@ -182,6 +173,6 @@ def rehearsed_catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
         load_id=job.load_id,
         schema=plan.schema,
         partition_by=plan.partition_by,
-        partitions=entries,
+        partitions=partition_entries(blocks, plan, job.load_id, dict.fromkeys(job.keys)),
     )
     return Catalog.rehearsed(snapshot, plan, BlockTable.from_arrow(blocks, plan))

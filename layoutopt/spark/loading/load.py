@@ -1,9 +1,13 @@
-"""Load: rewrite partitions of a source into a table's blocks, check them, commit them.
+"""Load a source's partitions into a table's blocks, verify what was written, and commit it.
 
-The way: count the partitions, where nobody has, and cut them into segments; one Spark job sums what the source holds
-and routes each segment to one task, which finds its features and writes it; the sums are compared; the commit makes it
-visible. Of many rows in plain files tasks read the files by Arrow, and Spark sums them in a job of its own
-(:mod:`layoutopt.spark.loading.job`).
+:func:`load` counts the partitions, unless they are known, and cuts them into segments. One Spark job sums the source
+and routes each segment to one task, which evaluates its features and writes it. The sums are compared with what was
+written; the commit makes it visible. Large sources of plain files are read by Arrow in the tasks, and summed by Spark
+in a job of its own (:mod:`layoutopt.spark.loading.job`).
+
+:func:`load_by` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
+it from the same files (:mod:`layoutopt.spark.loading.source_files`), or from other files with the same rows. One with
+other rows, or by another plan than the one named, is refused unless the settings say to replace it.
 """
 
 from __future__ import annotations
@@ -55,15 +59,15 @@ from layoutopt.sources.external_tables import pinned
 from layoutopt.sources.snapshot import SourcePartition, source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
-from layoutopt.spark.core.partition_values import asked_for, of_partitions, partition_values
+from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
 from layoutopt.spark.core.segments import (
     Chunk,
     Cutter,
     Segment,
+    chunks_from_counts,
     count_chunks,
+    cut_in_input_order,
     cut_segments,
-    in_input_order,
-    known_chunks,
     with_positions,
 )
 from layoutopt.spark.core.source import (
@@ -75,7 +79,15 @@ from layoutopt.spark.core.source import (
     open_source,
     rename_columns,
 )
-from layoutopt.spark.loading.job import LEAST_ROWS, Basis, Loading, cut_job, discarded_after, entries_of, write
+from layoutopt.spark.loading.job import (
+    LEAST_ROWS,
+    Basis,
+    LoadRun,
+    cut_job,
+    discarded_after,
+    run_write_job,
+    written_entries,
+)
 from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
 from layoutopt.spark.session.readers import STRICT, in_workers
@@ -83,61 +95,9 @@ from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
 from layoutopt.writer.task_result import LoadReport, Written, load_report
 
-# ----------------------------------------------------------------------------------------------------
-# What was written is what the source has: rows and checksums in total, and every partition by itself.
-
-
-def check_written(one: Loading, written: Written) -> None:
-    """Refuse blocks that are not the source's rows; a task that ran twice may be observed twice, so sum again first."""
-    table = BlockTable.from_arrow(written.blocks, one.plan)
-    measured = written_content(table)
-    content = Content(measured.rows, {**dict(measured.sums), **_read_back(one, written.blocks)})
-    if one.basis.content is not None:
-        known = {name: sum for name, sum in content.sums.items() if name in one.basis.content.sums}
-        check_content(one.basis.content, Content(content.rows, known), one.source_name)
-    try:
-        check_content(written.observed, content, one.source_name)
-    except ContentMismatchError:
-        check_content(measure_content(one.source, one.source_name), content, one.source_name)
-    if one.plan.scheme.has_tids:
-        check_positions(written.positions, written_positions(table), one.source_name)
-
-
-def _read_back(one: Loading, blocks: pa.Table) -> dict[str, int]:
-    """Checksums of the columns that only Spark can hash (nested, collated), from the files written."""
-    unhashed = {c.name for c in one.plan.schema.columns if not is_hashable(c.type)}
-    sums: dict[str, int] = {}
-    for index, layout in enumerate(one.plan.scheme.layouts):
-        fields = [f for f in one.source.schema.fields if f.name in unhashed and f.name in layout.master]
-        unhashed -= {field.name for field in fields}
-        if fields:
-            sums |= _read_back_layout(one, blocks, index, StructType(fields))
-    return sums
-
-
-def _read_back_layout(one: Loading, blocks: pa.Table, layout: int, fields: StructType) -> dict[str, int]:
-    of_layout = blocks.filter(pa.compute.equal(blocks["layout"], layout))
-    if not of_layout.num_rows:
-        return dict.fromkeys(fields.names, 0)
-    columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
-    with translate_spark_errors("the files just written"):
-        row = _rows_written(one, of_layout, fields).agg(*columns).first()
-    return {} if row is None else {name: int(row[name]) for name in fields.names}
-
-
-def _rows_written(one: Loading, blocks: pa.Table, fields: StructType) -> DataFrame:
-    """Some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
-    if one.files.is_plain:
-        paths = [one.files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
-        return one.spark.read.schema(fields).options(**STRICT).parquet(*map(as_no_pattern, paths))
-    table = BlockTable.from_arrow(blocks, one.plan)
-    files = file_reads(table, np.lexsort((table.row_group, table.file)))
-    segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]
-    return in_workers(one.spark, one.files, segments, one.plan.schema.select(fields.names).columns)
-
-
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
+_SUMMED = ("rows", "segments", "blocks", "files", "bytes")
 
 
 def load(
@@ -152,62 +112,61 @@ def load(
     stages: Stages | None = None,
     whole_table: bool = False,
     encrypt: str | None = None,
-    cutter: Cutter = in_input_order,
+    cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
     """Rewrite a source's partitions into blocks, and commit them as the table's next snapshot.
 
     Args:
-        spark: the session; its settings must be the plan's.
+        spark: the session, whose settings must be the plan's.
         source: rows, or a path to Parquet.
-        table_path: the table's folder, made where there is none.
-        plan: what to load by.
-        partitions: which ones, as ``--partition`` has them (``o_year=1994``, or what its text would be); None is all
-            that the source has. One that has no rows there becomes empty.
+        table_path: the table's folder, created where missing.
+        plan: the layout to load by.
+        partitions: those to load, as texts of ``--partition`` (``o_year=1994``) or values; all of the source when
+            None. One that has no rows there becomes empty.
         progress: called with a short sentence as each stage begins.
-        basis: what the caller saw of table and source before; left out, the table is looked at now.
-        stages: times and logs the stages, in place of ``progress``.
-        whole_table: partitions that the load does not have disappear from the table.
-        encrypt: the reference to the key by which a new table is encrypted; a table that is there must be so.
-        cutter: how partitions above ``segment_rows`` are cut.
+        basis: what the caller knows of table and source; by default the table is read now.
+        stages: times and logs the stages, instead of ``progress``.
+        whole_table: whether other partitions are removed from the table.
+        encrypt: the reference to the key that encrypts a new table; an existing table must use the same.
+        cutter: cuts partitions above ``segment_rows``.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
         in_task: called in every task after its files are written; for tests.
 
     Raises:
         SourceError: the source is missing, truncated or no Parquet.
-        SchemaError: the source's schema is not the plan's, or has something that can't be stored.
+        SchemaError: the source's schema is not the plan's, or has a type that can't be stored.
         SettingError: the session's settings are not the plan's, or a partition is no value of its column.
         NotATableError: the table's path holds something else.
         ContentMismatchError: what was written is not what the source has.
-        CommitConflictError: somebody else loaded one of the partitions meanwhile.
+        CommitConflictError: another commit changed one of the partitions meanwhile.
         BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
         TableError: the table can't be written.
-        EncryptionKeyError: the key of an encrypted table can't be had, or is another one.
+        EncryptionKeyError: the key of an encrypted table is missing, or another one.
     """
     watch = stages or Stages(progress or silent)
     check_plan(spark, plan, "the plan")
     rows = conformed(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
-    values = None if partitions is None else partition_values(rows, plan.partition_by, partitions)
+    values = None if partitions is None else parse_partition_values(rows, plan.partition_by, partitions)
     files = TableFiles(str(table_path), key=encrypt)
     base = ensure_table_root(files)
     if basis is None:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-        plain = not isinstance(source, DataFrame) and source_name(source) is None
-        basis = Basis(base, name, values, whole=partitions is None, plain=plain)
+        is_plain = not isinstance(source, DataFrame) and source_name(source) is None
+        basis = Basis(base, name, values, whole=partitions is None, plain=is_plain)
         if not isinstance(source, DataFrame):
             source_partitions(rows, str(source), None)  # proves that Spark reads whole files
     base, name = basis.snapshot, basis.source
-    if partitions is not None:  # as Spark reads the texts: rows of other values than ours would be noticed
-        rows = rows.where(asked_for(rows, str(plan.partition_by), partitions))
+    if partitions is not None:  # parsed by Spark: the checks then notice rows of other values than those parsed here
+        rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
     elif plan.partition_by is not None and not basis.whole:
-        rows = of_partitions(rows, plan.partition_by, basis.values or ())
+        rows = filter_partitions(rows, plan.partition_by, basis.values or ())
     names = PartitionNames.of(plan.schema, plan.partition_by, base)
     cut: CutJob | None = None
     with watch.stage("count", "counting partitions") as counts:
-        known = known_chunks(_counted(plan, basis, names), plan.segment_rows) if cutter is in_input_order else None
-        segments = _cut(rows, name, plan, cutter, known)
+        segments = _cut(rows, plan, basis, names, cutter)
         n_rows = sum(segment.rows for segment in segments)
         counts |= {"segments": len(segments), "rows": n_rows}
         if basis.plain and n_rows >= LEAST_ROWS:
@@ -216,42 +175,34 @@ def load(
                     cut = cut_job(rows, plan, segments)
             except NeedsSparkError as error:
                 counts["read_by_spark"] = str(error)
-    by_key = _by_key(names, basis, segments)
-    one = Loading(spark, rows, name, plan, files, fresh_load_id(base), segments, by_key, names, basis)
+    values_by_key = _name_partitions(names, basis, segments)
+    run = LoadRun(spark, rows, name, plan, files, fresh_load_id(base), segments, values_by_key, names, basis)
     try:
-        written = _written(one, watch, in_task, cut)
+        written = _write(run, watch, in_task, cut)
     except (NeedsSparkError, ContentMismatchError) as error:
         if cut is None:
             raise
         watch.say("reading all by Spark")
         watch.log.write("read_by_spark", why=str(error))
-        one = replace(one, load_id=fresh_load_id(base))
-        written = _written(one, watch, in_task)
-    discarded = discarded_after(REFUSED, spark, one.files, one.load_id, one.values)
-    with discarded, watch.stage("commit", "committing") as counts:
-        snapshot = _commit(one, base, written, whole_table, at)
+        run = replace(run, load_id=fresh_load_id(base))
+        written = _write(run, watch, in_task)
+    removal = discarded_after(REFUSED, spark, run.files, run.load_id, run.values)
+    with removal, watch.stage("commit", "committing") as counts:
+        snapshot = _commit(run, base, written, whole_table, at)
         counts["snapshot"] = snapshot.number
-    return load_report(one.load_id, snapshot, plan, tuple(one.values), len(segments), written, watch.seconds)
+    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(segments), written, watch.seconds)
 
 
-def _written(one: Loading, watch: Stages, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
-    """Write the segments, and compare them with the source; leaves no file where that fails."""
-    with discarded_after(ANY, one.spark, one.files, one.load_id, one.values):
-        say = f"writing {len(one.segments)} segments"
-        with watch.stage("write", say, load_id=one.load_id, read_by="spark" if cut is None else "arrow") as counts:
-            written = write(one, in_task, cut)
-            counts["blocks"] = written.blocks.num_rows
-        with watch.stage("check", "comparing with the source"):
-            check_written(one, written)
-            check_partitions(entries_of(one, written.blocks), one.names, one.values, one.basis.rows, one.source_name)
-    return written
-
-
-def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence[Chunk] | None) -> tuple[Segment, ...]:
-    """The segments, of chunks that are counted where they are not known."""
-    chunks = known
+def _cut(rows: DataFrame, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+    """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
+    chunks: Sequence[Chunk] | None = None
+    if cutter is cut_in_input_order:
+        known: dict[PlainValue, int | None] = {None: None}
+        if plan.partition_by is None or basis.values is not None:
+            known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
+        chunks = chunks_from_counts(known, plan.segment_rows)
     if chunks is None:
-        with translate_spark_errors(name):
+        with translate_spark_errors(basis.source):
             chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
@@ -259,25 +210,18 @@ def _cut(rows: DataFrame, name: str, plan: Plan, cutter: Cutter, known: Sequence
     return cut_segments(chunks, plan.segment_rows, cutter)
 
 
-def _counted(plan: Plan, basis: Basis, names: PartitionNames) -> dict[PlainValue, int | None]:
-    """The rows of each partition, as the caller counted them: what is written has to have as many."""
-    if plan.partition_by is not None and basis.values is None:
-        return {None: None}
-    return {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
-
-
-def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
-    """The partitions of a load by their keys: those that were asked for, and those found where all are wanted.
+def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
+    """Return the values of a load's partitions by their keys: those requested, and those that the source has.
 
     Raises:
-        ContentMismatchError: the source has others than the caller saw, or two would have one key.
+        ContentMismatchError: the source has other partitions than before, or two have one key.
     """
-    asked = dict.fromkeys(basis.values or ())
-    values = asked | {segment.value: None for segment in segments}
-    if basis.values is not None and len(values) > len(asked):
+    requested = dict.fromkeys(basis.values or ())
+    values = requested | {segment.value: None for segment in segments}
+    if basis.values is not None and len(values) > len(requested):
         raise ContentMismatchError(
-            f"{basis.source} has the partition {names.shown(list(values)[-1])}, which it had not before; nothing was "
-            "committed, load again, from a source that nobody changes meanwhile"
+            f"{basis.source} has a new partition {names.shown(list(values)[-1])}: the source was changed during the "
+            "load; nothing was committed, load again once it no longer changes"
         )
     by_key = {names.key(value): value for value in values}
     if len(by_key) < len(values):
@@ -288,72 +232,99 @@ def _by_key(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) ->
     return by_key
 
 
-def _commit(one: Loading, base: Snapshot | None, written: Written, whole_table: bool, at: CommitHook) -> Snapshot:
-    entries = [
-        replace(entry, source=one.basis.fingerprints.get(entry.key)) for entry in entries_of(one, written.blocks)
-    ]
+def _write(run: LoadRun, watch: Stages, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
+    """Write the segments and compare them with the source; remove the files where that fails."""
+    with discarded_after(ANY, run.spark, run.files, run.load_id, run.values):
+        say = f"writing {len(run.segments)} segments"
+        with watch.stage("write", say, load_id=run.load_id, read_by="spark" if cut is None else "arrow") as counts:
+            written = run_write_job(run, in_task, cut)
+            counts["blocks"] = written.blocks.num_rows
+        with watch.stage("check", "comparing with the source"):
+            _check_written(run, written)
+            entries = written_entries(run, written.blocks)
+            check_partitions(entries, run.names, run.values, run.basis.rows, run.source_name)
+    return written
+
+
+def _check_written(run: LoadRun, written: Written) -> None:
+    """Raise ContentMismatchError for blocks that do not have the source's rows, in total.
+
+    A task that ran twice may be observed twice, so the source is summed again before the load fails.
+    """
+    table = BlockTable.from_arrow(written.blocks, run.plan)
+    measured = written_content(table)
+    content = Content(measured.rows, {**dict(measured.sums), **_read_back(run, written.blocks)})
+    if run.basis.content is not None:
+        known = {name: sum for name, sum in content.sums.items() if name in run.basis.content.sums}
+        check_content(run.basis.content, Content(content.rows, known), run.source_name)
+    try:
+        check_content(written.observed, content, run.source_name)
+    except ContentMismatchError:
+        check_content(measure_content(run.source, run.source_name), content, run.source_name)
+    if run.plan.scheme.has_tids:
+        check_positions(written.positions, written_positions(table), run.source_name)
+
+
+def _read_back(run: LoadRun, blocks: pa.Table) -> dict[str, int]:
+    """Read the checksums of the columns that only Spark can hash (nested, collated) from the written files."""
+    unhashed = {c.name for c in run.plan.schema.columns if not is_hashable(c.type)}
+    sums: dict[str, int] = {}
+    for index, layout in enumerate(run.plan.scheme.layouts):
+        fields = [f for f in run.source.schema.fields if f.name in unhashed and f.name in layout.master]
+        unhashed -= {field.name for field in fields}
+        if not fields:
+            continue
+        layout_blocks = blocks.filter(pa.compute.equal(blocks["layout"], index))
+        if not layout_blocks.num_rows:
+            sums |= dict.fromkeys((field.name for field in fields), 0)
+            continue
+        columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
+        with translate_spark_errors("the files just written"):
+            row = _open_written(run, layout_blocks, StructType(fields)).agg(*columns).first()
+        sums |= {} if row is None else {field.name: int(row[field.name]) for field in fields}
+    return sums
+
+
+def _open_written(run: LoadRun, blocks: pa.Table, fields: StructType) -> DataFrame:
+    """Open some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
+    if run.files.is_plain:
+        paths = [run.files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
+        return run.spark.read.schema(fields).options(**STRICT).parquet(*map(as_no_pattern, paths))
+    table = BlockTable.from_arrow(blocks, run.plan)
+    files = file_reads(table, np.lexsort((table.row_group, table.file)))
+    segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]
+    return in_workers(run.spark, run.files, segments, run.plan.schema.select(fields.names).columns)
+
+
+def _commit(run: LoadRun, base: Snapshot | None, written: Written, whole_table: bool, at: CommitHook) -> Snapshot:
+    entries = written_entries(run, written.blocks)
     return commit_load(
-        one.files,
+        run.files,
         base,
-        one.plan,
-        one.load_id,
-        entries,
+        run.plan,
+        run.load_id,
+        [replace(entry, source=run.basis.fingerprints.get(entry.key)) for entry in entries],
         written.blocks,
         indexes=written.indexes,
         whole_table=whole_table,
-        operation=one.basis.operation,
-        batch=one.basis.batch,
-        marks=one.basis.marks,
+        operation=run.basis.operation,
+        batch=run.basis.batch,
+        marks=run.basis.marks,
         at=at,
     )
 
 
-# ----------------------------------------------------------------------------------------------------
-# What is looked at before a table is encrypted, or is not.
-
-
-def check_encryption(settings: LoadSettings) -> None:
-    """Before anything is done: the key can be had, nobody is shown what it hides, and no table is clear by mistake.
-
-    Raises:
-        SettingError, EncryptionKeyError: the key can't be had; or one is given for a new table, but not to encrypt it.
-        EncryptedTableError: the table is to be published too.
-    """
-    if settings.encrypt is None:
-        if given_reference() is not None and not TableFiles(settings.table_path).exists(MARKER):
-            raise SettingError(
-                f"a key is given (--key, [encryption] key or {KEY_VARIABLE}), but the table {settings.table_path!r} is "
-                "new and nothing says that it is to be encrypted; name the key by --encrypt, or leave it out"
-            )
-        return
-    key_of(settings.encrypt)
-    if settings.publish:
-        raise EncryptedTableError(
-            f"an encrypted table can't be published ({settings.publish[0]!r}): other engines have no key; leave "
-            "--publish or --encrypt out"
-        )
-
-
-# ----------------------------------------------------------------------------------------------------
-# Loads as they are asked for: which partitions, by which plan, and only what the table does not have yet.
-#
-# Every partition is loaded exactly once however often a load is retried. A partition is *there* if the table has it
-# from
-# the same files of the source (``source_files``), or from other files with the same rows. One that is
-# there with other rows, or by another plan than the one given, is refused unless the caller says to replace it.
-
-
 @dataclass(frozen=True)
 class LoadsReport:
-    """What was asked for, done or found done.
+    """The result of :func:`load_by`.
 
     Attributes:
         table: its path.
-        plan: the digest of the plan that was loaded by.
-        source: what was loaded; of a table of another format with its version.
-        loads: one a commit, in their order.
+        plan: the digest of the plan.
+        loads: one a commit, in order.
         already: the keys of the partitions that the table had already, sorted.
         seconds: in all.
+        source: what was loaded; a table of another format with its version.
     """
 
     table: str
@@ -366,16 +337,16 @@ class LoadsReport:
     @property
     def partitions(self) -> tuple[str, ...]:
         """The keys of the partitions that were loaded."""
-        return tuple(key for one in self.loads for key in one.partitions)
+        return tuple(key for load in self.loads for key in load.partitions)
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What a user should know of the loads."""
-        return tuple(note for one in self.loads for note in one.notes)
+        return tuple(note for load in self.loads for note in load.notes)
 
     def to_json(self) -> dict[str, object]:
-        """The report as JSON: the sums over the loads, then each."""
-        sums = {name: sum(getattr(one, name) for one in self.loads) for name in _SUMMED}
+        """Return the report as JSON: the sums over the loads, then each load."""
+        sums = {name: sum(getattr(load, name) for load in self.loads) for name in _SUMMED}
         last = self.loads[-1] if self.loads else None
         return {
             "table": self.table,
@@ -387,16 +358,13 @@ class LoadsReport:
             **sums,
             "seconds": self.seconds,
             "notes": list(self.notes),
-            "loads": [one.to_json() for one in self.loads],
+            "loads": [load.to_json() for load in self.loads],
         }
 
 
-_SUMMED = ("rows", "segments", "blocks", "files", "bytes")
-
-
 @dataclass(frozen=True)
-class _Asked:
-    """What is asked for, seen against the source and the table's newest snapshot."""
+class _Request:
+    """The partitions to load, and the source and the table's newest snapshot when they were looked at."""
 
     spark: SparkSession
     settings: LoadSettings
@@ -413,8 +381,8 @@ class _Asked:
         return PartitionNames.of(self.plan.schema, self.plan.partition_by, snapshot)
 
     @property
-    def some(self) -> bool:
-        """Whether only some of the source's partitions are asked for."""
+    def is_partial(self) -> bool:
+        """Whether only some of the source's partitions are requested."""
         settings = self.settings
         return bool(settings.partition) or settings.first is not None or settings.last is not None
 
@@ -428,7 +396,7 @@ class _Asked:
 def load_by(
     spark: SparkSession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> LoadsReport:
-    """Load what the settings ask for and the table does not have; one commit a partition where some are named.
+    """Load what the settings request and the table lacks, with a commit for each partition where some are named.
 
     Args:
         spark: the session.
@@ -437,239 +405,244 @@ def load_by(
         log: gets an event for each stage, and one ``load`` at the end that sums up.
 
     Raises:
-        AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not given.
+        AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not set.
         MissingPartitionError: the source has no rows for a named partition, or none in the range.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
-        KeyboardInterrupt: somebody pressed Ctrl-C; says what had been committed by then.
+        LayoutoptError: as :func:`load`.
+        KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
-    publications_of(settings.table_path, settings.publish)  # what could not be published is said first
-    check_encryption(settings)
-    done: list[LoadReport] = []
+    publications_of(settings.table_path, settings.publish)  # fails early if the table can't be published
+    _check_encryption(settings)
+    loads: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
     try:
         with watch.stage("all", "looking at the source"):
             settings = settings.model_copy(update={"source": pinned(settings.source)})
-            before = _newest(settings)
-            asked = _look(spark, settings, say, log)
-            for group in _groups(asked):
-                report = _load_group(asked, group, already)
-                done += [] if report is None else [report]
-                asked = replace(asked, table=_newest(settings))
+            before = _open_newest(settings)
+            request = _open_request(spark, settings, say, log)
+            # Each named partition is committed by itself, so that a retry resumes; a whole source at once.
+            partitions = request.partitions
+            for group in [(partition,) for partition in partitions] if request.is_partial else [partitions]:
+                report = _load_group(request, group, already)
+                request = replace(request, table=_open_newest(settings))
                 if report is not None:
+                    loads.append(report)
                     publish_all(settings.table_path, settings.publish, say, log)
-            if not done and asked.table is not None:  # a crash may have left the last commit unpublished
+            if not loads and request.table is not None:  # a crash may have left the last commit unpublished
                 publish_all(settings.table_path, settings.publish, say, log)
     except LayoutoptError as error:
-        _sum_up(log, settings, LoadsReport(settings.table_path, "", tuple(done), tuple(already)), watch, error)
+        _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, error)
         raise
     except (Exception, KeyboardInterrupt) as error:
         if interrupt_behind(error) is None:
             raise
-        raise KeyboardInterrupt(_committed_since(before, settings)) from error
+        raise KeyboardInterrupt(_describe_commits(before, settings)) from error
     result = LoadsReport(
         settings.table_path,
-        asked.plan.digest,
-        tuple(done),
+        request.plan.digest,
+        tuple(loads),
         tuple(sorted(already)),
         watch.seconds["all"],
         settings.source,
     )
-    _sum_up(log, settings, result, watch)
+    _log_result(log, settings, result, watch)
     return result
 
 
-def _committed_since(before: Table | None, settings: LoadSettings) -> str:
-    """What an interrupted load leaves, in a few words."""
-    now = _newest(settings)
+def _check_encryption(settings: LoadSettings) -> None:
+    """Check that the key is available, and that no new table is left clear, or published, by mistake.
+
+    Raises:
+        SettingError, EncryptionKeyError: the key is missing; or one is given for a new table, but not to encrypt it.
+        EncryptedTableError: the table is to be published too.
+    """
+    if settings.encrypt is None:
+        if given_reference() is not None and not TableFiles(settings.table_path).exists(MARKER):
+            raise SettingError(
+                f"a key is given (--key, [encryption] key or {KEY_VARIABLE}), but the table {settings.table_path!r} is "
+                "new and not to be encrypted; name the key by --encrypt, or leave it out"
+            )
+        return
+    key_of(settings.encrypt)
+    if settings.publish:
+        raise EncryptedTableError(
+            f"an encrypted table can't be published ({settings.publish[0]!r}): other engines have no key; leave "
+            "--publish or --encrypt out"
+        )
+
+
+def _describe_commits(before: Table | None, settings: LoadSettings) -> str:
+    now = _open_newest(settings)
     if now is None or (before is not None and before.catalog.snapshot.number == now.catalog.snapshot.number):
         return "nothing was committed"
     return f"`layoutopt history {settings.table_path}` lists what was committed; the same command loads the rest"
 
 
-def _sum_up(
+def _log_result(
     log: EventLog, settings: LoadSettings, report: LoadsReport, watch: Stages, error: LayoutoptError | None = None
 ) -> None:
-    """The one line that an operator looks for: what came of a load."""
-    said = report.to_json()
-    said |= {
+    event = report.to_json() | {
         "source": settings.source,
         "seconds": watch.seconds["all"],
         "exit": 0 if error is None else error.exit_code,
     }
-    said |= {"outcome": "failed", "error": str(error)} if error is not None else {"outcome": "done"}
-    log.write("load", **{name: value for name, value in said.items() if name != "loads"})
+    event |= {"outcome": "failed", "error": str(error)} if error is not None else {"outcome": "done"}
+    log.write("load", **{name: value for name, value in event.items() if name != "loads"})
 
 
-def _look(spark: SparkSession, settings: LoadSettings, say: Progress, log: EventLog) -> _Asked:
-    table = _newest(settings)
-    plan = _plan(settings, table)
+def _open_request(spark: SparkSession, settings: LoadSettings, say: Progress, log: EventLog) -> _Request:
+    table = _open_newest(settings)
+    plan = _choose_plan(settings, table)
     check_plan(spark, plan, "the plan")
     rows = open_source(spark, settings.source, merged=False)
     if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
         rows = open_source(spark, settings.source)
     rows = rename_columns(rows, plan.schema)
     check_partition_column(rows, plan.partition_by)
-    asked = _Asked(spark, settings, plan, table, rows, log, say)
-    found = _partitions(asked)
+    request = _Request(spark, settings, plan, table, rows, log, say)
+    partitions = _find_partitions(request)
     if plan.partition_by is not None:
-        check_reachable(rows, settings.source, plan.partition_by, found)
-    return replace(asked, partitions=found)
+        check_reachable(rows, settings.source, plan.partition_by, partitions)
+    return replace(request, partitions=partitions)
 
 
-def _newest(settings: LoadSettings) -> Table | None:
-    """The table at its newest snapshot, None where nothing was loaded yet."""
+def _open_newest(settings: LoadSettings) -> Table | None:
+    """Open the table at its newest snapshot; None where nothing was loaded yet."""
     try:
         return Table(Catalog.open(settings.table_path, key=settings.encrypt))
     except NotATableError:
         if TableFiles(settings.table_path).is_file(""):
             raise
-        return None  # a folder that holds something else is refused by the load
+        return None  # the load refuses a folder that holds something else
 
 
-def _plan(settings: LoadSettings, table: Table | None) -> Plan:
+def _choose_plan(settings: LoadSettings, table: Table | None) -> Plan:
+    """Choose the plan named, or else the table's; the commit checks its columns."""
     if settings.plan is None and table is not None and table.catalog.plans:
         return current_plan(table.catalog)
     plan = read_plan(settings.plan or DEFAULT_PLAN)
-    if table is not None:
-        _check_plan(plan, table)
-    return plan
-
-
-def _check_plan(plan: Plan, table: Table) -> None:
-    """Refuse what queries over partitions of several plans could not cope with; the commit looks at the columns."""
-    if table.catalog.partitions and plan.table != table.name:
+    if table is None or not table.catalog.partitions:
+        return plan
+    if plan.table != table.name:
         raise PlanError(
             f"the plan calls the table {plan.table!r} but its partitions were loaded as {table.name!r}; "
             f"analyse the log with --table {table.name} and plan again"
         )
-    if table.catalog.partitions and plan.settings != table.settings:
+    if plan.settings != table.settings:
         raise PlanError(
             f"the plan was made under {plan.settings} but the table's under {table.settings}; plan again under these"
         )
+    return plan
 
 
-def _partitions(asked: _Asked) -> tuple[SourcePartition, ...]:
-    """The partitions asked for, those that have no rows too where that is allowed."""
-    settings, rows, by = asked.settings, asked.rows, asked.plan.partition_by
-    ranged = settings.first is not None or settings.last is not None
-    if ranged and settings.partition:
+def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
+    """Find the requested partitions, including those without rows where that is allowed."""
+    settings, rows, by = request.settings, request.rows, request.plan.partition_by
+    is_range = settings.first is not None or settings.last is not None
+    if is_range and settings.partition:
         raise SettingError(f"--partition {settings.partition[0]} and a range are both given; leave one of them out")
-    if ranged:
-        condition = between(rows, by, settings.first, settings.last)
-        found = source_partitions(rows, settings.source, by, condition)
-        if not found and not settings.allow_empty:
+    if is_range:
+        partitions = source_partitions(rows, settings.source, by, between(rows, by, settings.first, settings.last))
+        if not partitions and not settings.allow_empty:
             raise MissingPartitionError(
                 f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
             )
-        return found
+        return partitions
     if not settings.partition:
         return source_partitions(rows, settings.source, by)
-    return _named(asked)
-
-
-def _named(asked: _Asked) -> tuple[SourcePartition, ...]:
-    settings, rows, by = asked.settings, asked.rows, asked.plan.partition_by
-    values = partition_values(rows, by, settings.partition)
-    found = source_partitions(rows, settings.source, by, asked_for(rows, str(by), settings.partition))
-    by_value = {partition.value: partition for partition in found}
+    values = parse_partition_values(rows, by, settings.partition)
+    condition = match_partition_texts(rows, str(by), settings.partition)
+    by_value = {partition.value: partition for partition in source_partitions(rows, settings.source, by, condition)}
     missing = [value for value in values if value not in by_value]
     if missing and not settings.allow_empty:
         null = f" (NULL is {by}=__null__)" if missing[0] == "null" else ""
         raise MissingPartitionError(
-            f"{settings.source!r} has no rows for {asked.names.shown(missing[0])}{null}; load when they have come, "
+            f"{settings.source!r} has no rows for {request.names.shown(missing[0])}{null}; load when they have come, "
             "or give --allow-empty"
         )
     return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
 
-def _groups(asked: _Asked) -> list[tuple[SourcePartition, ...]]:
-    """What is committed together: each named partition by itself, so that a retry resumes; a whole source at once."""
-    return [(partition,) for partition in asked.partitions] if asked.some else [asked.partitions]
-
-
-def _load_group(asked: _Asked, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
-    """Load what is missing of a group; None where nothing is."""
-    todo = [partition for partition in group if not _is_there(asked, partition)]
-    already += [asked.key(partition) for partition in group if partition not in todo]
-    for key in already[len(already) - len(group) + len(todo) :]:
-        asked.say(f"partition {key} is there")
-    if group and not todo:
+def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
+    """Load what the table lacks of a group, and add the other keys to ``already``; None where it lacks nothing."""
+    missing = [partition for partition in group if not _is_loaded(request, partition)]
+    keys = [request.key(partition) for partition in group if partition not in missing]
+    already += keys
+    for key in keys:
+        request.say(f"partition {key} is there")
+    if group and not missing:
         return None
     try:
-        return _load(asked, group, todo)
+        return _load(request, missing)
     except CommitConflictError:
-        # Perhaps this very work was done by another process meanwhile: a task that was given up, but still ran.
-        again = replace(asked, table=_newest(asked.settings), settings=_without_replace(asked.settings))
-        if again.table is None or not all(_is_same(again, partition) for partition in todo):
+        # Another process may have done the same work meanwhile: a task that was given up, but still ran.
+        settings = request.settings.model_copy(update={"replace": False})
+        again = replace(request, table=_open_newest(request.settings), settings=settings)
+        if again.table is None or not all(_is_same(again, partition) for partition in missing):
             raise
-        already += [asked.key(partition) for partition in todo]
+        already += [request.key(partition) for partition in missing]
         return None
 
 
-def _without_replace(settings: LoadSettings) -> LoadSettings:
-    return settings.model_copy(update={"replace": False})
-
-
-def _load(asked: _Asked, group: Sequence[SourcePartition], todo: Sequence[SourcePartition]) -> LoadReport:
-    settings, plan = asked.settings, asked.plan
+def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadReport:
+    settings, plan = request.settings, request.plan
     # A source without a row still makes a table.
-    values = None if plan.partition_by is None or not todo else tuple(partition.value for partition in todo)
-    whole = not asked.some and len(todo) == len(asked.partitions)
+    has_values = plan.partition_by is not None and partitions
+    is_whole = not request.is_partial and len(partitions) == len(request.partitions)
     basis = Basis(
-        snapshot=None if asked.table is None else asked.table.catalog.snapshot,
+        snapshot=None if request.table is None else request.table.catalog.snapshot,
         source=repr(settings.source),
-        values=values,
-        whole=whole or plan.partition_by is None,
-        fingerprints={asked.key(partition): partition.fingerprint for partition in todo},
-        rows={asked.key(partition): partition.rows for partition in todo},
+        values=tuple(partition.value for partition in partitions) if has_values else None,
+        whole=is_whole or plan.partition_by is None,
+        fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
+        rows={request.key(partition): partition.rows for partition in partitions},
         plain=source_name(settings.source) is None,
     )
-    rows = open_source(asked.spark, settings.source) if whole else _rows(asked, todo)
-    watch = Stages(asked.say, asked.log)
-    return load(asked.spark, rows, settings.table_path, plan, basis=basis, stages=watch, encrypt=settings.encrypt)
+    rows = open_source(request.spark, settings.source) if is_whole else _open_rows(request, partitions)
+    watch = Stages(request.say, request.log)
+    return load(request.spark, rows, settings.table_path, plan, basis=basis, stages=watch, encrypt=settings.encrypt)
 
 
-def _rows(asked: _Asked, todo: Sequence[SourcePartition]) -> DataFrame:
-    spark, source, by = asked.spark, asked.settings.source, asked.plan.partition_by
-    if by is None or len(todo) != 1 or not todo[0].files:
+def _open_rows(request: _Request, partitions: Sequence[SourcePartition]) -> DataFrame:
+    spark, source, by = request.spark, request.settings.source, request.plan.partition_by
+    if by is None or len(partitions) != 1 or not partitions[0].files:
         return open_source(spark, source)
-    return read_partition(spark, source, asked.rows, by, todo[0], asked.plan.schema)
+    return read_partition(spark, source, request.rows, by, partitions[0], request.plan.schema)
 
 
-def _is_there(asked: _Asked, partition: SourcePartition) -> bool:
+def _is_loaded(request: _Request, partition: SourcePartition) -> bool:
     """Whether the table has the partition already.
 
     Raises:
-        AlreadyLoadedError: it has other rows in its place, or another plan's.
+        AlreadyLoadedError: it has other rows, or another plan's.
     """
-    entries = asked.entries(partition)
+    entries = request.entries(partition)
     rows = sum(entry.live_rows for entry in entries)
-    if asked.settings.replace or not entries or (rows == 0 and partition.files):
+    if request.settings.replace or not entries or (rows == 0 and partition.files):
         return False
-    if _is_same(asked, partition):
+    if _is_same(request, partition):
         return True
-    conformed(_rows(asked, [partition]), asked.plan.schema)  # what could not be loaded anyway is said first
-    other = "from other content" if _plan_fits(asked, entries[0]) else f"by the plan {entries[0].plan[:12]}"
+    conformed(_open_rows(request, [partition]), request.plan.schema)  # errors that a load would raise come first
+    difference = "from other content" if _has_plan(request, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
-        f"partition {entries[0].key!r} was loaded {other} ({rows} rows); give --replace to load it again, or use "
+        f"partition {entries[0].key!r} was loaded {difference} ({rows} rows); give --replace to load it again, or use "
         "`layoutopt append` to add rows to it"
     )
 
 
-def _plan_fits(asked: _Asked, entry: PartitionEntry) -> bool:
-    return asked.settings.plan is None or entry.plan == asked.plan.digest
+def _has_plan(request: _Request, entry: PartitionEntry) -> bool:
+    return request.settings.plan is None or entry.plan == request.plan.digest
 
 
-def _is_same(asked: _Asked, partition: SourcePartition) -> bool:
-    """Whether the table has these rows by this plan (by any, where none was given)."""
-    entries = asked.entries(partition)
-    if not entries or asked.table is None or not _plan_fits(asked, entries[0]):
+def _is_same(request: _Request, partition: SourcePartition) -> bool:
+    """Whether the table has these rows by this plan (by any, where none was named)."""
+    entries = request.entries(partition)
+    if not entries or request.table is None or not _has_plan(request, entries[0]):
         return False
-    if entries[0].source == partition.fingerprint:  # what was appended since is no reason to load the rest again
+    if entries[0].source == partition.fingerprint:  # rows appended since don't matter
         return True
     if not partition.files:
         return not any(entry.live_rows for entry in entries)
-    asked.say(f"comparing partition {entries[0].key} with the table")
-    return holds_same_rows(asked.spark, _rows(asked, [partition]), asked.table, entries)
+    request.say(f"comparing partition {entries[0].key} with the table")
+    return holds_same_rows(request.spark, _open_rows(request, [partition]), request.table, entries)

@@ -1,7 +1,12 @@
-"""A table's files read again by Spark's tasks: ``verify --engine spark``.
+"""Verify tables by Spark: read their files again in tasks, and compare their rows with a source.
 
-Each task opens the partitions of its files from the catalog and checks a run of files in the catalog's order. Files
-that have to be judged together, those of a layout of a segment, are in one run. Only verdicts come back to the driver.
+``verify --engine spark``: each task opens the partitions of its files from the catalog and checks a run of files in the
+catalog's order. Files that have to be judged together, those of a layout of a segment, are in one run. Only verdicts
+come back to the driver.
+
+A table and its source are grouped by the partition column as it stands in the files, and joined in Spark, by rows,
+column checksums and hashes of whole rows. No value is parsed or compared outside of Spark, so that an error of a load
+with names can't hide one with rows. Column checksums alone can't see two rows that swapped a value.
 """
 
 from __future__ import annotations
@@ -19,7 +24,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StructField, TimestampType
+from pyspark.sql.types import StructField, TimestampType
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.snapshot import PartitionEntry
@@ -42,15 +47,17 @@ from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
-from layoutopt.spark.core.source import checksum_column, conformed, hashable, measure_content, schema_of
+from layoutopt.spark.core.source import checksum_column, conformed, hash_input, measure_content, schema_of
 from layoutopt.spark.core.workers import Batches, map_in_workers
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
-# So many that a slow one holds up nobody and a repeated one repeats little; each opens a part of the catalog.
+# Enough that a slow run delays nothing and a repeated one repeats little; each opens a part of the catalog.
 _RUNS_A_CORE = 8
 _SECONDS_BETWEEN_LOOKS = 0.5
 _SCHEMA = "run bigint, verdicts string"
+_SHOWN = 80  # characters of a partition value
+_MOST_NAMES = 5  # columns in a message
 
 
 @dataclass(frozen=True)
@@ -62,10 +69,10 @@ class _Run:
 
 
 def in_spark(spark: SparkSession) -> FileChecker:
-    """What reads a table's files for :func:`layoutopt.inspect.verify.verify` in tasks of a session.
+    """Return a checker of a table's files in Spark tasks, for :func:`layoutopt.inspect.verify.verify`.
 
-    Its progress counts tasks, as they end. Raises CatalogError where a task finds the catalog damaged, and SettingError
-    where workers lack layoutopt.
+    Its progress counts tasks as they end. It raises CatalogError where a task finds the catalog damaged, and
+    SettingError where workers lack layoutopt.
     """
     return partial(_check_in_tasks, spark)
 
@@ -73,31 +80,35 @@ def in_spark(spark: SparkSession) -> FileChecker:
 def _check_in_tasks(
     spark: SparkSession, table: Table, paths: Sequence[str], progress: Progress
 ) -> Iterator[FileVerdict]:
-    runs = _runs(table, paths, _RUNS_A_CORE * spark.sparkContext.defaultParallelism)
+    runs = _cut_runs(table, paths, _RUNS_A_CORE * spark.sparkContext.defaultParallelism)
     files = table.catalog.files.for_tasks()
     task = partial(_check_run, files, table.catalog.snapshot.number, runs)
-    verdicts = map_in_workers(spark.range(0, len(runs), 1, max(1, len(runs))).toDF("run"), task, _SCHEMA)
+    rows = map_in_workers(spark.range(0, len(runs), 1, max(1, len(runs))).toDF("run"), task, _SCHEMA)
+    verdicts: dict[str, FileVerdict] = {}
     with translate_spark_errors(files.root):
-        found = [row["verdicts"] for row in _collected(verdicts, len(runs), progress)]
-    of_path = {verdict.path: verdict for text in found for verdict in _read(text)}
-    yield from map(of_path.__getitem__, paths)
+        for row in _collect(rows, len(runs), progress):
+            for path, blocks, n_rows, findings in json.loads(row["verdicts"]):
+                problems = tuple((check, message) for check, message in findings)
+                verdicts[path] = FileVerdict(path, blocks, n_rows, problems)
+    yield from map(verdicts.__getitem__, paths)
 
 
-def _runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
-    """The paths in about ``most`` runs of as many rows each; the files of a layout of a segment stay together."""
-    wanted, together = set(paths), dict[tuple[int, int, int], list[tuple[str, str, int]]]()
+def _cut_runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
+    """Cut the paths into about ``most`` runs of as many rows each; files of a layout of a segment stay together."""
+    wanted, groups = set(paths), dict[tuple[int, int, int], list[tuple[str, str, int]]]()
     for number, source in enumerate(table.sources):
         blocks = source.blocks
         rows = np.bincount(blocks.file, blocks.rows, len(blocks.files)).astype(int).tolist()
-        for file, first in zip(*(each.tolist() for each in np.unique(blocks.file, return_index=True)), strict=True):
+        numbers, firsts = np.unique(blocks.file, return_index=True)
+        for file, first in zip(numbers.tolist(), firsts.tolist(), strict=True):
             if blocks.files[file] in wanted:
-                place = (number, int(source.segment_of[first]), int(blocks.layout[first]))
+                group = (number, int(source.segment_of[first]), int(blocks.layout[first]))
                 key = source.entries[source.entry_of[first]].key
-                together.setdefault(place, []).append((blocks.files[file], key, rows[file]))
-    total = sum(rows for files in together.values() for _, _, rows in files)
+                groups.setdefault(group, []).append((blocks.files[file], key, rows[file]))
+    total = sum(rows for files in groups.values() for _, _, rows in files)
     runs: list[list[tuple[str, str, int]]] = []
     done = 0
-    for files in together.values():
+    for files in groups.values():
         if done * most >= total * len(runs):
             runs.append([])
         runs[-1] += files
@@ -106,7 +117,7 @@ def _runs(table: Table, paths: Sequence[str], most: int) -> list[_Run]:
 
 
 def _check_run(files: TableFiles, snapshot: int, runs: Sequence[_Run], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The task: the verdicts of each run whose number it gets, as JSON."""
+    """Yield the verdicts of each run whose number is in the batches, as JSON."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         run = runs[number]
         table = Table(Catalog.open_partitions(files, snapshot, run.keys))
@@ -114,13 +125,8 @@ def _check_run(files: TableFiles, snapshot: int, runs: Sequence[_Run], batches: 
         yield pa.RecordBatch.from_arrays([pa.array([number]), pa.array([text])], names=["run", "verdicts"])
 
 
-def _read(text: str) -> Iterator[FileVerdict]:
-    for path, blocks, rows, findings in json.loads(text):
-        yield FileVerdict(path, blocks, rows, tuple((check, message) for check, message in findings))
-
-
-def _collected(verdicts: DataFrame, tasks: int, progress: Progress) -> Iterable[Row]:
-    """The rows of a job, which tells how many of its tasks are done meanwhile."""
+def _collect(verdicts: DataFrame, tasks: int, progress: Progress) -> Iterable[Row]:
+    """Collect the rows of a job, and report meanwhile how many of its tasks are done."""
     context = verdicts.sparkSession.sparkContext
     group, tracker = f"layoutopt verify {uuid.uuid4().hex}", context.statusTracker()
 
@@ -142,62 +148,38 @@ def _collected(verdicts: DataFrame, tasks: int, progress: Progress) -> Iterable[
         return rows.result()
 
 
-# ----------------------------------------------------------------------------------------------------
-# Whether a partition of a table holds the rows of a source: by counts and column checksums, then by whole rows.
-#
-# Column checksums alone can't see two rows that swapped a value; so rows that agree in them are hashed as wholes too.
-
-
 def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries: Sequence[PartitionEntry]) -> bool:
-    """Whether a partition's rows are these, in any order.
-
-    Args:
-        spark: the session.
-        rows: of the source.
-        table: at one snapshot.
-        entries: the partition's there.
-    """
-    held = content_of_entries(entries)
+    """Whether a partition's entries, in a table at one snapshot, hold a source's rows, in any order."""
+    expected = content_of_entries(entries)
     try:
         source = conformed(rows, table.catalog.plans[entries[-1].plan].schema)
     except SchemaError:
         return False
-    found = measure_content(source, "the source")
-    if found.rows != held.rows or any(found.sums.get(name, sum) != sum for name, sum in held.sums.items()):
+    content = measure_content(source, "the source")
+    if content.rows != expected.rows or any(content.sums.get(name, sum) != sum for name, sum in expected.sums.items()):
         return False
-    there = rows_of_entries(spark, table, entries).select(*[quoted(name) for name in source.columns])
-    return _sum_of_rows(source) == _sum_of_rows(there)
+    stored = rows_of_entries(spark, table, entries).select(*[quoted(name) for name in source.columns])
+    return _sum_whole_rows(source) == _sum_whole_rows(stored)
 
 
 def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:
-    """The rows that some entries of a table's partitions have."""
+    """Return the rows of some entries of a table's partitions."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     return read_to_dataframe(spark, TableRead(table, scan, table.all_rows_of(entries, scan.columns)))
 
 
-def sum_of_rows(fields: Sequence[StructField]) -> SparkColumn:
-    """The sum of hashes of whole rows. NULLs leave a hash as it is, so where they stand is hashed too."""
+def _whole_row_sum(fields: Sequence[StructField]) -> SparkColumn:
+    """Return the sum of hashes of whole rows. NULL does not change a hash, so whether values are NULL is hashed too."""
     parts: list[SparkColumn] = []
     for field in fields:
-        parts += [F.col(quoted(field.name)).isNull(), hashable(field.name, field.dataType)]
+        parts += [F.col(quoted(field.name)).isNull(), hash_input(field.name, field.dataType)]
     return F.sum(F.xxhash64(*parts).cast("decimal(38,0)"))
 
 
-def _sum_of_rows(rows: DataFrame) -> int:
+def _sum_whole_rows(rows: DataFrame) -> int:
     with translate_spark_errors("the rows of a partition"):
-        row = rows.agg(sum_of_rows(rows.schema.fields).alias("sum")).first()
+        row = rows.agg(_whole_row_sum(rows.schema.fields).alias("sum")).first()
     return 0 if row is None or row["sum"] is None else int(row["sum"])
-
-
-# ----------------------------------------------------------------------------------------------------
-# Whether a table holds what its source has: rows, column checksums and whole rows of every partition value.
-#
-# Both sides are grouped by the partition column as it stands in the files, and joined in Spark: no value is named,
-# parsed
-# or compared outside it, so that what a load did to names can't hide what it did to rows.
-
-_SHOWN = 80  # characters of a partition value
-_MOST_NAMES = 5  # columns of a sentence
 
 
 @dataclass(frozen=True)
@@ -235,27 +217,32 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
         check_settings(rows.sparkSession, plan.settings, "the table")
     _check_schema(schema_of(rows), table.schema, source)
     rows, by = conformed(rows, table.schema, "the table"), table.catalog.snapshot.partition_by
+    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     with translate_spark_errors(repr(source)):
         counted = rows.count()
-        sides = list(map(_sides, _joined(rows, _all_rows(rows.sparkSession, table), by).collect()))
-    found = [problem for side in sides for problem in _problems(side, by, table.schema, source)]
+        stored = read_to_dataframe(rows.sparkSession, TableRead(table, scan, table.prune(TRUE, scan.columns)))
+        sides = [
+            _Sides(row["value"], row["source"], row["table"], row["columns"] or (), row["rows_agree"])
+            for row in _join_sides(rows, stored, by).collect()
+        ]
+    problems = [problem for side in sides for problem in _find_problems(side, by, table.schema, source)]
     in_source, in_table = sum(side.source or 0 for side in sides), sum(side.table or 0 for side in sides)
-    # What is joined has every row, unless it was changed meanwhile: counted without any grouping.
-    for what, compared, has in (("the source", in_source, counted), ("the table", in_table, table.rows)):
-        if compared != has:
+    # The join has every row, unless a side was changed meanwhile: both are counted without any grouping.
+    for name, compared, rows_in_all in (("the source", in_source, counted), ("the table", in_table, table.rows)):
+        if compared != rows_in_all:
             message = (
-                f"of the {has:,} rows of {what} {compared:,} were compared; see that nobody changes it, and repeat"
+                f"{compared:,} of the {rows_in_all:,} rows of {name} were compared; repeat while nothing changes it"
             )
-            found.insert(0, Problem("source-total", source, message))
+            problems.insert(0, Problem("source-total", source, message))
     partitions = sum(side.source is not None for side in sides)
-    return SourceCheck(source, counted, partitions, in_table, len(found), tuple(found[:MOST_PROBLEMS]))
+    return SourceCheck(source, counted, partitions, in_table, len(problems), tuple(problems[:MOST_PROBLEMS]))
 
 
-def _check_schema(found: Schema, wanted: Schema, source: str) -> None:
-    columns = [(column, found.get(column.name)) for column in wanted.columns]
+def _check_schema(schema: Schema, expected: Schema, source: str) -> None:
+    columns = [(column, schema.get(column.name)) for column in expected.columns]
     wrong = [f"it lacks {column.name!r}" for column, has in columns if has is None]
     wrong += [f"{c.name!r} is {has.type} and not {c.type}" for c, has in columns if has and has.type != c.type]
-    wrong += [f"{column.name!r} is not in the table" for column in found.columns if wanted.get(column.name) is None]
+    wrong += [f"{column.name!r} is not in the table" for column in schema.columns if expected.get(column.name) is None]
     if wrong:
         listed = ", ".join(wrong[:_MOST_NAMES]) + (", ..." if len(wrong) > _MOST_NAMES else "")
         raise SchemaError(
@@ -263,75 +250,58 @@ def _check_schema(found: Schema, wanted: Schema, source: str) -> None:
         )
 
 
-def _all_rows(spark: SparkSession, table: Table) -> DataFrame:
-    """Everything that the table holds; nothing is skipped."""
-    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    return read_to_dataframe(spark, TableRead(table, scan, table.prune(TRUE, scan.columns)))
-
-
-def _joined(source: DataFrame, table: DataFrame, by: str | None) -> DataFrame:
-    """A row for each partition value of either side, in order: what :class:`_Sides` has."""
-    both = _groups(source, by, "source").join(
-        _groups(table, by, "table"), F.col("_w_source_key").eqNullSafe(F.col("_w_table_key")), "full_outer"
+def _join_sides(source: DataFrame, table: DataFrame, by: str | None) -> DataFrame:
+    """Return a row for each partition value of either side, in order: the attributes of :class:`_Sides`."""
+    both = _group(source, by, "source").join(
+        _group(table, by, "table"), F.col("_w_source_key").eqNullSafe(F.col("_w_table_key")), "full_outer"
     )
     places = F.sequence(F.lit(0), F.lit(len(source.columns) - 1))
-    sums, others = F.col("_w_source_sums"), F.col("_w_table_sums")
-    columns = F.filter(places, lambda i: F.get(sums, i) != F.get(others, i))
+    source_sums, table_sums = F.col("_w_source_sums"), F.col("_w_table_sums")
     key = F.coalesce("_w_source_key", "_w_table_key")
-    type = source.schema[by].dataType if by is not None else None
+    text = key.cast("string")
+    if by is not None and isinstance(source.schema[by].dataType, TimestampType):
+        text = F.concat(text, F.lit(" "), F.date_format(key, "xxx"))  # clocks show some times twice
     return both.orderBy(key.asc_nulls_first()).select(
-        _text(key, type).alias("value"),
+        F.substring(text, 1, _SHOWN).alias("value"),
         F.col("_w_source_rows").alias("source"),
         F.col("_w_table_rows").alias("table"),
-        columns.alias("columns"),
+        F.filter(places, lambda i: F.get(source_sums, i) != F.get(table_sums, i)).alias("columns"),
         F.col("_w_source_whole").eqNullSafe(F.col("_w_table_whole")).alias("rows_agree"),
     )
 
 
-def _groups(rows: DataFrame, by: str | None, side: str) -> DataFrame:
-    """Rows, column checksums and the sum over whole rows of every partition value."""
+def _group(rows: DataFrame, by: str | None, side: str) -> DataFrame:
+    """Return the rows, column checksums and sum over whole rows of every partition value."""
     key = F.lit(0) if by is None else F.col(quoted(by))
     fields = rows.schema.fields
     return rows.groupBy(key.alias(f"_w_{side}_key")).agg(
         F.count(F.lit(1)).alias(f"_w_{side}_rows"),
         F.array(*(checksum_column(field.name, field.dataType) for field in fields)).alias(f"_w_{side}_sums"),
-        sum_of_rows(fields).alias(f"_w_{side}_whole"),
+        _whole_row_sum(fields).alias(f"_w_{side}_whole"),
     )
 
 
-def _text(key: SparkColumn, type: DataType | None) -> SparkColumn:
-    """A partition value as it is shown; instants with their offset, since clocks show some times twice."""
-    text = key.cast("string")
-    if isinstance(type, TimestampType):
-        text = F.concat(text, F.lit(" "), F.date_format(key, "xxx"))
-    return F.substring(text, 1, _SHOWN)
-
-
-def _sides(row: Row) -> _Sides:
-    return _Sides(row["value"], row["source"], row["table"], row["columns"] or (), row["rows_agree"])
-
-
-def _problems(side: _Sides, by: str | None, schema: Schema, source: str) -> Iterator[Problem]:
-    # repr: a value of somebody else's can't give a terminal commands, and NULL is not 'NULL'
-    what = "the table" if by is None else f"partition {by} = {'NULL' if side.value is None else repr(side.value)}"
+def _find_problems(side: _Sides, by: str | None, schema: Schema, source: str) -> Iterator[Problem]:
+    # repr: a value can't send commands to a terminal, and NULL differs from 'NULL'
+    name = "the table" if by is None else f"partition {by} = {'NULL' if side.value is None else repr(side.value)}"
     if side.table is None:
-        message = f"{what} lacks all {side.source:,} rows of the source; `layoutopt load` without --partition adds them"
+        message = f"{name} lacks all {side.source:,} rows of the source; `layoutopt load` without --partition adds them"
         yield Problem("source-missing", source, message)
     elif side.source is None:
         message = (
-            f"{what} has {side.table:,} rows and the source none; as it should be if the source was moved on, else "
+            f"{name} has {side.table:,} rows and the source none; expected if the source dropped them since, else "
             "load it again from a source that has it"
         )
         yield Problem("source-extra", source, message)
     elif side.source != side.table:
-        message = f"{what} has {side.table:,} rows and the source {side.source:,}; load it again with --replace"
+        message = f"{name} has {side.table:,} rows and the source {side.source:,}; load it again with --replace"
         yield Problem("source-differs", source, message)
     elif side.columns:
         names = ", ".join(repr(schema.names[i]) for i in side.columns[:_MOST_NAMES])
         more = f" and {len(side.columns) - _MOST_NAMES} more" if len(side.columns) > _MOST_NAMES else ""
-        message = f"{what} has other values of {names}{more} than the source; load it again with --replace"
+        message = f"{name} has other values of {names}{more} than the source; load it again with --replace"
         yield Problem("source-differs", source, message)
     elif not side.rows_agree:
         agree = "though the checksums of columns agree, as where values change places"
-        message = f"{what} has other rows than the source {agree}; load it again with --replace"
+        message = f"{name} has other rows than the source {agree}; load it again with --replace"
         yield Problem("source-differs", source, message)

@@ -1,4 +1,8 @@
-"""``--method auto`` and ``--tune``: method and parameters by what queries held back would read (Sun 2017, 3.6)."""
+"""Choose method and parameters by what queries held out would read (Sun 2017, 3.6).
+
+Three settings of ``plan`` are chosen so: ``--method auto``, ``--tune``, and ``--guides auto``, which decides between
+features and cuts for the blocks of one layout.
+"""
 
 from __future__ import annotations
 
@@ -27,29 +31,117 @@ from layoutopt.spark.planning.hold_out import (
     EvaluatedPlan,
     HoldOutEvaluation,
     Objective,
-    clearly_less,
+    reads_clearly_less,
     score_all,
-    spread,
+    score_deviation,
     start_evaluation,
     statements_to_tell,
 )
-from layoutopt.spark.planning.plan import ALONE, make_plan, request_of
+from layoutopt.spark.planning.plan import SINGLE_LAYOUT, make_plan, request_from_settings
 from layoutopt.spark.planning.row_order import AUTO, NONE
 from layoutopt.spark.planning.source_profile import Rows
 
-# ----------------------------------------------------------------------------------------------------
-# What guides the blocks of one layout where ``--guides`` is ``auto``: features or cuts, by queries held back (3.6).
-
+# The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
+CANDIDATES: Final = TRIED
+# Cuts are chosen where they read so little of what features do; less is noise of the queries held out.
 _LESS_BY_CUTS: Final = 0.97
-"""Cuts are taken where they read so little of what features do: within it, what the queries held back say is noise."""
+# Several layouts are chosen where they read so little of what one does.
+_LESS_BY_LAYOUTS: Final = 0.95
+# Methods that read at most so many times the least are tried on segments: samples were wrong by a third.
+_CLOSE: Final = 1.5
+# Block sizes that are tried by time, times the default.
+SIZES: Final = (0.25, 0.5, 2.0, 4.0, 8.0)
+# Values to tune over: times T; numFeat of one layout; shares of the features of several; times the block size.
+THRESHOLDS: Final = (1, 2, 4)
+_FEATURES: Final = (7, 14, 28, 56)
+_FEATURE_SHARES: Final = (0.25, 0.5, 1.0)
+BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
+_BY_BYTES: Final = Objective()
 
 
-def plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: FeaturesDocument, say: Progress) -> Plan:
-    """Plan by the guides that are better, and keep among the plan's predictions what either would have read.
+def plan_best(
+    spark: AnySession,
+    settings: PlanSettings,
+    document: FeaturesDocument,
+    progress: Progress | None = None,
+    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
+) -> Plan:
+    """Plan by the settings of ``layoutopt plan``, choosing method and parameters where they are left open.
+
+    What was tried, and what it would have read of the queries held out, is added to the plan's predictions, and passed
+    to ``draw`` with the file of ``--tune-plot``. ``known`` are earlier results for a named method.
 
     Raises:
-        SchemaError, SettingError, SourceError, PlanError: as :func:`layoutopt.spark.planning.plan.make_plan`.
+        SettingError: a setting has no effect with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
+        PlanError: no query can be held out to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
     """
+    _check_objective(settings)
+    say = progress or (lambda sentence: None)
+    open_guides = settings.method == SINGLE_LAYOUT and settings.guides == "auto" and can_be_split(document.queries)
+    if settings.method != "auto" and not settings.tune:
+        if settings.resamples:
+            raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
+        if open_guides:
+            return _plan_by_best_guides(spark, settings, document, say)
+        return make_plan(spark, settings.source, document, request_from_settings(settings), say)
+    if not settings.tune and not can_be_split(document.queries):
+        say(f"the log's {len(document.queries)} queries are too few to choose by: {SINGLE_LAYOUT}")
+        request = replace(request_from_settings(settings), method=SINGLE_LAYOUT)
+        return make_plan(spark, settings.source, document, request, say)
+    default = default_threshold(document.queries)
+    thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
+    evaluation = start_evaluation(spark, settings, document, thresholds, say)
+    tried: dict[str, float] = {}
+    if settings.method == "auto":
+        settings, tried = _choose_method_by_settings(evaluation, settings, default, say)
+    elif open_guides:
+        settings = choose_guides(evaluation, settings, default)
+    if settings.tune:
+        evaluation.evaluated.clear()
+        best = tune(evaluation, settings, thresholds)
+        tried |= {when_tried(label_of(trial)): trial.score for trial in evaluation.evaluated}
+        if settings.tune_plot is not None and draw is not None:
+            draw(evaluation.evaluated, settings.tune_plot)
+        settings = best.settings
+        if best.threshold != default:
+            document = mined_from(document, document.queries, threshold=best.threshold)
+    plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=evaluation.rows)
+    return replace(plan, predicted={**plan.predicted, **tried})
+
+
+def _check_objective(settings: PlanSettings) -> None:
+    if settings.objective != BYTES and (settings.method != "auto" or settings.tune):
+        raise SettingError(f"--objective {settings.objective} is what `auto` goes by; leave out --method and --tune")
+    if settings.calibration is not None and settings.objective != TIME:
+        raise SettingError("--calibration is of no use without --objective time; give that too, or leave it out")
+
+
+def _choose_method_by_settings(
+    evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress
+) -> tuple[PlanSettings, dict[str, float]]:
+    """Choose the method by the settings' objective, and return the predictions to record with it."""
+    calibration: Calibration | None = None
+    if settings.calibration is not None and settings.objective == TIME:
+        calibration = read_calibration(settings.calibration)
+    costs = (calibration or BUILT_IN).costs(settings.engine)
+    chosen = choose_method(evaluation, settings, threshold, say, Objective(settings.objective, costs))
+    tried: dict[str, float] = {}
+    for trial in evaluation.evaluated:
+        label = _name_trial(trial, chosen)
+        tried[when_tried(label, trial.by)] = trial.score
+        tried[spread_when_tried(label, trial.by)] = score_deviation(trial, evaluation.held)
+    if calibration is not None:  # the plan then shows what it was chosen by
+        tried |= calibrated(chosen.engine, calibration.costs(chosen.engine).seconds_of)
+    return chosen, tried
+
+
+def _name_trial(trial: EvaluatedPlan, settings: PlanSettings) -> str:
+    rows = trial.settings.block_rows
+    return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
+
+
+def _plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: FeaturesDocument, say: Progress) -> Plan:
+    """Plan by the better guides, and add to the plan's predictions what either would have read."""
     threshold = default_threshold(document.queries)
     tried: dict[str, float] = {}
     rows: Rows | None = None
@@ -57,14 +149,14 @@ def plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: Fea
         evaluation = start_evaluation(spark, settings, document, [threshold], say)
         rows, settings = evaluation.rows, choose_guides(evaluation, settings, threshold)
         tried = {when_tried(trial.settings.guides): trial.score for trial in evaluation.evaluated}
-    except PlanError:  # a source without rows: there is nothing to choose by, and nothing to choose
+    except PlanError:  # a source without rows: there is nothing to choose by
         settings = settings.model_copy(update={"guides": FEATURES})
-    plan = make_plan(spark, settings.source, document, request_of(settings), say, rows=rows)
+    plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
 def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
-    """The settings of ``sop`` with features as guides, or with cuts where these read clearly less.
+    """Return the settings of ``sop`` with features as guides, or with cuts where these read clearly less.
 
     Raises:
         PlanError: one of them can't plan.
@@ -78,112 +170,6 @@ def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
     return cuts if scores[1] < _LESS_BY_CUTS * scores[0] else features
 
 
-# The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
-CANDIDATES: Final = TRIED
-
-_BY_BYTES: Final = Objective()
-_LESS_BY_LAYOUTS: Final = 0.95
-"""Several layouts are taken where they read so little of what one does."""
-
-_CLOSE: Final = 1.5
-"""Methods are rehearsed that read less than so many times what the best does: samples were wrong by a third."""
-
-SIZES: Final = (0.25, 0.5, 2.0, 4.0, 8.0)
-"""Block sizes that are tried by time, times the default."""
-
-THRESHOLDS: Final = (1, 2, 4)
-_FEATURES: Final = (7, 14, 28, 56)
-_FEATURE_SHARES: Final = (0.25, 0.5, 1.0)
-BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
-"""What is tuned over: T times these, numFeat for one layout and for several, and block sizes times these."""
-
-
-def plan_best(
-    spark: AnySession,
-    settings: PlanSettings,
-    document: FeaturesDocument,
-    progress: Progress | None = None,
-    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
-) -> Plan:
-    """Plan as the settings of ``layoutopt plan`` say; method and parameters are found where they are left open.
-
-    What was tried, and what it would have read of the queries held back, is among the plan's predictions; ``draw`` is
-    given it too, with the file of ``--tune-plot``.
-
-    Raises:
-        SettingError: a setting that is of no use with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
-        PlanError: no query can be held back to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
-    """
-    _check_objective(settings)
-    say = progress or (lambda sentence: None)
-    open_guides = settings.method == ALONE and settings.guides == "auto" and can_be_split(document.queries)
-    if settings.method != "auto" and not settings.tune:
-        if settings.resamples:
-            raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
-        if open_guides:
-            return plan_by_best_guides(spark, settings, document, say)
-        return make_plan(spark, settings.source, document, request_of(settings), say)
-    if not settings.tune and not can_be_split(document.queries):
-        say(f"the log's {len(document.queries)} queries are too few to choose by: {ALONE}")
-        return make_plan(spark, settings.source, document, replace(request_of(settings), method=ALONE), say)
-    default = default_threshold(document.queries)
-    thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
-    evaluation = start_evaluation(spark, settings, document, thresholds, say)
-    tried: dict[str, float] = {}
-    if settings.method == "auto":
-        given = given_calibration(settings)
-        objective = objective_of(settings, given)
-        settings = choose_method(evaluation, settings, default, say, objective)
-        for trial in evaluation.evaluated:
-            label = _label(trial, settings)
-            tried[when_tried(label, trial.by)] = trial.score
-            tried[spread_when_tried(label, trial.by)] = spread(trial, evaluation.held)
-        if given is not None:  # whoever reads the plan can then tell what it was chosen by
-            tried |= calibrated(settings.engine, given.costs(settings.engine).seconds_of)
-    elif open_guides:
-        settings = choose_guides(evaluation, settings, default)
-    if settings.tune:
-        evaluation.evaluated.clear()
-        best = tune(evaluation, settings, thresholds)
-        tried |= {when_tried(label_of(trial)): trial.score for trial in evaluation.evaluated}
-        if settings.tune_plot is not None and draw is not None:
-            draw(evaluation.evaluated, settings.tune_plot)
-        settings = best.settings
-        if best.threshold != default:
-            document = mined_from(document, document.queries, threshold=best.threshold)
-    plan = make_plan(spark, settings.source, document, request_of(settings), say, rows=evaluation.rows)
-    return replace(plan, predicted={**plan.predicted, **tried})
-
-
-def given_calibration(settings: PlanSettings) -> Calibration | None:
-    """What engines cost on the user's machine, where a file says so; it counts for plans by time alone."""
-    if settings.calibration is None or settings.objective != TIME:
-        return None
-    return read_calibration(settings.calibration)
-
-
-def objective_of(settings: PlanSettings, calibration: Calibration | None) -> Objective:
-    """What plans are judged by; without a calibration by the built-in costs, the same on every machine.
-
-    Raises:
-        PlanError: the engine was not calibrated.
-    """
-    return Objective(settings.objective, (calibration or BUILT_IN).costs(settings.engine))
-
-
-def _check_objective(settings: PlanSettings) -> None:
-    if settings.objective != BYTES and (settings.method != "auto" or settings.tune):
-        raise SettingError(f"--objective {settings.objective} is what `auto` goes by; leave out --method and --tune")
-    if settings.calibration is not None and settings.objective != TIME:
-        raise SettingError("--calibration is of no use without --objective time; give that too, or leave it out")
-
-
-def _label(trial: EvaluatedPlan, settings: PlanSettings) -> str:
-    """The method of a trial, with its block size where that is not the plan's."""
-    rows = trial.settings.block_rows
-    return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
-
-
 def choose_method(
     evaluation: HoldOutEvaluation,
     settings: PlanSettings,
@@ -191,13 +177,13 @@ def choose_method(
     say: Progress,
     objective: Objective = _BY_BYTES,
 ) -> PlanSettings:
-    """The settings with the method that takes the least; of equals the first of the candidates.
+    """Return the settings with the method that takes the least; of equals the first of the candidates.
 
-    Those that read about the fewest bytes on a sample of rows are compared once more, by the objective, on whole
-    segments, where blocks have their full size and the order of rows that they would have. By time, block sizes are
-    compared then too where none was given. Several layouts have to read clearly less than the best method
-    of one: a query pays for putting rows together, so a small gain, or one that the queries held back don't prove, is
-    none. Copies are tried only where a storage budget was given, since they are the user's to pay for.
+    Methods that read about the fewest bytes on a sample of rows are compared again, by the objective, on whole
+    segments, where blocks have their full size and their order of rows. By time, block sizes are compared too, unless
+    one was given. Several layouts have to read clearly less than the best single one: a query pays for joining rows, so
+    a small gain, or one that the queries held out don't prove, does not count. Copies are tried only where the user
+    gave a storage budget for them.
 
     Raises:
         PlanError: no method can plan for the queries.
@@ -208,63 +194,60 @@ def choose_method(
     methods = [*CANDIDATES]
     if "storage_budget" in settings.model_fields_set and max(settings.storage_budget) > 1:
         methods.append("gsop-r")
-    # What is chosen for the user is no peer to compare with: its blocks are sorted too.
+    # The chosen method is no peer to compare with: its blocks are sorted too.
     common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
     by = {method: settings.by if method in BY_ORDER else () for method in methods}
-    asked = [settings.model_copy(update={**common, "method": method, "by": by[method]}) for method in methods]
-    score_all(evaluation, asked[::-1], threshold)  # those that take longest are named last
+    candidates = [settings.model_copy(update={**common, "method": method, "by": by[method]}) for method in methods]
+    score_all(evaluation, candidates[::-1], threshold)  # those that take longest are last in the list
     evaluation.evaluated.reverse()
     if not evaluation.evaluated:
         raise PlanError("no method can plan for these queries; name one with --method to see why")
-    fewest = _best(evaluation).score
-    among = [trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest]
+    fewest = min(map(_score, evaluation.evaluated))
+    close = [trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest]
     singles = [trial for trial in evaluation.evaluated if _has_one_layout(trial)]
-    if objective.kind != BYTES and singles and not any(map(_has_one_layout, among)):
-        among.append(min(singles, key=_score))  # what reads more may take less
-    close = evaluation.score_again(among, objective)
-    chosen = the_better(close, evaluation.held)
-    _say_why(close, chosen, evaluation.held, say)
+    if objective.kind != BYTES and singles and not any(map(_has_one_layout, close)):
+        close.append(min(singles, key=_score))  # what reads more may take less
+    close = evaluation.score_again(close, objective)
+    chosen = choose_best(close, evaluation.held)
+    _explain_choice(close, chosen, evaluation.held, say)
     if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
         say("trying other block sizes")
-        chosen = _best_block_rows(evaluation, chosen, objective)
-    if chosen.settings.row_order == (AUTO,) and not settings.tune:  # which may find other parameters yet
-        return chosen.settings.model_copy(update={"row_order": row_order_found(chosen)})
+        chosen = _choose_block_rows(evaluation, chosen, objective)
+    if chosen.settings.row_order == (AUTO,) and not settings.tune:  # tuning may find other parameters yet
+        return chosen.settings.model_copy(update={"row_order": found_row_order(chosen)})
     return chosen.settings
 
 
-def row_order_found(trial: EvaluatedPlan) -> tuple[str, ...]:
-    """What to plan with: the order that a single layout was rehearsed with; several layouts have one each."""
+def found_row_order(trial: EvaluatedPlan) -> tuple[str, ...]:
+    """Return the order of rows found for a single layout; several layouts have one each, so ``auto``."""
     return (trial.row_orders[0] or (NONE,)) if len(trial.row_orders) == 1 else (AUTO,)
 
 
-def the_better(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> EvaluatedPlan:
-    """What takes the least; several layouts only where they take clearly less than any single one.
+def choose_best(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> EvaluatedPlan:
+    """Return the trial that takes the least; several layouts only where they take clearly less than any single one.
 
-    Args:
-        trials: at least one, all judged alike.
-        held: the queries held back that they were judged by.
+    There is at least one trial; all were judged alike, by the queries held out, ``held``.
     """
     best = min(trials, key=_score)
     single = min((trial for trial in trials if _has_one_layout(trial)), key=_score, default=best)
-    gains = best.score < _LESS_BY_LAYOUTS * single.score and clearly_less(best, single, held)
+    gains = best.score < _LESS_BY_LAYOUTS * single.score and reads_clearly_less(best, single, held)
     return best if gains else single
 
 
-def _best_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:
-    """A trial with the block size that takes the least; of equals its own."""
-    sizes = (round(factor * trial.settings.block_rows) for factor in SIZES)
-    others = [_with_block_rows(trial, rows) for rows in sizes]
+def _choose_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:
+    others = []
+    for factor in SIZES:
+        rows = round(factor * trial.settings.block_rows)
+        settings = trial.settings.model_copy(update={"block_rows": rows})
+        plans = tuple(replace(plan, block_rows=rows) for plan in trial.plans)
+        others.append(replace(trial, settings=settings, plans=plans))
     evaluation.evaluated += others
     return min(evaluation.score_again([trial, *others], objective), key=_score)
 
 
-def _with_block_rows(trial: EvaluatedPlan, rows: int) -> EvaluatedPlan:
-    settings = trial.settings.model_copy(update={"block_rows": rows})
-    return replace(trial, settings=settings, plans=tuple(replace(plan, block_rows=rows) for plan in trial.plans))
-
-
-def _say_why(close: Sequence[EvaluatedPlan], chosen: EvaluatedPlan, held: Sequence[Query], say: Progress) -> None:
-    """Say what else was as good, and what would tell."""
+def _explain_choice(
+    close: Sequence[EvaluatedPlan], chosen: EvaluatedPlan, held: Sequence[Query], say: Progress
+) -> None:
     others = [trial for trial in close if trial is not chosen]
     if not others:
         return
@@ -285,7 +268,7 @@ def _score(trial: EvaluatedPlan) -> float:
 
 
 def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:
-    """The best T, numFeat and block size: the first two together, since they interact, then the last."""
+    """Return the best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
         most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
         counts = numbers_of_features(settings, most) if most else ()
@@ -294,23 +277,19 @@ def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequ
         raise PlanError(
             f"{settings.method} can't plan for these queries whatever is tuned; leave out --tune to see why"
         )
-    best = _best(evaluation)
+    best = min(evaluation.evaluated, key=_score)
     sizes = [max(1, round(factor * settings.block_rows)) for factor in BLOCK_ROWS]
     score_all(evaluation, [best.settings.model_copy(update={"block_rows": rows}) for rows in sizes], best.threshold)
-    return _best(evaluation)
+    return min(evaluation.evaluated, key=_score)
 
 
 def label_of(trial: EvaluatedPlan) -> str:
-    """The parameters of a trial in words."""
+    """Return the parameters of a trial as text."""
     return f"T={trial.threshold} num-features={trial.settings.num_features} block-rows={trial.settings.block_rows}"
 
 
 def numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
-    """The numbers of features to try of ``most``, ascending."""
+    """Return the numbers of features to try of ``most``, ascending."""
     if is_sampled(settings.method):
         return sorted({max(1, round(share * most)) for share in _FEATURE_SHARES})
     return sorted({min(count, most) for count in _FEATURES})
-
-
-def _best(evaluation: HoldOutEvaluation) -> EvaluatedPlan:
-    return min(evaluation.evaluated, key=_score)

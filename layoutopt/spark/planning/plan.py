@@ -1,4 +1,4 @@
-"""Planning: features and queries, and what is counted of the source, become a plan."""
+"""Make a plan from features and queries, and from what is counted of the source."""
 
 from __future__ import annotations
 
@@ -26,32 +26,27 @@ from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
-from layoutopt.spark.core.sessions import AnySession, has_local_paths, started
+from layoutopt.spark.core.sessions import AnySession, has_local_paths, start_session
 from layoutopt.spark.core.source import check_partition_column, conformed, open_source
-from layoutopt.spark.planning.row_order import found_order, is_searched, with_order_asked
+from layoutopt.spark.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.spark.planning.sample_evaluation import unit_in_bytes
-from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
 from layoutopt.spark.planning.source_profile import (
     Counting,
     Rows,
+    choose_rows,
     count_histograms,
-    get_ready,
     heaviest,
-    rows_to_plan,
     sample_histograms,
+    warm_up,
 )
 
-ALONE: Final = "sop"
-"""The method of a single layout; what ``auto`` is where there are no queries to choose by."""
-
+# The method of a single layout, which ``auto`` uses where there are no queries to choose by.
+SINGLE_LAYOUT: Final = "sop"
 _GROUPS: Final = "gsop"
-
+# Features from which those are chosen that guide the blocking of a single layout.
 NUM_FEATURES = 40
-"""Features among which those are chosen that guide the blocking of a single layout."""
-
-
 DEFAULTS = PlanRequest()
-"""One layout by the features, without partitions."""
 
 
 def make_plan(
@@ -66,14 +61,14 @@ def make_plan(
     """Plan a table's layout from its source and the analysed workload.
 
     Args:
-        spark: the session, whose settings must be the document's; or what starts one, which is not asked where the
-            source is read without.
+        spark: the session, whose settings must be the document's; or a function that starts one, which is not called
+            where the source is read without Spark.
         source: rows, or a path to Parquet.
         document: features and queries.
-        request: how to plan.
+        request: by default one layout by the features, without partitions.
         progress: called with a short sentence at each stage, and for every feature given up.
-        known: what was found for other requests about this very source and document, and is kept for the next.
-        rows: the source's, where :func:`opened` has given them before.
+        known: results for other requests about this source and document, to be reused and added to.
+        rows: the source's, if :func:`open_source_rows` has returned them before.
 
     Raises:
         SettingError: a bad request, or settings that are not the document's.
@@ -93,30 +88,31 @@ def plan_and_rehearse(
     progress: Progress | None = None,
     known: Known | None = None,
     rows: Rows | None = None,
-) -> tuple[Plan, Rehearsed | None]:
-    """A plan as by :func:`make_plan`, and what its queries read of it where it was rehearsed; None without queries."""
+) -> tuple[Plan, TrialResult | None]:
+    """Plan as :func:`make_plan`, and return what queries read of the plan on segments; None without queries."""
     say = progress or (lambda sentence: None)
-    counting, request = _asked(spark, source, document, request, say, rehearsed=bool(document.queries), rows=rows)
-    with translate_spark_errors(_shown(source)):
-        return _planned_and_rehearsed(counting, document, request, known or Known())
+    counting, request = _prepare(spark, source, document, request, say, is_tried=bool(document.queries), rows=rows)
+    with translate_spark_errors(_describe_source(source)):
+        return _plan_and_try(counting, document, request, known or Known())
 
 
-def _planned_and_rehearsed(
-    of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known
-) -> tuple[Plan, Rehearsed | None]:
-    plans = [_planned(of, document, request, known, is_rehearsed=bool(of.queries))]
-    if not of.queries:
+def _plan_and_try(
+    counting: Counting, document: FeaturesDocument, request: PlanRequest, known: Known
+) -> tuple[Plan, TrialResult | None]:
+    say, queries = counting.say, counting.queries
+    plans = [_propose(counting, document, request, known, is_tried=bool(queries))]
+    if not queries:
         return plans[0], None
     if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
-        of.say(f"no columns go apart: trying all together as {ALONE} blocks them, too")
-        alone = _planned(of, document, replace(request, method=ALONE, guides=FEATURES), Known())
-        plans.append(replace(alone, method=request.method))
-    search = is_searched(request)
-    of.say("rehearsing segments, for the order of rows within blocks" if search else "rehearsing segments")
-    tried = rehearse_segments(of.rows, [Trial(plan, search) for plan in plans], of.queries)
-    rehearsed = min(tried, key=lambda each: each.bytes_read(of.queries))
-    predicted = {**rehearsed.plan.predicted, "bytes_fraction": round(rehearsed.fraction(of.queries), 6)}
-    return replace(rehearsed.plan, predicted=predicted, reads=rehearsed.shares()), rehearsed
+        say(f"no columns are stored apart: trying {SINGLE_LAYOUT}'s blocks of all columns, too")
+        single = _propose(counting, document, replace(request, method=SINGLE_LAYOUT, guides=FEATURES), Known())
+        plans.append(replace(single, method=request.method))
+    search = is_order_searched(request)
+    say("trying segments, for the order of rows within blocks" if search else "trying segments")
+    results = try_on_segments(counting.rows, [Trial(plan, search) for plan in plans], queries)
+    best = min(results, key=lambda result: result.bytes_read(queries))
+    predicted = {**best.plan.predicted, "bytes_fraction": round(best.fraction(queries), 6)}
+    return replace(best.plan, predicted=predicted, reads=best.shares()), best
 
 
 def propose_plan(
@@ -126,112 +122,110 @@ def propose_plan(
     request: PlanRequest = DEFAULTS,
     known: Known | None = None,
 ) -> Plan:
-    """A plan as its method proposes it, with the arguments and errors of :func:`make_plan`.
+    """Return the plan that the method proposes, with the arguments and errors of :func:`make_plan`.
 
-    Nothing is rehearsed: rows within blocks have no order but one that was named, no bytes are predicted, and where
-    GSOP ends with all columns together, SOP's blocking of them is not tried.
+    No segments are tried: rows within blocks have no order but a named one, no bytes are predicted, and where GSOP ends
+    with all columns together, SOP's blocking of them is not tried.
     """
-    counting, request = _asked(spark, source, document, request, lambda sentence: None, rehearsed=False)
-    with translate_spark_errors(_shown(source)):
-        return _planned(counting, document, request, known or Known())
+    counting, request = _prepare(spark, source, document, request, lambda sentence: None, is_tried=False)
+    with translate_spark_errors(_describe_source(source)):
+        return _propose(counting, document, request, known or Known())
 
 
-def _asked(
+def _prepare(
     spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest,
     say: Progress,
     *,
-    rehearsed: bool,
+    is_tried: bool,
     rows: Rows | None = None,
 ) -> tuple[Counting, PlanRequest]:
-    """What counts the source's rows for a request that is checked, and the request for that source."""
+    """Check the request, and return what counts the source's rows for it, and the request with its columns' names."""
     check_request(request)
-    request = _with_names(request, document.schema)
-    if rows is None and (rehearsed or is_sampled(request.method) or is_counted(request)):
-        rows = opened(spark, source, document, request, say)
+    request = _resolve_names(request, document.schema)
+    if rows is None and (is_tried or is_sampled(request.method) or is_counted(request)):
+        rows = open_source_rows(spark, source, document, request, say)
     elif rows is None:
-        rows = opened_by_spark(spark, source, document, request.partition_by)
+        rows = open_by_spark(spark, source, document, request.partition_by)
     queries = tuple(classes(document.queries))
     return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
 
 
-def _shown(source: DataFrame | str | Path) -> str:
+def _describe_source(source: DataFrame | str | Path) -> str:
     return "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
 
 
-def _planned(
-    of: Counting, document: FeaturesDocument, request: PlanRequest, known: Known, is_rehearsed: bool = False
+def _propose(
+    counting: Counting, document: FeaturesDocument, request: PlanRequest, known: Known, is_tried: bool = False
 ) -> Plan:
-    """What a method plans, from what it needs to know of the source; whether the plan will be rehearsed."""
     features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
     unit: Unit | None = None
     if is_sampled(request.method):
-        of.say("sampling feature vectors")
-        partitions = known.once("samples", request, lambda: sample_histograms(of, features))
+        counting.say("sampling feature vectors")
+        partitions = known.once("samples", request, lambda: sample_histograms(counting, features))
         if needs_bytes(request):
-            of.say("measuring the bytes of cells")
+            counting.say("measuring the bytes of cells")
             middle = partitions[len(partitions) // 2]
-            of_middle = middle.value, middle.rows
-            unit = known.once("bytes", request, lambda: unit_in_bytes(of.rows, features, of_middle, request))
+            partition = middle.value, middle.rows
+            unit = known.once("bytes", request, lambda: unit_in_bytes(counting.rows, features, partition, request))
     elif is_counted(request):
-        of.say("counting feature vectors")
-        features, partitions = count_histograms(of, features)
+        counting.say("counting feature vectors")
+        features, partitions = count_histograms(counting, features)
     if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
         raise PlanError(
             f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
             "raise max_vectors"
         )
-    of.say(f"planning by {request.method}")
-    if is_rehearsed:
-        get_ready(of.rows)
-    planning = PlanningInput(request, document.schema, features, of.queries, partitions, unit, known)
-    plan = plan_from(document, planning)
-    return with_order_asked(plan, request)
+    counting.say(f"planning by {request.method}")
+    if is_tried:
+        warm_up(counting.rows)
+    planning = PlanningInput(request, document.schema, features, counting.queries, partitions, unit, known)
+    return with_requested_order(build_plan(document, planning), request)
 
 
-def opened(
+def open_source_rows(
     spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest,
     say: Progress,
 ) -> Rows:
-    """The source's rows as the document has their columns.
+    """Open the source's rows under the document's columns, by Arrow or by Spark.
 
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    partition_by = _with_names(request, document.schema).partition_by
-    by_spark = partial(opened_by_spark, spark, source, document, partition_by)
+    partition_by = _resolve_names(request, document.schema).partition_by
+    by_spark = partial(open_by_spark, spark, source, document, partition_by)
     if not callable(spark):
         check_features(spark, document.features, "the features document")
         if not has_local_paths(spark):
             return by_spark()
-    # Few rows alone are not worth starting Spark for.
-    return rows_to_plan(
-        by_spark, source, document.schema, partition_by, document.features, say, few_too=callable(spark)
+    # Few rows alone are not worth starting Spark.
+    is_stopped = callable(spark)
+    return choose_rows(
+        by_spark, source, document.schema, partition_by, document.features, say, include_small=is_stopped
     )
 
 
-def _with_names(request: PlanRequest, schema: Schema) -> PlanRequest:
-    """The request with columns named as the schema does."""
+def _resolve_names(request: PlanRequest, schema: Schema) -> PlanRequest:
     partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
     by = tuple(schema.find(name).name for name in request.by)
-    return replace(request, partition_by=partition_by, by=by, row_order=found_order(request, schema))
+    return replace(request, partition_by=partition_by, by=by, row_order=resolve_row_order(request, schema))
 
 
-def opened_by_spark(
+def open_by_spark(
     spark: AnySession, source: DataFrame | str | Path, document: FeaturesDocument, partition_by: str | None
 ) -> DataFrame:
-    """The source's rows as Spark has them, and the document their columns.
+    """Open the source's rows under the document's columns, by Spark.
 
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    session = started(spark)
+    session = start_session(spark)
     check_features(session, document.features, "the features document")
     rows = conformed(open_source(session, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)
@@ -239,13 +233,13 @@ def opened_by_spark(
 
 
 def needs_bytes(request: PlanRequest) -> bool:
-    """Whether the method goes by what cells take, or predicts it."""
+    """Whether the method needs the bytes of cells, or predicts bytes."""
     copies = request.method in REPLICATING and not (request.method == "gsop-r" and request.search == TEXT)
     return is_sampled(request.method) and (request.cost == "bytes" or copies)
 
 
-def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
-    """The plan of the method asked for, which measures every feature of the document."""
+def build_plan(document: FeaturesDocument, planning: PlanningInput) -> Plan:
+    """Build the plan of the requested method, in which every feature of the document is measured."""
     request = planning.request
     proposal = find_method(request.method)(planning)
     return Plan(
@@ -255,7 +249,7 @@ def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
         method=request.method,
         features=document.features,
         queries=planning.queries,
-        scheme=_among(proposal.scheme, planning.features, document.features),
+        scheme=_renumber(proposal.scheme, planning.features, document.features),
         block_rows=request.block_rows,
         segment_rows=request.segment_rows,
         max_vectors=request.max_vectors,
@@ -266,8 +260,8 @@ def plan_from(document: FeaturesDocument, planning: PlanningInput) -> Plan:
     )
 
 
-def request_of(settings: PlanSettings) -> PlanRequest:
-    """What the settings of ``layoutopt plan`` ask."""
+def request_from_settings(settings: PlanSettings) -> PlanRequest:
+    """Return the request of the settings of ``layoutopt plan``."""
     return PlanRequest(
         method=settings.method,
         partition_by=settings.partition_by,
@@ -294,38 +288,38 @@ def request_of(settings: PlanSettings) -> PlanRequest:
 
 
 def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
-    """The features that guide the blocking.
+    """Return the features that guide the blocking.
 
-    Several layouts choose among all, and a qd-tree cuts by all. Any other layout that stands alone takes the strictest,
-    since they compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
-    by these, which serves constants not seen yet too.
+    Several layouts choose among all, and a qd-tree cuts by all. Any other single layout takes the strictest, since
+    features compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
+    by these, which serves constants that are not in the log, too.
     """
     features = document.features
     if is_sampled(method) or method == "qdtree":
         return heaviest(features, num_features)
     excluded = set(document.exclude_columns)
-    free = features.only(i for i, feature in enumerate(features) if not _has_range_of(feature, excluded))
+    free = features.only(i for i, feature in enumerate(features) if not _filters_any(feature, excluded))
     strict = free.only(sharpest(free, document.queries))
     return heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 
 
-def _has_range_of(feature: Feature, columns: set[str]) -> bool:
-    """Whether a predicate of the feature is about single ones of the columns; a comparison of two is not."""
+def _filters_any(feature: Feature, columns: set[str]) -> bool:
+    """Whether a predicate of the feature is on these columns alone, without comparing two of them."""
     return any(
         predicate.columns <= columns and not any(isinstance(literal, Comparison) for literal in predicate.literals)
         for predicate in feature.predicates
     )
 
 
-def _among(scheme: Scheme, guiding: FeatureSet, features: FeatureSet) -> Scheme:
-    """The scheme with its features counted among all of the document's, which are all measured, so that all skip.
+def _renumber(scheme: Scheme, guiding: FeatureSet, features: FeatureSet) -> Scheme:
+    """Return the scheme with its features numbered among all of the document's, which are all measured.
 
     Plans of one document then have the same bits, whatever guides their blocking.
     """
-    place = {feature: i for i, feature in enumerate(features)}
-    of = [place[feature] for feature in guiding]
+    numbers = {feature: i for i, feature in enumerate(features)}
+    new = [numbers[feature] for feature in guiding]
     layouts = (
-        replace(layout, features=tuple(of[i] for i in layout.features), guides=tuple(of[i] for i in layout.guides))
+        replace(layout, features=tuple(new[i] for i in layout.features), guides=tuple(new[i] for i in layout.guides))
         for layout in scheme.layouts
     )
     return Scheme(tuple(layouts))

@@ -1,4 +1,13 @@
-"""What planning counts of the source: (vector, count) pairs of each partition, and which queries reach it."""
+"""Measure a source for planning: vectors and their counts by partition, rows drawn, and which queries reach what.
+
+Rows of plain Parquet files on this machine are read by Arrow in processes (:class:`PlainRows`); Spark reads all other
+sources. What only a plan depends on needs no proof by Spark: a load reads every row again and verifies it.
+
+Methods that search over more features than rows can be counted by plan from samples: with hundreds of features nearly
+every row has a vector of its own (Sun 2017, 4.5). Samples are the same on any number of cores. Spark draws by a hash of
+a row's short columns and of those that features name; long columns would take most of the work to read and hash. Rows
+of plain files are drawn by their places in the files (:mod:`layoutopt.local.profile`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +27,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
-from layoutopt.catalog.keys import has_key, key_array
+from layoutopt.catalog.keys import FLOATS, has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, NeedsSparkError, PlanError
 from layoutopt.events import Progress
@@ -30,25 +39,25 @@ from layoutopt.local.profile import (
     DRAWS,
     KEY,
     ROWS,
-    ChunkCount,
-    Draw,
-    Survey,
-    Surveyed,
-    limit_of,
-    places_in_files,
-    with_nan,
+    ChunkCountJob,
+    DrawJob,
+    Profile,
+    ProfileJob,
+    draw_limit,
+    first_row_numbers,
+    merge_nan_bounds,
 )
 from layoutopt.local.splits import (
-    Counted,
+    NO_RANGES,
     CutJob,
     LocalFile,
-    Places,
     Split,
+    SplitCounts,
     count_files,
-    local_files,
-    read_parcels,
-    rows_in_files,
-    write_parcels,
+    estimate_rows,
+    list_local_files,
+    read_shuffle_batches,
+    write_shuffle_batches,
 )
 from layoutopt.methods.interface import PartitionHistogram
 from layoutopt.model.arrays import Bits, Floats, spread
@@ -62,127 +71,125 @@ from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.sources.snapshot import source_name
 from layoutopt.spark.core.featurize import MAX_PAIRS, counts_by_key, vector_counts
-from layoutopt.spark.core.partition_values import literal, null_first, of_partitions, partition_column
-from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, known_chunks
-from layoutopt.spark.core.source import hashable
+from layoutopt.spark.core.partition_values import filter_partitions, null_first_key, partition_column, to_literal
+from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, chunks_from_counts
+from layoutopt.spark.core.source import hash_input
 from layoutopt.spark.core.workers import SparkTasks, Task
-from layoutopt.spark.loading.job import LEAST_ROWS, check_features_of, in_tasks, places_of
+from layoutopt.spark.loading.job import LEAST_ROWS, check_features_by_arrow, group_splits, segment_ranges
 from layoutopt.writer.segment import in_source_order
 
-# ----------------------------------------------------------------------------------------------------
-# A source of plain Parquet files on this machine as planning asks it: by processes that read the files by Arrow.
-#
-# What only a plan goes by may be found so without Spark's word: a load reads every row again, and is proved.
-
-_TASKS_A_CORE: Final = 8  # at most, since the driver takes in what each of them finds
-_FEW_SPLITS: Final = 4
-_ROWS_A_SAMPLED: Final = 4  # that are read for each that is drawn: neighbours are more alike than a block's rows
+SAMPLED_PARTITIONS = 3
+# Rows sampled of one partition.
+SAMPLE_ROWS = 40_000
+_SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
+_TEXTS = ("string", "binary")
+# The share of rows by which Spark decides whether a column's bounds can exclude a query from a partition.
+_BOUNDS_SHARE = 0.01
+# At most this many tasks a core, since the driver receives the result of each.
+_TASKS_A_CORE: Final = 8
+_FEWEST_SPLITS: Final = 4
+# Rows read for each row drawn from few files: neighbouring rows are more alike than those of a block.
+_READ_PER_DRAWN: Final = 4
 
 T = TypeVar("T", covariant=True)
 
 
+class TaskJob(Protocol[T]):
+    """A job that runs as one task for each group of splits."""
+
+    @property
+    def job(self) -> CutJob:
+        """The rows and columns that the tasks read."""
+        ...
+
+    def run_task(self, number: int) -> T | None:
+        """Return the result of one task; None where it reads no rows."""
+        ...
+
+
 @dataclass(eq=False)
 class PlainRows:
-    """The rows of a source of plain files.
+    """The rows of a source of plain Parquet files on this machine.
 
-    Its methods raise NeedsSparkError where a file or a feature is not surely read as Spark reads it, and where the
-    driver can't take in what tasks find.
+    Methods raise NeedsSparkError where Arrow might read a file or a feature otherwise than Spark, or where results are
+    too large for the driver.
 
     Attributes:
-        opened: gives the same rows as Spark has them; a session is started for it where there is none.
-        tasks: that read the files.
-        schema: of the table.
-        partition_by: the partition column, None for none.
-        splits: of the files, in the order of their names, each with its rows of each value of the partition column.
-        partition_rows: the rows of each partition, by its value, NULL first.
-        say: told why Spark reads the rows after all.
-        given_up: whether it does.
+        open_frame: returns the same rows as a DataFrame; starts a session where there is none.
+        splits: of the files in the order of their names, each with its rows by value of the partition column.
+        partition_rows: the rows of each partition by its value, NULL first.
+        say: receives the reason when Spark has to read the rows.
+        needs_spark: whether Spark reads the rows from now on.
     """
 
-    opened: Callable[[], DataFrame]
+    open_frame: Callable[[], DataFrame]
     tasks: Processes
     schema: Schema
     partition_by: str | None
-    splits: Counted
+    splits: SplitCounts
     partition_rows: Mapping[PlainValue, int]
     say: Progress
-    given_up: bool = False
+    needs_spark: bool = False
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
-        """Neighbouring rows of one partition counted together, in the order of the files.
-
-        Args:
-            segment_rows: rows that a segment may have; of partitions that fit into one all rows are one chunk.
-        """
-        known = known_chunks(self.partition_rows, segment_rows)
-        if known is not None:
-            return known
+        """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
+        chunks = chunks_from_counts(self.partition_rows, segment_rows)
+        if chunks is not None:
+            return chunks
         shift = chunk_bits(segment_rows)
-        asked = ChunkCount(self._job([split for split, _ in self.splits], ()), shift)
-        found = asked.merged(self._each(asked))
-        counted = zip(*(found[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
-        return sorted((Chunk(value, chunk << shift, rows) for value, chunk, rows in counted), key=lambda each: each.low)
+        job = ChunkCountJob(self._cut_job([split for split, _ in self.splits], ()), shift)
+        counts = job.merge(self._run(job))
+        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
+        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns]
+        return sorted(chunks, key=lambda chunk: chunk.low)
 
-    def survey(
+    def profile(
         self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
-    ) -> Surveyed:
-        """How often each feature vector occurs in each partition, and the bounds of some columns there.
+    ) -> Profile:
+        """Count the feature vectors of each partition and measure the bounds of some columns there.
 
-        Args:
-            features: bit ``i`` of a vector is feature ``i``.
-            bounded: the columns.
-            values: of the partitions whose bounds are of interest; of all when None. Vectors of others may be there.
+        ``values`` are the partitions to bound, all when None; vectors of other partitions may be included.
         """
         wanted = self.partition_rows.keys() if values is None else values
-        named = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
-        job = self._job(self._with(wanted), named)
-        asked = Survey(job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(job.tasks)))
-        pairs, bounds = asked.merged(self._each(asked))
-        of_interest = pa.array(list(wanted), bounds[KEY].type)
-        return Surveyed(pairs, with_nan(bounds.filter(pc.is_in(bounds[KEY], of_interest)), bounded))
+        names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
+        cut_job = self._cut_job(self._splits_with(wanted), names)
+        job = ProfileJob(cut_job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(cut_job.tasks)))
+        pairs, bounds = job.merge(self._run(job))
+        is_wanted = pc.is_in(bounds[KEY], pa.array(list(wanted), bounds[KEY].type))
+        return Profile(pairs, merge_nan_bounds(bounds.filter(is_wanted), bounded))
 
-    def survey_of_one_split(self, bounded: Sequence[Column]) -> pa.Table:
-        """The bounds of some columns in each partition by one split's rows alone, which lie within those of all."""
+    def bound_one_split(self, bounded: Sequence[Column]) -> pa.Table:
+        """Return the bounds of some columns in each partition by the rows of one split; all rows' bounds are wider."""
         split, _ = self.splits[len(self.splits) // 2]
-        asked = Survey(self._job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
-        (found,) = self._each(asked)
-        return with_nan(found.bounds, bounded)
+        job = ProfileJob(self._cut_job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
+        (profile,) = self._run(job)
+        return merge_nan_bounds(profile.bounds, bounded)
 
-    def survey_of(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
-        """What :meth:`survey` gives, of some rows that were drawn."""
-        asked = Survey(self._job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
-        pairs, bounds = asked.of_rows(rows)
-        return Surveyed(pairs, with_nan(bounds, bounded))
+    def profile_table(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
+        """Return what :meth:`profile` would, for rows that were drawn."""
+        job = ProfileJob(self._cut_job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
+        pairs, bounds = job.profile_rows(rows)
+        return Profile(pairs, merge_nan_bounds(bounds, bounded))
 
-    def drawn(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
-        """About ``sample_rows`` rows of each of some partitions, in the order of the files' names.
+    def draw(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
+        """Draw about ``sample_rows`` rows of each partition in ``partition_rows``, in the order of the files' names."""
+        cut_job = self._cut_job(self._splits_with(partition_rows), columns)
+        return pa.concat_tables(self._run(self._draw_job(cut_job, partition_rows, sample_rows)))
 
-        Args:
-            partition_rows: the rows of each partition to draw from, by its value.
-            sample_rows: rows wanted of each.
-            columns: that they have, beside the partition column.
+    def draw_from_few_files(self, value: PlainValue, sample_rows: int) -> pa.Table:
+        """Draw about ``sample_rows`` rows of a partition with all columns, from a few files spread evenly.
+
+        That is enough to measure cells without reading all columns of all files.
         """
-        return self._of(self._draw(self._job(self._with(partition_rows), columns), partition_rows, sample_rows))
+        candidates = [(split, counts[value]) for split, counts in self.splits if value in counts]
+        mean_rows = sum(rows for _, rows in candidates) / max(1, len(candidates))
+        wanted = max(_FEWEST_SPLITS, ceil(_READ_PER_DRAWN * sample_rows / max(1.0, mean_rows)))
+        few = spread(candidates, wanted)
+        cut_job = self._cut_job([split for split, _ in few], self.schema.names)
+        rows = sum(rows for _, rows in few)
+        return pa.concat_tables(self._run(self._draw_job(cut_job, {value: rows}, sample_rows)))
 
-    def drawn_of_few(self, value: PlainValue, sample_rows: int) -> pa.Table:
-        """About ``sample_rows`` rows of a partition with all columns, of a few files that lie apart.
-
-        Enough to tell what cells take, and no reason to read all columns of all files.
-        """
-        having = [(split, held[value]) for split, held in self.splits if value in held]
-        mean_rows = sum(rows for _, rows in having) / max(1, len(having))
-        few = spread(having, max(_FEW_SPLITS, ceil(_ROWS_A_SAMPLED * sample_rows / max(1.0, mean_rows))))
-        job = self._job([split for split, _ in few], self.schema.names)
-        return self._of(self._draw(job, {value: sum(rows for _, rows in few)}, sample_rows))
-
-    def _draw(self, job: CutJob, partition_rows: Mapping[PlainValue, int], sample_rows: int) -> Draw:
-        below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
-        return Draw(job, below, places_in_files(split for split, _ in self.splits))
-
-    def _of(self, draw: Draw) -> pa.Table:
-        return pa.concat_tables(self._each(draw))
-
-    def in_segments(
+    def map_segments_and_draw(
         self,
         segments: Sequence[Segment],
         columns: Collection[str],
@@ -191,162 +198,117 @@ class PlainRows:
         partition_rows: Mapping[PlainValue, int],
         sample_rows: int,
     ) -> tuple[pa.Table, pa.Table]:
-        """What a task makes of each segment's rows, and rows drawn as by :meth:`drawn`, in one pass over the files.
+        """Return a task's results for each segment, and rows drawn as by :meth:`draw`, in one pass over the files.
 
         Args:
-            segments: numbered from 0, of ranges of positions as :meth:`chunks` has them; those of one value in their
-                order.
-            columns: that the rows have, beside the partition column.
-            shares: how many tasks get each segment: of segment ``i`` tasks ``shares * i`` on.
+            segments: numbered from 0, of ranges of positions as :meth:`chunks` has them; those of one value in order.
+            columns: to read, beside the partition column.
+            shares: segment ``i`` goes to ``shares`` tasks from ``shares * i`` on.
             task: gets the batches of one segment.
-            partition_rows: the rows of each partition to draw from, by its value; none to draw none.
+            partition_rows: the rows of each partition to draw from; empty draws none.
             sample_rows: rows wanted of each.
         """
         splits = [
             split
-            for split, held in self.splits
-            if not held.keys().isdisjoint(partition_rows) or any(_has_some(split, held, each) for each in segments)
+            for split, counts in self.splits
+            if not counts.keys().isdisjoint(partition_rows)
+            or any(_may_overlap(split, counts, segment) for segment in segments)
         ]
-        job = replace(self._job(splits, columns), places=places_of(segments), compressed=False)
-        also = None
+        job = replace(self._cut_job(splits, columns), ranges=segment_ranges(segments), compressed=False)
+        extra_batches = None
         if partition_rows:
-            also = partial(self._draw(job, partition_rows, sample_rows).parcels, len(segments))
+            extra_batches = partial(self._draw_job(job, partition_rows, sample_rows).pack, len(segments))
         with TemporaryDirectory(prefix="layoutopt-") as folder:
-            self.tasks.each(len(job.tasks), partial(write_parcels, job, also, folder))
+            self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder))
             count = shares * len(segments)
-            each = partial(_found_or_drawn, folder, shares, count, task)
-            *of_segments, drawn = self.tasks.each(count + 1, each)
-        found = [table for table in of_segments if table is not None]
-        none = arrow_schema(job.read).empty_table()
-        return pa.concat_tables(found) if found else pa.table({}), none if drawn is None else drawn
+            *results, drawn = self.tasks.map(count + 1, partial(_run_or_collect, folder, shares, count, task))
+        tables = [table for table in results if table is not None]
+        no_rows = arrow_schema(job.read_schema).empty_table()
+        return pa.concat_tables(tables) if tables else pa.table({}), no_rows if drawn is None else drawn
 
-    def _each(self, asked: Question[T]) -> list[T]:
-        """What each task finds that finds something."""
-        found = self.tasks.each(len(asked.job.tasks), asked.of_task)
-        parts = [part for part in found if part is not None]
-        if not parts:
+    def _draw_job(self, job: CutJob, partition_rows: Mapping[PlainValue, int], sample_rows: int) -> DrawJob:
+        limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
+        return DrawJob(job, limits, first_row_numbers(split for split, _ in self.splits))
+
+    def _run(self, job: TaskJob[T]) -> list[T]:
+        results = [result for result in self.tasks.map(len(job.job.tasks), job.run_task) if result is not None]
+        if not results:
             raise NeedsSparkError("the source has no rows any more")
-        return parts
+        return results
 
-    def _with(self, values: Collection[PlainValue]) -> list[Split]:
-        """The splits with rows of some partitions."""
-        return [split for split, held in self.splits if not held.keys().isdisjoint(values)]
+    def _splits_with(self, values: Collection[PlainValue]) -> list[Split]:
+        return [split for split, counts in self.splits if not counts.keys().isdisjoint(values)]
 
-    def _job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
+    def _cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
         wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
         names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
-        tasks = in_tasks(splits, _TASKS_A_CORE * self.tasks.cores)
-        return CutJob(self.schema, self.partition_by, Places((), (), ()), tasks, columns=names)
+        tasks = group_splits(splits, _TASKS_A_CORE * self.tasks.cores)
+        return CutJob(self.schema, self.partition_by, NO_RANGES, tasks, columns=names)
 
 
+# A source's rows, read by Spark or by Arrow.
 Rows: TypeAlias = DataFrame | PlainRows
-"""A source's rows, however they are read."""
 
 
-class Question(Protocol[T]):
-    """What tasks are asked of the rows that they read."""
-
-    @property
-    def job(self) -> CutJob:
-        """Which rows and columns they read."""
-        ...
-
-    def of_task(self, number: int) -> T | None:
-        """What the rows of one task say; None where there are none."""
-        ...
-
-
-def get_ready(rows: Rows) -> None:
-    """Let processes that work on rows load what forms blocks, a second's work, while this one does something else."""
-    if isinstance(rows, PlainRows):
-        rows.tasks.begin(_loaded)
-
-
-def _loaded(number: int) -> None:
-    import layoutopt.partitioning.local_search_loops  # noqa: F401
-
-
-def _found_or_drawn(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:
-    """What a task makes of the rows of a segment, or, the last one, the rows drawn as they are; None of no rows."""
+def _run_or_collect(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:
+    """Run the task on a segment's rows, or as the last task collect the rows drawn; None for no rows."""
+    batches = read_shuffle_batches(folder, number // shares, number)
     if number < last:
-        made = list(task(read_parcels(folder, number // shares, number)))
-        return pa.Table.from_batches(made) if made else None
-    drawn = list(read_parcels(folder, last // shares, number))
+        results = list(task(batches))
+        return pa.Table.from_batches(results) if results else None
+    drawn = list(batches)
     return in_source_order(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
 
 
-def _has_some(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
-    """Whether a split may have rows of a segment."""
+def _may_overlap(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
     return segment.value in values and segment.low < split.low + split.rows and split.low < segment.high
 
 
-def rows_to_plan(
-    opened: Callable[[], DataFrame],
+def warm_up(rows: Rows) -> None:
+    """Let the processes of plain rows import the blocking code, which takes a second, in the background."""
+    if isinstance(rows, PlainRows):
+        rows.tasks.begin(_import_blocking)
+
+
+def _import_blocking(number: int) -> None:
+    import layoutopt.partitioning.local_search_loops  # noqa: F401
+
+
+def choose_rows(
+    open_frame: Callable[[], DataFrame],
     source: DataFrame | str | Path,
     schema: Schema,
     partition_by: str | None,
     features: FeatureSet,
     say: Progress,
-    few_too: bool = False,
+    include_small: bool = False,
 ) -> Rows:
-    """A source's rows, read by Arrow where that is surely what Spark reads, and there are many.
+    """Return a source's rows, read by Arrow where that surely equals Spark's reading and there are many rows.
 
     Args:
-        opened: gives all rows of the source, in the schema, as Spark has them.
+        open_frame: opens all rows of ``source``, in the schema, by Spark.
         source: what it opens.
         schema: of the table.
         partition_by: the partition column, None for none.
-        features: that will be asked of the rows.
-        say: told why Spark reads the rows of a path, now or where that turns out later; not of few rows, where these
-            could be counted.
-        few_too: whether few rows are read so, too.
+        features: that rows will be evaluated for.
+        say: receives the reason when Spark reads the rows of a path, now or later; not for small sources.
+        include_small: whether Arrow reads small sources too.
     """
     if isinstance(source, DataFrame) or source_name(source) is not None:
-        return opened()
+        return open_frame()
     try:
-        files = local_files(str(source), schema, partition_by)
-        if not few_too and rows_in_files(files) < LEAST_ROWS:
-            return opened()
-        return _plain_rows(cache(opened), files, schema, partition_by, features, say)
+        files = list_local_files(str(source), schema, partition_by)
+        if not include_small and estimate_rows(files) < LEAST_ROWS:
+            return open_frame()
+        return _open_plain_rows(cache(open_frame), files, schema, partition_by, features, say)
     except NeedsSparkError as error:
-        frame = opened()  # before a word: it may say that there is no such source
-        say(_by_spark(error))
+        frame = open_frame()  # first: it may raise that there is no such source
+        say(_spark_reason(error))
         return frame
 
 
-def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
-    """What is found of rows by Arrow, or by Spark where Arrow can't tell; then Spark reads them from now on."""
-    if isinstance(rows, PlainRows) and not rows.given_up:
-        try:
-            return by_arrow(rows)
-        except (NeedsSparkError, pa.ArrowException) as error:
-            rows.given_up = True
-            rows.say(_by_spark(error))
-    return by_spark(frame_of(rows))
-
-
-def _by_spark(error: Exception) -> str:
-    """Why Spark reads the rows."""
-    return f"reading by Spark: {str(error).splitlines()[0]}"
-
-
-def frame_of(rows: Rows) -> DataFrame:
-    """The rows as Spark has them."""
-    return rows.opened() if isinstance(rows, PlainRows) else rows
-
-
-def names_of(rows: Rows) -> Sequence[str]:
-    """The columns that rows have."""
-    return rows.schema.names if isinstance(rows, PlainRows) else rows.columns
-
-
-def tasks_of(rows: Rows) -> Tasks:
-    """Where work on rows, and on samples of them, is done side by side."""
-    return rows.tasks if isinstance(rows, PlainRows) else SparkTasks(rows.sparkSession)
-
-
-def _plain_rows(
-    opened: Callable[[], DataFrame],
+def _open_plain_rows(
+    open_frame: Callable[[], DataFrame],
     files: Sequence[LocalFile],
     schema: Schema,
     partition_by: str | None,
@@ -354,30 +316,44 @@ def _plain_rows(
     say: Progress,
 ) -> PlainRows:
     tasks = Processes()
-    counted = count_files(files, schema, partition_by, tasks)
-    check_features_of(CutJob(schema, partition_by, Places((), (), ()), ()), counted[0][0], features)
+    splits = count_files(files, schema, partition_by, tasks)
+    check_features_by_arrow(CutJob(schema, partition_by, NO_RANGES, ()), splits[0][0], features)
     partition_rows: dict[PlainValue, int] = {}
-    for _, held in counted:
-        for value, rows in held.items():
+    for _, counts in splits:
+        for value, rows in counts.items():
             partition_rows[value] = partition_rows.get(value, 0) + rows
-    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first)}
-    return PlainRows(opened, tasks, schema, partition_by, counted, in_order, say)
+    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first_key)}
+    return PlainRows(open_frame, tasks, schema, partition_by, splits, in_order, say)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Samples of rows as feature vectors, for methods that search over more features than rows can be counted by.
-#
-# With hundreds of global features nearly every row has a vector of its own (Sun 2017, 4.5 samples too). Rows that Spark
-# reads are chosen by a hash of their content, so that the same source gives the same sample on any number of cores: of
-# all columns but long ones (texts, nested) that no feature is about, since reading and hashing those would be most of
-# the
-# work. Rows of plain files are chosen by their places instead (:mod:`layoutopt.local.profile`).
+def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:
+    """Return the result by Arrow, or by Spark where Arrow can't produce it; Spark then reads these rows from now on."""
+    if isinstance(rows, PlainRows) and not rows.needs_spark:
+        try:
+            return by_arrow(rows)
+        except (NeedsSparkError, pa.ArrowException) as error:
+            rows.needs_spark = True
+            rows.say(_spark_reason(error))
+    return by_spark(to_dataframe(rows))
 
-SAMPLED_PARTITIONS = 3
-SAMPLE_ROWS = 40_000
-"""Rows sampled of one partition."""
 
-_SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
+def _spark_reason(error: Exception) -> str:
+    return f"reading by Spark: {str(error).splitlines()[0]}"
+
+
+def to_dataframe(rows: Rows) -> DataFrame:
+    """Return the rows as Spark reads them."""
+    return rows.open_frame() if isinstance(rows, PlainRows) else rows
+
+
+def column_names(rows: Rows) -> Sequence[str]:
+    """Return the names of the rows' columns."""
+    return rows.schema.names if isinstance(rows, PlainRows) else rows.columns
+
+
+def tasks_for(rows: Rows) -> Tasks:
+    """Return the tasks in which work on rows, and on samples of them, runs in parallel."""
+    return rows.tasks if isinstance(rows, PlainRows) else SparkTasks(rows.sparkSession)
 
 
 def sample_vectors(
@@ -387,78 +363,56 @@ def sample_vectors(
     partition_rows: Mapping[PlainValue, int],
     sample_rows: int = SAMPLE_ROWS,
 ) -> dict[PlainValue, VectorCounts]:
-    """About ``sample_rows`` rows' vectors of each of some partitions.
-
-    Args:
-        rows: the source.
-        features: bit ``i`` is feature ``i``.
-        partition_by: the partition column, or None.
-        partition_rows: the rows of each partition to sample, by its value.
-        sample_rows: rows wanted of each.
-    """
-    some = drawn_rows(rows, features, partition_by, partition_rows, sample_rows)
+    """Return the vectors of about ``sample_rows`` rows of each partition in ``partition_rows``."""
+    some = draw_rows(rows, features, partition_by, partition_rows, sample_rows)
     return vector_counts(some, features.features, partition_by)
 
 
-def drawn_rows(
+def draw_rows(
     rows: DataFrame,
     features: FeatureSet,
     partition_by: str | None,
     partition_rows: Mapping[PlainValue, int],
     sample_rows: int = SAMPLE_ROWS,
 ) -> DataFrame:
-    """The rows that :func:`sample_vectors` counts, with the same arguments."""
-    draw = _draw(rows, features)
-    drawn_below = {value: limit_of(sample_rows / max(1, count)) for value, count in partition_rows.items()}
+    """Return the rows that :func:`sample_vectors` counts, by the same arguments."""
+    draw = _draw_number(rows, features)
+    limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
     if partition_by is None:
-        return rows.where(draw < F.lit(drawn_below.get(None, 0)))
+        return rows.where(draw < F.lit(limits.get(None, 0)))
     key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
-    limit = F.lit(0)
-    for value, below in drawn_below.items():
-        limit = F.when(key.eqNullSafe(literal(value, type)), F.lit(below)).otherwise(limit)
-    return of_partitions(rows, partition_by, list(drawn_below)).where(draw < limit)
+    limit_of_row = F.lit(0)
+    for value, limit in limits.items():
+        limit_of_row = F.when(key.eqNullSafe(to_literal(value, type)), F.lit(limit)).otherwise(limit_of_row)
+    return filter_partitions(rows, partition_by, list(limits)).where(draw < limit_of_row)
+
+
+def draw_share(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
+    """Return about that share of the rows with all columns; the same ones whatever their order."""
+    return rows.where(_draw_number(rows, features) < F.lit(draw_limit(share)))
+
+
+def _draw_number(rows: DataFrame, features: FeatureSet) -> SparkColumn:
+    """Return a number from 0 to ``DRAWS - 1`` that depends on a row's content alone."""
+    used = frozenset().union(*(feature.columns for feature in features))
+    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
+    values = [hash_input(field.name, field.dataType) for field in short or rows.schema.fields]
+    return F.pmod(F.xxhash64(*values), F.lit(DRAWS))
 
 
 def rows_by_partition(rows: Rows, partition_by: str | None) -> dict[PlainValue, int]:
-    """The rows of each partition by its value, NULL first; a table without partitions is one, of the value None."""
+    """Return the rows of each partition by its value, NULL first; a table without partitions has the value None."""
     if isinstance(rows, PlainRows):
         return dict(rows.partition_rows)
     keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
     counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
-    found = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
-    return {value: found[value] for value in sorted(found, key=null_first)}
-
-
-def rows_drawn(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
-    """About that share of the rows, all of their columns; the same ones whatever their order."""
-    return rows.where(_draw(rows, features) < F.lit(limit_of(share)))
-
-
-def _draw(rows: DataFrame, features: FeatureSet) -> SparkColumn:
-    """A number from 0 to ``_DRAWS - 1`` that depends on a row's content."""
-    used = frozenset().union(*(feature.columns for feature in features))
-    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
-    values = [hashable(field.name, field.dataType) for field in short or rows.schema.fields]
-    return F.pmod(F.xxhash64(*values), F.lit(DRAWS))
-
-
-_FLOATS = ("float", "double")
-_TEXTS = ("string", "binary")
-_SOME = 0.01
-"""The share of rows that tells whether a column's bounds can exclude a query from a partition."""
-
-
-def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
-    """The heaviest features, in the order they had; of equal weights the first."""
-    if count is None or count >= len(features):
-        return features
-    kept = np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist()
-    return features.only(kept)
+    counts = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
+    return {value: counts[value] for value in sorted(counts, key=null_first_key)}
 
 
 @dataclass(frozen=True)
 class Counting:
-    """What the pairs are counted of, for whom, and within what."""
+    """A request to count the vectors of rows, for some queries, in at most ``max_vectors`` vectors a partition."""
 
     rows: Rows
     queries: tuple[Query, ...]
@@ -469,103 +423,116 @@ class Counting:
 
     @cached_property
     def bounded(self) -> list[Column]:
-        """The columns by whose bounds a partition may be seen not to be reached by a query."""
+        """The columns whose bounds may exclude a query from a partition."""
         used = filtered_columns(self.queries)
         return [column for column in self.schema.columns if column.name in used and key_kind(column.type) is not None]
 
 
-def count_histograms(of: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
-    """The features that fit ``max_vectors``, and every partition's pairs under them."""
-    features, counts, reached = _countable(of, features)
-    kept = features_within(features, list(counts.values()), of.max_vectors)
+# By partition: its rows, and each query's weight, 0 where the partition's bounds exclude the query.
+_Reached = Mapping[PlainValue, tuple[int, Floats]]
+
+
+def count_histograms(request: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
+    """Return the features that fit ``max_vectors``, and every partition's vectors under them."""
+    features, counts, reached = _count_within_memory(request, features)
+    kept = features_within(features, list(counts.values()), request.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
-        of.say(f"gave up blocking by feature {i} (weight {features[i].weight:g}) for max_vectors={of.max_vectors}")
+        weight = f"{features[i].weight:g}"
+        request.say(f"gave up blocking by feature {i} (weight {weight}) for max_vectors={request.max_vectors}")
     features = features.only(kept)
     counts = {value: vectors.project(kept) for value, vectors in counts.items()}
-    return features, _with_weights(of, features, counts, reached or _reached(of))
+    return features, _build_histograms(request, features, counts, reached or _find_reached(request))
 
 
-def sample_histograms(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
-    """Vectors of a sample of some partitions, over all of the features.
+def _count_within_memory(
+    request: Counting, features: FeatureSet
+) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], _Reached | None]:
+    """Count vectors of as many of the heaviest features as fit the driver; and reach, if the pass measures it."""
+    while True:
+        try:
+            by_arrow, by_spark = (
+                partial(_count_by_arrow, request, features),
+                partial(_count_by_spark, request, features),
+            )
+            return features, *by_arrow_or_spark(request.rows, by_arrow, by_spark)
+        except BoundError:
+            if len(features) <= 1:
+                raise
+            request.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
+            features = heaviest(features, len(features) * 3 // 4)
+
+
+def _count_by_spark(
+    request: Counting, features: FeatureSet, rows: DataFrame
+) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
+    return vector_counts(rows, features.features, request.partition_by), None
+
+
+def _count_by_arrow(
+    request: Counting, features: FeatureSet, rows: PlainRows
+) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
+    some_bounds, columns = rows.bound_one_split(request.bounded), request.bounded
+    if len(some_bounds) == len(rows.partition_rows):  # the split says nothing of a partition without rows in it
+        columns = _select_excluding_columns(some_bounds, request.queries, request.bounded)
+    profile = rows.profile(features.features, columns)
+    return counts_by_key(profile.pairs, len(features)), _reached_by_bounds(request, profile.bounds, columns)
+
+
+def sample_histograms(request: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+    """Return the vectors of a sample of some partitions, over all of the features.
 
     Raises:
         PlanError: the source has no rows.
     """
-    counted = rows_by_partition(of.rows, of.partition_by)
+    counted = rows_by_partition(request.rows, request.partition_by)
     if not counted:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
     counts, reached = by_arrow_or_spark(
-        of.rows,
-        lambda rows: _sampled(of, rows, features, sampled),
-        lambda rows: (sample_vectors(rows, features, of.partition_by, sampled), _reached(of, list(sampled))),
+        request.rows,
+        partial(_sample_by_arrow, request, features, sampled),
+        lambda rows: (
+            sample_vectors(rows, features, request.partition_by, sampled),
+            _find_reached(request, list(sampled)),
+        ),
     )
-    return _with_weights(of, features, counts, reached)
+    return _build_histograms(request, features, counts, reached)
 
 
-def _sampled(
-    of: Counting, plain: PlainRows, features: FeatureSet, sampled: Mapping[PlainValue, int]
+def _sample_by_arrow(
+    request: Counting, features: FeatureSet, sampled: Mapping[PlainValue, int], rows: PlainRows
 ) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
-    """What is counted of rows drawn from some partitions of plain files, and which queries reach these."""
-    named = set().union(*(feature.columns for feature in features), (column.name for column in of.bounded))
-    drawn = plain.drawn(sampled, SAMPLE_ROWS, named)
-    pairs, few = plain.survey_of(drawn, features.features, of.bounded)
-    asked = _columns_worth_asking(few, of.queries, of.bounded)
+    names = set().union(*(feature.columns for feature in features), (column.name for column in request.bounded))
+    drawn = rows.draw(sampled, SAMPLE_ROWS, names)
+    pairs, some_bounds = rows.profile_table(drawn, features.features, request.bounded)
+    columns = _select_excluding_columns(some_bounds, request.queries, request.bounded)
     bounds = pa.table({KEY: list(sampled), ROWS: list(sampled.values())})
-    if asked:
-        bounds = plain.survey((), asked, list(sampled)).bounds
-    return counts_by_key(pairs, len(features)), _by_bounds(of, bounds, asked)
+    if columns:
+        bounds = rows.profile((), columns, list(sampled)).bounds
+    return counts_by_key(pairs, len(features)), _reached_by_bounds(request, bounds, columns)
 
 
-_Reached = Mapping[PlainValue, tuple[int, Floats]]
-
-
-def _with_weights(
-    of: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached
+def _build_histograms(
+    request: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached
 ) -> tuple[PartitionHistogram, ...]:
-    shares = feature_shares(features, of.queries)
-    return tuple(
-        PartitionHistogram(value, rows, counts[value], of_queries, segment_weights(shares, of_queries, counts[value]))
-        for value in sorted(counts, key=null_first)
-        for rows, of_queries in (reached[value],)
-    )
+    shares = feature_shares(features, request.queries)
+    histograms = []
+    for value in sorted(counts, key=null_first_key):
+        rows, query_weights = reached[value]
+        weights = segment_weights(shares, query_weights, counts[value])
+        histograms.append(PartitionHistogram(value, rows, counts[value], query_weights, weights))
+    return tuple(histograms)
 
 
-def _countable(
-    of: Counting, features: FeatureSet
-) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], _Reached | None]:
-    """The pairs of as many of the heaviest features as the driver can hold the pairs of.
-
-    Also which queries reach the partitions, where the same pass over the rows tells.
-    """
-    while True:
-        try:
-            return features, *_counts(of, features)
-        except BoundError:
-            if len(features) <= 1:
-                raise
-            of.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
-            features = heaviest(features, len(features) * 3 // 4)
-
-
-def _counts(of: Counting, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
-    return by_arrow_or_spark(
-        of.rows,
-        lambda rows: _surveyed(of, rows, features),
-        lambda rows: (vector_counts(rows, features.features, of.partition_by), None),
-    )
-
-
-def _surveyed(of: Counting, rows: PlainRows, features: FeatureSet) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
-    few, asked = rows.survey_of_one_split(of.bounded), of.bounded
-    if len(few) == len(rows.partition_rows):  # of a partition without a row in the split nothing is known
-        asked = _columns_worth_asking(few, of.queries, of.bounded)
-    found = rows.survey(features.features, asked)
-    return counts_by_key(found.pairs, len(features)), _by_bounds(of, found.bounds, asked)
+def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
+    """Return the heaviest features in their order; of equal weights the first."""
+    if count is None or count >= len(features):
+        return features
+    return features.only(np.sort(np.argsort(-features.weights, kind="stable")[:count]).tolist())
 
 
 def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_vectors: int) -> list[int]:
-    """The indices of the most of the heaviest features with which no partition has more distinct vectors than allowed.
+    """Return the indices of the most of the heaviest features that keep each partition within ``max_vectors``.
 
     Fewer features never make more vectors, so the number is found by bisection.
     """
@@ -584,55 +551,52 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
     return [int(i) for i in np.sort(by_weight[:fits])]
 
 
-def _reached(of: Counting, only_of: Sequence[PlainValue] | None = None) -> _Reached:
-    """By partition, its rows and each query's weight, 0 where its bounds exclude the query.
+def _find_reached(request: Counting, values: Sequence[PlainValue] | None = None) -> _Reached:
+    """Find by Spark which queries reach which partitions (those of ``values``; all when None).
 
-    Minima of texts are dear (Spark sorts for them), and few columns exclude a query from a partition. Bounds of a
-    hundredth of the rows lie within those of all, so they exclude at least as much: a query that even they let reach a
-    partition needs no bounds at all, and of the others' columns only :func:`_columns_worth_asking` are asked.
-
-    Args:
-        of: of whom.
-        only_of: the partitions of interest, by value; all when None.
+    Minima of texts are expensive (Spark sorts for them), and few columns exclude a query from a partition. Bounds of a
+    hundredth of the rows lie within those of all, so they exclude at least as much: a query that reaches a partition
+    by these needs no others, and :func:`_select_excluding_columns` selects the columns that the remaining ones need.
     """
-    rows = frame_of(of.rows)
-    if only_of is not None and of.partition_by is not None:
-        rows = of_partitions(rows, of.partition_by, only_of)
-    columns = of.bounded
-    few = _bounds(rows.sample(fraction=_SOME, seed=0), of.partition_by, columns)
-    asked = _columns_worth_asking(few, of.queries, columns)
-    bounds = _bounds(rows, of.partition_by, asked)
-    if len(bounds) > len(few):  # of a partition without a row in the sample nothing is known
-        bounds, asked = _bounds(rows, of.partition_by, columns), columns
-    return _by_bounds(of, bounds, asked)
+    rows = to_dataframe(request.rows)
+    if values is not None and request.partition_by is not None:
+        rows = filter_partitions(rows, request.partition_by, values)
+    some_bounds = _measure_bounds(rows.sample(fraction=_BOUNDS_SHARE, seed=0), request.partition_by, request.bounded)
+    columns = _select_excluding_columns(some_bounds, request.queries, request.bounded)
+    bounds = _measure_bounds(rows, request.partition_by, columns)
+    if len(bounds) > len(some_bounds):  # the sample says nothing of a partition without rows in it
+        columns = request.bounded
+        bounds = _measure_bounds(rows, request.partition_by, columns)
+    return _reached_by_bounds(request, bounds, columns)
 
 
-def _by_bounds(of: Counting, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
-    """What :func:`_reached` gives, by the bounds of some columns."""
-    excluded = _excluded(bounds, of.queries, columns)
-    weights = np.where(excluded, 0.0, np.array([query.weight for query in of.queries])[:, None])
+def _reached_by_bounds(request: Counting, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
+    excluded = _find_excluded(bounds, request.queries, columns)
+    weights = np.where(excluded, 0.0, np.array([query.weight for query in request.queries])[:, None])
     counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
     return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
 
 
-def _columns_worth_asking(few: pa.Table, queries: Sequence[Query], columns: Sequence[Column]) -> list[Column]:
-    """The columns whose bounds over all rows may exclude a query from a partition, by the bounds of some rows.
+def _select_excluding_columns(
+    some_bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column]
+) -> list[Column]:
+    """Select the columns whose bounds over all rows may exclude a query, judged by the bounds of some rows.
 
-    Of a query that is excluded from some partition all columns are worth it, but texts only where it reaches another
-    partition without them.
+    Texts are selected only where they exclude a query from more partitions than the other columns do.
     """
     texts = {column.name for column in columns if column.type in _TEXTS}
-    by_all, by_cheap = _excluded(few, queries, columns), _excluded(few, queries, columns, but=texts)
-    asked: set[str] = set()
+    by_all = _find_excluded(some_bounds, queries, columns)
+    by_cheap = _find_excluded(some_bounds, queries, columns, ignored=texts)
+    selected: set[str] = set()
     for query, excluded, excluded_cheaply in zip(queries, by_all, by_cheap, strict=True):
         if excluded.any():
             texts_add_nothing = np.array_equal(excluded, excluded_cheaply)
-            asked |= columns_of(query.filter.root) - (texts if texts_add_nothing else set())
-    return [column for column in columns if column.name in asked]
+            selected |= columns_of(query.filter.root) - (texts if texts_add_nothing else set())
+    return [column for column in columns if column.name in selected]
 
 
-def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
-    """By partition its rows, and least, greatest and count of each column as :func:`partition_bounds` takes them."""
+def _measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
+    """Return by partition its rows, and each column's bounds as :func:`partition_bounds` takes them."""
     aggregates = [F.count(F.lit(1)).alias("_rows")]
     for i, column in enumerate(columns):
         value = quoted(column.name)
@@ -640,20 +604,15 @@ def _bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 
 
-def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], but: Collection[str] = ()) -> Bits:
-    """Which query the bounds of the columns, but for some, exclude from which partition, ``bool[queries, partitions]``.
-
-    Args:
-        bounds: of :func:`_bounds`, for these columns.
-        queries: the queries.
-        columns: the columns.
-        but: names of columns whose bounds are not looked at.
-    """
+def _find_excluded(
+    bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], ignored: Collection[str] = ()
+) -> Bits:
+    """Return which query the bounds of :func:`_measure_bounds` exclude from where, ``bool[queries, partitions]``."""
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
     known = {
         column.name: partition_bounds(bounds, i, column.type, counted)
         for i, column in enumerate(columns)
-        if column.name not in but
+        if column.name not in ignored
     }
     statistics = BlockStatistics(rows=counted, bounds=known)
     excluded = np.array([cannot_match(query.filter.root, statistics, None) for query in queries], dtype=np.bool_)
@@ -661,14 +620,14 @@ def _excluded(bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Colu
 
 
 def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:
-    """Column ``i``'s bounds by partition, from its least, greatest and count: ``_low{i}``, ``_high{i}``, ``_n{i}``.
+    """Return column ``i``'s bounds from ``_low{i}``, ``_high{i}`` and ``_n{i}`` of each partition.
 
     ``rows`` are the partitions', int64[n]. A text that is no UTF-8 bounds nothing.
     """
     nulls = rows - np.asarray(table[f"_n{i}"], dtype=np.int64)
     low, high = key_array(table[f"_low{i}"], type), key_array(table[f"_high{i}"], type)
     known = has_key(table[f"_low{i}"], type) & has_key(table[f"_high{i}"], type)
-    if type in _FLOATS:
-        # Spark's max is NaN where there is one, which is the largest key already; this says so.
+    if type in FLOATS:
+        # Spark's maximum is NaN where there is a NaN, whose key is the largest.
         high = np.where(np.asarray(pc.fill_null(pc.is_nan(table[f"_high{i}"]), False)), NAN_KEY, high)
     return ColumnBounds(low=low, high=high, known=known, nulls=nulls, type=type)

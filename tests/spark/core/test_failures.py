@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import LayoutoptError, SchemaError, SourceError
-from layoutopt.spark.core.failures import translate_spark_errors, translated
+from layoutopt.spark.core.failures import translate_message, translate_spark_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,9 +45,9 @@ def test_a_column_of_two_types_is_named(spark: SparkSession, tmp_path: Path) -> 
 
 
 def test_what_is_not_understood_is_told_in_general() -> None:
-    assert "have a column in different types;" in str(translated("[CANNOT_MERGE_SCHEMAS] Failed merging", "/s"))
-    assert "the file /s is truncated or no Parquet" in str(translated("expected magic number at tail", "/s"))
+    assert "have a column in different types;" in str(translate_message("[CANNOT_MERGE_SCHEMAS] Failed merging", "/s"))
+    assert "the file /s is truncated or no Parquet" in str(translate_message("expected magic number at tail", "/s"))
     lost = "Caused by: java.net.SocketException: Connection reset\n\tat BasePythonRunner.read(PythonRunner.scala:1305)"
     for text in ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", lost):
-        assert "a Python worker of Spark ended before its work was done" in str(translated(text, "/s"))
-    assert translated("something else", "/s") is None
+        assert "a Python worker of Spark ended before its work was done" in str(translate_message(text, "/s"))
+    assert translate_message("something else", "/s") is None

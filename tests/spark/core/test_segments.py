@@ -13,8 +13,8 @@ from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.spark.core.segments import (
     Chunk,
     count_chunks,
+    cut_in_input_order,
     cut_segments,
-    in_input_order,
     with_positions,
     with_segments,
 )
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @given(st.lists(st.integers(1, 50), min_size=1), st.integers(50, 400))
 def test_cuts_keep_the_bound_and_the_order(rows: list[int], segment_rows: int) -> None:
-    cut = in_input_order(rows, segment_rows)
+    cut = cut_in_input_order(rows, segment_rows)
     sizes = [sum(n for n, segment in zip(rows, cut, strict=True) if segment == s) for s in range(cut[-1] + 1)]
     assert cut == sorted(cut)
     assert cut[0] == 0

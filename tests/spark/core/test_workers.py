@@ -12,7 +12,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from layoutopt.errors import PlanError
-from layoutopt.spark.core.workers import each_in_workers
+from layoutopt.spark.core.workers import run_in_workers
 from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS
@@ -74,13 +74,13 @@ def halves(number: int) -> float:
 
 
 def test_each_value_comes_back_in_its_place_or_the_very_error(spark: SparkSession) -> None:
-    assert each_in_workers(spark, 2, halves) == [1 / 3, 1 / 2]
-    assert each_in_workers(spark, 0, halves) == []
+    assert run_in_workers(spark, 2, halves) == [1 / 3, 1 / 2]
+    assert run_in_workers(spark, 0, halves) == []
     with pytest.raises(PlanError) as refused:
-        each_in_workers(spark, 3, halves)
+        run_in_workers(spark, 3, halves)
     assert str(refused.value) == "2 can't be planned:\n'so it is said'"
     with pytest.raises(PySparkException, match="ZeroDivisionError"):
-        each_in_workers(spark, 2, lambda number: halves(3))
+        run_in_workers(spark, 2, lambda number: halves(3))
 
 
 @pytest.mark.long

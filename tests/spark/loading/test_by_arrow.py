@@ -339,5 +339,5 @@ def test_rows_that_lie_scattered_are_left_to_spark(
 ) -> None:
     rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
-    monkeypatch.setattr(plain_files, "MOST_SMALL_PARCELS", 3)
+    monkeypatch.setattr(plain_files, "MOST_SMALL_PIECES", 3)
     assert loaded(spark, source, tmp_path / "table", a_plan(rows, "year")).read_by == ["spark"]

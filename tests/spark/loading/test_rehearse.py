@@ -13,7 +13,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.dry_run import needed_columns, rehearse, rehearse_together
+from layoutopt.spark.loading.dry_run import dry_run_load, needed_columns, rehearse_together
 from layoutopt.spark.loading.load import load
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
@@ -47,7 +47,7 @@ def test_a_rehearsal_scans_what_the_loaded_table_scans(
     assert not list(tmp_path.rglob("*"))
     assert together[0].schema.names == ("id", "day", "kind", "text")
     for number, (one, narrow) in enumerate(zip(plans, together, strict=True)):
-        rehearsed = evaluate(rehearse(spark, source, one), document.queries)
+        rehearsed = evaluate(dry_run_load(spark, source, one), document.queries)
         assert scanned(evaluate(narrow, document.queries)) == scanned(rehearsed)
         load(spark, source, tmp_path / f"t{number}", one)
         loaded = evaluate(open_table(str(tmp_path / f"t{number}")), document.queries)
@@ -58,7 +58,7 @@ def test_a_rehearsal_scans_what_the_loaded_table_scans(
 def test_plans_of_other_segments_are_not_rehearsed_in_one_pass(spark: SparkSession) -> None:
     source = simple_rows(spark)
     plan = plan_of(simple_document(source), partition_by="day", block_rows=20)
-    with pytest.raises(ValueError, match="rehearse each alone"):
+    with pytest.raises(ValueError, match="run each alone"):
         rehearse_together(spark, source, [plan, replace(plan, segment_rows=17)])
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.scan.table import Table
-from layoutopt.spark.loading.verify import _runs
+from layoutopt.spark.loading.verify import _cut_runs
 from tests.scan.builder import build, building
 from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -25,7 +25,7 @@ def test_each_file_is_in_one_run_with_those_it_is_judged_with(table: Table, data
     paths = [path for source in table.sources for path in source.blocks.files]
     chosen = [path for path in paths if data.draw(st.booleans())] or paths
     most = data.draw(st.integers(1, 40))
-    runs = _runs(table, chosen, most)
+    runs = _cut_runs(table, chosen, most)
     assert sorted(path for run in runs for path in run.paths) == sorted(chosen)
     assert 0 < len(runs) <= most
     (source,) = table.sources
@@ -42,4 +42,4 @@ def test_each_file_is_in_one_run_with_those_it_is_judged_with(table: Table, data
 
 
 def test_no_file_is_no_run(table: Table) -> None:
-    assert _runs(table, [], 4) == []
+    assert _cut_runs(table, [], 4) == []

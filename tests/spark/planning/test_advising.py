@@ -22,7 +22,7 @@ from layoutopt.errors import PlanError
 from layoutopt.sources.snapshot import parquet_files
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning import advise as layouts_tried
-from layoutopt.spark.planning.advise import advise, rows_of
+from layoutopt.spark.planning.advise import advise, select_file_rows
 from tests.effort import long_too
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def test_a_table_of_any_format_is_advised_on_and_left_alone(
     spark: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(layouts_tried, "OURS", ("cuts", "sop"))
+    monkeypatch.setattr(layouts_tried, "LOAD_METHODS", ("cuts", "sop"))
     source = make(rows, tmp_path / "table")
     before = content(tmp_path)
     found = advised(spark, source, log, engine=asked)
@@ -128,14 +128,16 @@ def test_a_table_of_any_format_is_advised_on_and_left_alone(
     assert found.period.name == "month"
     assert found.period.runs == pytest.approx(600 / 9 * 365.25 / 12)
     assert {said.engine for said in found.statements} == engines
-    assert all(said.gives_away >= 0 for said in found.statements if found.recommended.method in layouts_tried.OURS)
+    assert all(
+        said.gives_away >= 0 for said in found.statements if found.recommended.method in layouts_tried.LOAD_METHODS
+    )
 
 
 @pytest.mark.spark
 def test_what_folders_stand_for_may_be_all_that_queries_filter_by(
     rows: pa.Table, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layouts_tried, "OURS", ("cuts",))
+    monkeypatch.setattr(layouts_tried, "LOAD_METHODS", ("cuts",))
     (tmp_path / "log.sql").write_text("SELECT id FROM events WHERE year = 1994;" * 4, encoding="utf-8")
     found = advised(spark, parquet(rows, tmp_path / "table"), tmp_path / "log.sql")
     assert found.now.share == pytest.approx(0.5, rel=0.02)
@@ -156,7 +158,7 @@ def test_some_files_are_read_as_they_are_named(rows: pa.Table, tmp_path: Path, s
     files = parquet_files(opened.inputFiles(), schema_of(opened))
     assert [file.constants["year"] for file in files] == ["1994", "1995"]
     for file in files:
-        (year,) = rows_of(opened, source, [file]).select("year").distinct().collect()
+        (year,) = select_file_rows(opened, source, [file]).select("year").distinct().collect()
         assert str(year["year"]) == file.constants["year"]
 
 
@@ -168,7 +170,7 @@ def test_some_files_are_read_as_they_are_named(rows: pa.Table, tmp_path: Path, s
         ("SELECT id FROM events WHERE kind = 1;", [], "the 1 usable queries"),
         ("SELECT id FROM events WHERE kind = 1;", ["--price-per-tb", "-5"], "price-per-tb = '-5'"),
         ("SELECT id FROM events WHERE kind = 1;", ["--queries-per-month", "0"], "queries-per-month = '0'"),
-        ("SELECT id FROM events WHERE kind = 1;", ["--engine", "oracle"], "engine = 'oracle'"),
+        ("SELECT id FROM events WHERE kind = 1;", ["--engine", "oracle"], "unknown engine 'oracle'"),
     ],
 )
 def test_bad_input_is_told_in_one_sentence_before_spark_is_waited_for(

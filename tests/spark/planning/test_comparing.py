@@ -10,7 +10,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
-from layoutopt.spark.planning.hold_out import EvaluatedPlan, clearly_less, spread, statements_to_tell
+from layoutopt.spark.planning.hold_out import EvaluatedPlan, reads_clearly_less, score_deviation, statements_to_tell
 from layoutopt.spark.planning.sample_evaluation import BytesRead
 
 
@@ -25,7 +25,7 @@ def reading(shares: Sequence[float] | Floats) -> EvaluatedPlan:
 
 def test_less_of_every_query_is_clear_however_much_queries_differ() -> None:
     shares = np.random.default_rng(1).random(40)
-    assert clearly_less(reading(0.95 * shares), reading(shares), held(40))
+    assert reads_clearly_less(reading(0.95 * shares), reading(shares), held(40))
     assert statements_to_tell(reading(0.95 * shares), reading(shares), held(40)) is None
 
 
@@ -33,7 +33,7 @@ def test_less_by_a_query_of_forty_is_not_clear_and_more_would_tell() -> None:
     more = np.full(40, 0.5)
     less = more.copy()
     less[0] = 0.1
-    assert not clearly_less(reading(less), reading(more), held(40))
+    assert not reads_clearly_less(reading(less), reading(more), held(40))
     needed = statements_to_tell(reading(less), reading(more), held(40))
     assert needed is not None
     assert 20 < needed < 200  # a query in forty: about 1.645 squared times as many
@@ -41,11 +41,11 @@ def test_less_by_a_query_of_forty_is_not_clear_and_more_would_tell() -> None:
 
 def test_equal_plans_are_never_told_apart() -> None:
     shares = np.random.default_rng(1).random(40)
-    assert not clearly_less(reading(shares), reading(shares), held(40))
+    assert not reads_clearly_less(reading(shares), reading(shares), held(40))
     assert statements_to_tell(reading(shares), reading(shares), held(40)) is None
 
 
 def test_the_spread_is_that_of_a_mean() -> None:
     shares = np.tile([0.2, 0.4], 50)
-    assert abs(spread(reading(shares), held(100)) - 0.1 / 10) < 0.002
-    assert spread(reading([0.3] * 9), held(9)) < 1e-12
+    assert abs(score_deviation(reading(shares), held(100)) - 0.1 / 10) < 0.002
+    assert score_deviation(reading([0.3] * 9), held(9)) < 1e-12

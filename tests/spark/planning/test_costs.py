@@ -11,7 +11,7 @@ import pytest
 
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.sample_evaluation import measured_unit
+from layoutopt.spark.planning.sample_evaluation import measure_unit
 from tests.effort import long_too
 from tests.spark.tables import simple_document, simple_rows
 
@@ -31,7 +31,7 @@ def sample(rows: int = 5000) -> pa.Table:
 
 
 def test_wide_cells_cost_more_than_narrow_ones() -> None:
-    unit = measured_unit(sample(), ["flag", "number", "text"], 1000, 100_000, "zstd", 0)
+    unit = measure_unit(sample(), ["flag", "number", "text"], 1000, 100_000, "zstd", 0)
     flag, number, text = unit.cell.tolist()
     assert 1 / 8 < flag < 0.5
     assert 3.5 < number < 6
@@ -40,12 +40,12 @@ def test_wide_cells_cost_more_than_narrow_ones() -> None:
 
 
 def test_small_blocks_make_cells_dearer_by_the_footer() -> None:
-    small, large = (measured_unit(sample(), ["flag"], size, 100_000, "zstd", 0).cell[0] for size in (100, 2000))
+    small, large = (measure_unit(sample(), ["flag"], size, 100_000, "zstd", 0).cell[0] for size in (100, 2000))
     assert small > large + 0.5
 
 
 def test_no_rows_count_cells() -> None:
-    unit = measured_unit(sample(0), ["flag", "text"], 1000, 100, "zstd", 0)
+    unit = measure_unit(sample(0), ["flag", "text"], 1000, 100, "zstd", 0)
     assert unit.tid == 1
     assert np.array_equal(unit.cell, [1, 1])
 

@@ -37,7 +37,7 @@ from layoutopt.spark.planning.sample_evaluation import (
     SampledSegment,
     evaluate_on_sample,
 )
-from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial, rehearse_segments
+from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows
 
@@ -177,15 +177,15 @@ def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.Mo
     """One plan reads half of 100 bytes, the other two thirds of 60: the other reads less."""
     run = trying_two()
 
-    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[Rehearsed]:
+    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[TrialResult]:
         n, plans = len(queries), [trial.plan for trial in trials]
         nothing = (0.0,) * n
         return [
-            Rehearsed(plans[0], (50.0,) * n, (100.0,) * n, nothing),
-            Rehearsed(plans[1], (40.0,) * n, (60.0,) * n, nothing),
+            TrialResult(plans[0], (50.0,) * n, (100.0,) * n, nothing),
+            TrialResult(plans[1], (40.0,) * n, (60.0,) * n, nothing),
         ]
 
-    monkeypatch.setattr("layoutopt.spark.planning.hold_out.rehearse_segments", rehearsed)
+    monkeypatch.setattr("layoutopt.spark.planning.hold_out.try_on_segments", rehearsed)
     assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.5, 0.4]
     assert [trial.score for trial in run.evaluated] == [0.5, 0.4]
 
@@ -194,17 +194,17 @@ def test_by_time_a_plan_that_reads_more_may_take_less(monkeypatch: pytest.Monkey
     """The first plan reads half the bytes, by a thousand times as many row groups."""
     run = trying_two()
 
-    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[Rehearsed]:
+    def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[TrialResult]:
         n, plans = len(queries), [trial.plan for trial in trials]
         nothing = (0.0,) * n
         work = [Work(queries=1, bytes=size, row_groups=groups, values=9) for size, groups in ((1, 1e4), (2, 10))]
         full = (Work(queries=1, bytes=4, row_groups=1e4, values=12),) * n
         return [
-            Rehearsed(plan, (each.bytes,) * n, (4.0,) * n, nothing, (each,) * n, full)
+            TrialResult(plan, (each.bytes,) * n, (4.0,) * n, nothing, (each,) * n, full)
             for plan, each in zip(plans, work, strict=True)
         ]
 
-    monkeypatch.setattr("layoutopt.spark.planning.hold_out.rehearse_segments", rehearsed)
+    monkeypatch.setattr("layoutopt.spark.planning.hold_out.try_on_segments", rehearsed)
     costs = EngineCosts({"queries": 0.1, "row_groups": 1e-4, "bytes": 1e-9})
     by_time = run.score_again(list(run.evaluated), Objective("time", costs))
     assert [trial.by for trial in by_time] == ["time", "time"]
@@ -360,8 +360,8 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
         alone.score(each, 1)
     assert score_all(together, wanted, 1) == alone.evaluated == together.evaluated
     plans = [Trial(trial.plans[0], trial.settings.method == "cuts") for trial in alone.evaluated]
-    apart = [rehearse_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
-    assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
+    apart = [try_on_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
+    assert try_on_segments(rows_of_source, plans, doc.queries) == apart
     assert all(one.stored > 0 for one in apart)
 
 
@@ -378,7 +378,7 @@ def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partitio
     evaluation.score(settings, 1)
     (trial,) = evaluation.evaluated
     plans = [Trial(plan, search=False) for plan in trial.plans]
-    apart = [rehearse_segments(rows_of_source, [plan], doc.queries)[0] for plan in plans]
+    apart = [try_on_segments(rows_of_source, [plan], doc.queries)[0] for plan in plans]
     assert apart[0].read != apart[1].read
-    assert rehearse_segments(rows_of_source, plans, doc.queries) == apart
+    assert try_on_segments(rows_of_source, plans, doc.queries) == apart
     assert evaluation.score_again([trial])

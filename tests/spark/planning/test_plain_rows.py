@@ -19,8 +19,8 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.local.processes import Processes, Value
-from layoutopt.local.profile import Surveyed
-from layoutopt.local.splits import CutJob, Split, rows_of_split
+from layoutopt.local.profile import Profile
+from layoutopt.local.splits import CutJob, Split, read_split
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import Layout, Plan, Scheme
@@ -28,20 +28,20 @@ from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading.job import in_tasks
+from layoutopt.spark.loading.job import group_splits
 from layoutopt.spark.planning import automatic, sample_evaluation
 from layoutopt.spark.planning import source_profile as reading
 from layoutopt.spark.planning.automatic import plan_best
-from layoutopt.spark.planning.plan import make_plan, opened
+from layoutopt.spark.planning.plan import make_plan, open_source_rows
 from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample, unit_in_bytes
-from layoutopt.spark.planning.segment_evaluation import Trial, rehearse_segments
+from layoutopt.spark.planning.segment_evaluation import Trial, try_on_segments
 from layoutopt.spark.planning.source_profile import (
     Counting,
     PlainRows,
     Rows,
+    choose_rows,
     count_histograms,
     rows_by_partition,
-    rows_to_plan,
     sample_histograms,
 )
 from tests.effort import long_too
@@ -111,7 +111,7 @@ def asked(
 ) -> Rows:
     """The rows as planning takes them that asks of some features."""
     schema = schema_of(frame)
-    return rows_to_plan(lambda: frame, source, schema, partition_by, features_of(conditions, schema), say)
+    return choose_rows(lambda: frame, source, schema, partition_by, features_of(conditions, schema), say)
 
 
 def make_sparks_own(path: Path) -> None:
@@ -181,7 +181,7 @@ def test_what_is_rehearsed_is_what_spark_rehearses(
     of = document(plain.schema, [is_value(plain.schema, "kind", "=", kind) for kind in range(4)])
     plan = plan_of(of, partition_by=partition_by, segment_rows=segment_rows)
     trials = [Trial(plan, search=True), Trial(replace(plan, block_rows=35), search=False)]
-    assert rehearse_segments(plain, trials, of.queries) == rehearse_segments(in_order(spark, frame), trials, of.queries)
+    assert try_on_segments(plain, trials, of.queries) == try_on_segments(in_order(spark, frame), trials, of.queries)
 
 
 def in_order(spark: SparkSession, frame: DataFrame) -> DataFrame:
@@ -249,7 +249,7 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
     for path in (tmp_path / "source").glob("*.parquet"):
         make_sparks_own(path)
     with pytest.raises(NeedsSparkError, match="rules of its own"):
-        plain.survey(of.features.features, ())
+        plain.profile(of.features.features, ())
     assert make_plan(spark, source, of, BY_DAY, told.append, rows=plain) == expected
     assert ["rules of its own" in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
@@ -269,17 +269,17 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     plain, _ = both(spark, written(rows, tmp_path / "source"), "day")
     of = simple_document(rows)
     trial = Trial(plan_of(of, partition_by="day"), search=False)
-    alone = rehearse_segments(plain, [trial], of.queries)
+    alone = try_on_segments(plain, [trial], of.queries)
     asked_for: list[int] = []
 
     class Counted(Processes):
-        def each(self, count: int, function: Callable[[int], Value]) -> list[Value]:
+        def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
             asked_for.append(count)
-            return super().each(count, function)
+            return super().map(count, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
     plain.tasks = Counted()
-    assert rehearse_segments(plain, [trial], of.queries) == alone
+    assert try_on_segments(plain, [trial], of.queries) == alone
     assert asked_for[-1] == plain.tasks.cores
 
 
@@ -300,13 +300,13 @@ def test_where_vectors_are_too_many_spark_counts_them(
     features = features_of([f"shop = {shop}" for shop in range(10)], plain.schema)
     monkeypatch.setattr(reading, "MAX_PAIRS", 20)
     with pytest.raises(NeedsSparkError, match="more than"):
-        plain.survey(features.features, ())
+        plain.profile(features.features, ())
     told: list[str] = []
     plain.say = told.append
     counting = Counting(plain, (), plain.schema, "day", 1000, print)
     assert [one.vectors.counts.tolist() for one in count_histograms(counting, features)[1]] == [[10] * 10] * 4
     assert told == [sentence for sentence in told if "more than" in sentence]
-    assert plain.given_up
+    assert plain.needs_spark
 
 
 def test_only_files_with_rows_of_the_segments_are_read(
@@ -317,12 +317,12 @@ def test_only_files_with_rows_of_the_segments_are_read(
 
     def counting(splits: Sequence[Split], most: int) -> tuple[tuple[Split, ...], ...]:
         read.append(len(splits))
-        return in_tasks(splits, most)
+        return group_splits(splits, most)
 
-    monkeypatch.setattr(reading, "in_tasks", counting)
+    monkeypatch.setattr(reading, "group_splits", counting)
     (first, *_, last) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
     for segment in (first, last):
-        counted, drawn = plain.in_segments([replace(segment, id=0)], ("id",), 2, rows_counted, {}, 0)
+        counted, drawn = plain.map_segments_and_draw([replace(segment, id=0)], ("id",), 2, rows_counted, {}, 0)
         assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
         assert (drawn.num_rows, drawn.column_names) == (0, ["id", "day"])
     assert len(read) == 2
@@ -334,9 +334,9 @@ def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSess
     (first, *_) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
     of_two = dict(list(plain.partition_rows.items())[1:3])
     for shares in (1, 2):
-        counted, drawn = plain.in_segments([replace(first, id=0)], ("id",), shares, rows_counted, of_two, 30)
+        counted, drawn = plain.map_segments_and_draw([replace(first, id=0)], ("id",), shares, rows_counted, of_two, 30)
         assert counted["rows"].to_pylist() == [first.rows] * shares
-        assert drawn.equals(plain.drawn(of_two, 30, ("id",)))
+        assert drawn.equals(plain.draw(of_two, 30, ("id",)))
         assert 30 < drawn.num_rows < 90
         assert set(drawn["day"].unique().to_pylist()) == set(of_two)
 
@@ -350,23 +350,23 @@ def test_cells_are_measured_on_rows_of_a_few_files(
 
     def watched(splits: Sequence[Split], most: int) -> tuple[tuple[Split, ...], ...]:
         tasks.append(list(splits))
-        return in_tasks(splits, most)
+        return group_splits(splits, most)
 
-    monkeypatch.setattr(reading, "in_tasks", watched)
+    monkeypatch.setattr(reading, "group_splits", watched)
     ((value, rows),) = plain.partition_rows.items()
     request = PlanRequest(partition_by="day", block_rows=500)
     features = features_of(["shop = 1"], plain.schema)
     by_arrow, by_spark = (unit_in_bytes(each, features, (value, rows), request) for each in (plain, frame))
     assert [len(splits) for splits in tasks] == [4]
     assert (np.abs(by_arrow.cell - by_spark.cell) <= 0.2 + 0.1 * by_spark.cell).all()
-    assert len(plain.drawn_of_few(value, rows)) == rows
+    assert len(plain.draw_from_few_files(value, rows)) == rows
     assert len(tasks[1]) == len(plain.splits)
 
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
     splits = [Split(f"/{number}", 0, 1 << 24, 0, 1, None) for number in range(40)]
-    assert [len(task) for task in in_tasks(splits)] == [2] * 20
-    few = in_tasks(splits, 4)
+    assert [len(task) for task in group_splits(splits)] == [2] * 20
+    few = group_splits(splits, 4)
     assert [len(task) for task in few] == [10] * 4
     assert [split for task in few for split in task] == splits
 
@@ -390,9 +390,9 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
 
     def watched(job: CutJob, split: Split) -> Iterator[tuple[pa.Table, int]]:
         read.append(job.columns)
-        return rows_of_split(job, split)
+        return read_split(job, split)
 
-    monkeypatch.setattr("layoutopt.local.profile.rows_of_split", watched)
+    monkeypatch.setattr("layoutopt.local.profile.read_split", watched)
     whole, narrow = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (None, set(few)))
     assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(names), set(few)]
     assert (whole.columns, narrow.columns) == (names, few)
@@ -400,7 +400,7 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
         assert evaluate_on_sample(narrow, plan, queries) == evaluate_on_sample(whole, plan, queries)
     measured = [sample.unit(names, 20, "zstd", 0) for sample in (whole, narrow)]
     assert measured[0].cell.tolist() == measured[1].cell.tolist()
-    alone = narrow.alone()
+    alone = narrow.for_workers()
     assert alone.measured is None
     assert alone.unit(names, 20, "zstd", 0) is measured[1]
     by_spark = draw_sample(frame, of.features, "day", 1000, columns=set(few))
@@ -423,13 +423,13 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
     by_id = And((is_value(schema, "id", "<", 100), is_value(schema, "shop", "=", 3)))
     queries = document(schema, [by_id, is_value(schema, "text", ">", "0"), is_value(schema, "kind", "=", 2)]).queries
     asked: list[list[str]] = []
-    survey_of = PlainRows.survey
+    survey_of = PlainRows.profile
 
-    def watched(plain: PlainRows, features: Sequence[Feature], bounded: Sequence[Column]) -> Surveyed:
+    def watched(plain: PlainRows, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
         asked.append([column.name for column in bounded])
         return survey_of(plain, features, bounded)
 
-    monkeypatch.setattr(PlainRows, "survey", watched)
+    monkeypatch.setattr(PlainRows, "profile", watched)
     of = [Counting(each, queries, schema, "day", 100, print) for each in (plain, frame)]
     by_arrow, by_spark = (count_histograms(one, features_of(["kind = 1"], schema))[1] for one in of)
     assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
@@ -442,12 +442,12 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
 ) -> None:
     rows, source = kinds_and_shops(spark, 100, 2), source_of(100, 2)
     of, request = simple_document(rows), PlanRequest(partition_by="day")
-    assert isinstance(opened(spark, source, of, request, never), PlainRows)
+    assert isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
     elsewhere = replace(of, features=replace(of.features, settings=Settings(time_zone="Asia/Tokyo")))
     with pytest.raises(SettingError, match="Asia/Tokyo"):
         make_plan(spark, source, elsewhere, request)
     monkeypatch.setattr("layoutopt.spark.planning.plan.has_local_paths", lambda session: False)
-    assert not isinstance(opened(spark, source, of, request, never), PlainRows)
+    assert not isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
 
 
 def test_where_a_value_is_not_read_cells_are_measured_by_spark(

@@ -20,7 +20,7 @@ from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.spark.core.featurize import vector_counts
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.segment_evaluation import Rehearsed, Trial
+from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult
 from layoutopt.spark.planning.source_profile import features_within, heaviest
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, simple_document, simple_rows
@@ -119,15 +119,15 @@ class TestMakePlan:
         schema = schema_of(source)
         both = document(schema, [is_value(schema, "kind", "=", 1), is_value(schema, "id", "<", 90)])
 
-        def rehearsed(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[Rehearsed]:
+        def rehearsed(rows: DataFrame, trials: Sequence[Trial], queries: Sequence[Query]) -> list[TrialResult]:
             reads = [1.0 if number == least else 2.0 for number in range(len(trials))]
             alike = (4.0,) * len(queries)
             return [
-                Rehearsed(trial.plan, (read,) * len(queries), alike, alike)
+                TrialResult(trial.plan, (read,) * len(queries), alike, alike)
                 for trial, read in zip(trials, reads, strict=True)
             ]
 
-        monkeypatch.setattr("layoutopt.spark.planning.plan.rehearse_segments", rehearsed)
+        monkeypatch.setattr("layoutopt.spark.planning.plan.try_on_segments", rehearsed)
         request = PlanRequest(method="gsop", block_rows=20)
         plan = make_plan(spark, source, replace(both, exclude_columns=("id",)), request)
         assert (plan.method, plan.scheme.layouts[0].features) == ("gsop", guides)

@@ -24,18 +24,18 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading.dry_run import rehearsed_catalog
+from layoutopt.spark.loading.dry_run import dry_run_catalog
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.row_order import (
-    measured_again,
-    measured_files,
-    reads_of,
-    rehearsed_table,
-    row_orders_of,
+    count_reads,
+    dry_run_table,
+    find_row_orders,
+    measure_files,
+    measure_reordered,
     with_orders,
 )
-from layoutopt.spark.planning.segment_evaluation import bytes_of, pruned_by, rehearse_one
+from layoutopt.spark.planning.segment_evaluation import measure_query_bytes, prune_queries, try_on_segment
 from layoutopt.writer.row_order import FoundOrder
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
@@ -71,8 +71,8 @@ def a_job(plan: Plan) -> WriteJob:
 def found_in(plan: Plan) -> Mapping[int, FoundOrder]:
     job, segment = a_job(plan), a_segment()
     files = list(route_segment(job, segment))
-    table = rehearsed_table(job, measured_files(job, segment, files))
-    return row_orders_of(job, segment, files, table, pruned_by(table, plan.queries))
+    table = dry_run_table(job, measure_files(job, segment, files))
+    return find_row_orders(job, segment, files, table, prune_queries(table, plan.queries))
 
 
 def test_each_layout_is_sorted_by_what_is_read_of_it() -> None:
@@ -129,18 +129,18 @@ def test_bytes_of_a_rehearsal_are_those_of_the_files_written(tmp_path: Path) -> 
     for scheme in (None, Scheme(layouts)):
         plan = plan_of(replace(of, queries=queries), scheme=scheme, block_rows=1_000, segment_rows=10_000)
         job = replace(a_job(plan), bounded=frozenset({"kind"}))
-        tried = rehearse_one(job, a_segment(), queries, search=True)
+        tried = try_on_segment(job, a_segment(), queries, search=True)
         sorted_plan = with_orders(plan, tried.orders)
         job = replace(a_job(sorted_plan), root=str(tmp_path), load_id=f"load-{len(tried.orders)}", rehearsal=False)
         blocks, _ = write_layouts(job, a_segment())
-        found = bytes_of(tried.sorted, plan, queries, tried.pruned_sorted)
-        assert found == bytes_of(tried.sorted, plan, queries, pruned_by(tried.sorted, queries))
+        found = measure_query_bytes(tried.sorted, plan, queries, tried.pruned_sorted)
+        assert found == measure_query_bytes(tried.sorted, plan, queries, prune_queries(tried.sorted, queries))
         read, full, chunks, _ = found
-        written = Table(rehearsed_catalog(sorted_plan, job, blocks))
-        assert bytes_of(written, sorted_plan, queries, pruned_by(written, queries)) == found
+        written = Table(dry_run_catalog(sorted_plan, job, blocks))
+        assert measure_query_bytes(written, sorted_plan, queries, prune_queries(written, queries)) == found
         assert 0 < read[0] < 0.5 * full[0]
         assert chunks == [16.0, 16.0]
-        before = sum(bytes_of(tried.table, plan, queries, tried.pruned)[0])
+        before = sum(measure_query_bytes(tried.table, plan, queries, tried.pruned)[0])
         assert sum(read) < before if scheme is None else sum(read) <= before
 
 
@@ -150,8 +150,8 @@ def test_reads_are_counted_by_chunk() -> None:
     plan = plan_of(replace(of, queries=queries), block_rows=1_000, segment_rows=10_000)
     job = a_job(plan)
     blocks, _ = write_layouts(job, a_segment())
-    table = Table(rehearsed_catalog(plan, job, blocks))
-    reads = reads_of(table, plan, pruned_by(table, plan.queries))
+    table = Table(dry_run_catalog(plan, job, blocks))
+    reads = count_reads(table, plan, prune_queries(table, plan.queries))
     # Two of four kinds are asked for, each in one block of four.
     assert reads.sum(axis=0).tolist() == [6.0, 0.0, 6.0, 0.0, 0.0]
     assert sorted(reads.max(axis=1).tolist()) == [0.0, 0.0, 3.0, 3.0]
@@ -161,7 +161,7 @@ def test_a_rehearsal_learns_bounds_of_some_columns_and_bytes_of_all() -> None:
     of = document(SCHEMA, [is_value(SCHEMA, "kind", "=", kind) for kind in range(2)])
     plan = plan_of(of, block_rows=1_000, segment_rows=10_000)
     whole, some = a_job(plan), replace(a_job(plan), bounded=frozenset({"price"}))
-    tables = [rehearsed_table(job, measured_files(job, a_segment(), files)) for job, files in _routed(whole, some)]
+    tables = [dry_run_table(job, measure_files(job, a_segment(), files)) for job, files in _routed(whole, some)]
     of_whole, of_some = (table.sources[0].blocks for table in tables)
     for name in SCHEMA.names:
         assert of_some.column_bytes(name).tolist() == of_whole.column_bytes(name).tolist()
@@ -183,8 +183,8 @@ def test_other_orders_are_measured_as_if_everything_were() -> None:
     plan = plan_of(of, scheme=scheme, block_rows=1_000, segment_rows=10_000)
     sorted_plan = with_orders(plan, [("shop",), ("price",)])
     (job, files), (_, ordered) = _routed(a_job(plan), a_job(sorted_plan))
-    again = measured_again(job, a_segment(), ordered, measured_files(job, a_segment(), files))
-    anew = measured_files(job, a_segment(), ordered)
+    again = measure_reordered(job, a_segment(), ordered, measure_files(job, a_segment(), files))
+    anew = measure_files(job, a_segment(), ordered)
     assert len(again) == len(anew) == 2
     for one, other in zip(again, anew, strict=True):
         known = [name for name in one.column_names if name != "file"]
