@@ -224,7 +224,7 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         created_at=next_time(latest),
         operation=load.operation or _name_operation(load, before),
         load_id=load.load_id,
-        schema=_merge_schemas(load, latest),
+        schema=schema,
         partition_by=load.plan.partition_by,
         partitions=tuple(partitions),
         files={path: known[path] for path in sorted(named) if path in known},
