@@ -18,7 +18,7 @@ from layoutopt.model.records import HashedOnce, Record
 
 @dataclass(frozen=True)
 class Settings(Record):
-    """The session settings that change what a predicate means; features apply only where all of them are equal.
+    """The session settings that affect a predicate's meaning; features apply only where all of them are equal.
 
     Attributes:
         time_zone: ``spark.sql.session.timeZone``.
@@ -33,7 +33,7 @@ class Settings(Record):
 
 @dataclass(frozen=True)
 class Feature(HashedOnce, Record):
-    """A set of predicates that hold together (3.3.2), in canonical order, with its weight.
+    """A conjunction of predicates (3.3.2), in canonical order, with its weight.
 
     Raises:
         ValueError: there is no predicate, or the weight is negative or no number.
@@ -54,12 +54,12 @@ class Feature(HashedOnce, Record):
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all predicates."""
+        """Return the columns of all predicates."""
         return frozenset().union(*(predicate.columns for predicate in self.predicates))
 
     @cached_property
     def node(self) -> Node:
-        """The feature as a condition."""
+        """Return the feature as a condition."""
         return conjunction(disjunction(predicate.literals) for predicate in self.predicates)
 
 
@@ -69,7 +69,7 @@ class FeatureSet(Record):
 
     Attributes:
         features: the features, in the order of their bits.
-        settings: the session settings under which they were, and are to be, evaluated.
+        settings: the session settings under which they are evaluated.
     """
 
     features: tuple[Feature, ...]
@@ -86,27 +86,27 @@ class FeatureSet(Record):
 
     @cached_property
     def weights(self) -> Floats:
-        """The features' weights, float64[n_features]."""
+        """Return the features' weights, float64[n_features]."""
         return np.array([feature.weight for feature in self.features], dtype=np.float64)
 
-    def only(self, kept: Iterable[int]) -> FeatureSet:
-        """Some of the features, in the order given."""
-        return replace(self, features=tuple(self.features[i] for i in kept))
+    def only(self, indices: Iterable[int]) -> FeatureSet:
+        """Return some of the features (their indices), in that order."""
+        return replace(self, features=tuple(self.features[i] for i in indices))
 
     def places(self, features: FeatureSet) -> list[int]:
-        """Which bits here these features are, whatever they weigh.
+        """Return the bits of features, ignoring their weights.
 
         Raises:
-            KeyError: one is not here.
+            KeyError: one is not in the set.
         """
-        return [self._place[feature.predicates] for feature in features]
+        return [self._index_by_predicates[feature.predicates] for feature in features]
 
     @cached_property
-    def _place(self) -> dict[tuple[Predicate, ...], int]:
+    def _index_by_predicates(self) -> dict[tuple[Predicate, ...], int]:
         return {feature.predicates: i for i, feature in enumerate(self.features)}
 
     def matrix(self, queries: Sequence[Query]) -> Bits:
-        """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
+        """Return the query vectors of 3.5: which features subsume each query's filter, bool[n_queries, n_features].
 
         A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
         opposite polarity.)
@@ -124,10 +124,10 @@ class FeatureSet(Record):
 
 
 def all_features(sets: Sequence[FeatureSet]) -> FeatureSet:
-    """The features of several sets with the same settings, each once, in order of appearance.
+    """Return the features of several sets with the same settings, each once, in order of appearance.
 
     Raises:
         IndexError: there is no set.
     """
-    by_predicates = {feature.predicates: feature for each in sets for feature in each}
+    by_predicates = {feature.predicates: feature for features in sets for feature in features}
     return replace(sets[0], features=tuple(by_predicates.values()))
