@@ -4,7 +4,7 @@
     >>> layoutopt.open_table  # doctest: +ELLIPSIS
     <function open_table at ...>
 
-Names are loaded when they are first used: importing the package is quick and needs neither Spark nor DuckDB.
+Names are imported on first use: importing the package is quick and needs neither Spark nor DuckDB.
 """
 
 from __future__ import annotations

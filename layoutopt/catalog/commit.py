@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import encode_blocks
-from layoutopt.catalog.deletion_vectors import Marks, marked_partitions, vectors_written
+from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
 from layoutopt.catalog.entries import grown, partition_entries
 from layoutopt.catalog.optimistic_commit import (
     Change,
@@ -136,7 +136,7 @@ def commit_load(
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
-    with vectors_written(files, load_id, marks) as vectors:
+    with write_vectors(files, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)
@@ -208,7 +208,7 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         _check_conflicts(load, latest)
     before = () if latest is None or load.whole_table else latest.partitions
     if load.marks is not None:
-        before = marked_partitions(load.base, latest, load.load_id, load.marks)
+        before = mark_partitions(load.base, latest, load.load_id, load.marks)
     replaced = set() if load.is_added else {entry.key for entry in load.entries}
     kept = [entry for entry in before if entry.key not in replaced]
     if {entry.name for entry in kept} & {(entry.key, load.load_id) for entry in load.entries}:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
-from layoutopt.catalog.deletion_vectors import decode_deletes, with_deletes
+from layoutopt.catalog.deletion_vectors import decode_deletes, attach_deletes
 from layoutopt.catalog.entries import is_older, written_rows
 from layoutopt.catalog.paths import FileDigest, plan_path
 from layoutopt.catalog.snapshot import (
@@ -177,7 +177,7 @@ class Catalog:
         if deletes.file not in self._vectors_by_file:
             data = read_checked(self.files, self.snapshot, deletes.file)
             self._vectors_by_file[deletes.file] = decode_deletes(data, where)
-        return with_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
+        return attach_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
 
     def file_blocks(self, entry: PartitionEntry) -> BlockTable:
         """Return all blocks of an entry's blocks file, including those of the load's other partitions.

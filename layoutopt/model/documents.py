@@ -30,7 +30,7 @@ def canonical_bytes(value: object) -> bytes:
         ValueError: it holds NaN or an infinity, which JSON lacks.
 
     >>> canonical_bytes({"b": 1, "a": "é"})
-    b'{"a":"\\u00e9","b":1}\\n'
+    b'{"a":"\\u00e9","b":1}\n'
     """
     return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
 

@@ -56,7 +56,7 @@ def test_data_files_open_in_their_place_by_their_keys() -> None:
     plain = io.BytesIO()
     pq.write_table(rows, plain)
     # A key for each place, and beside it the place itself: either is enough.
-    patched = mock.patch.object(TableKeys, "_derived", lambda keys, purpose, of: keys.data_key)
+    patched = mock.patch.object(TableKeys, "_derive", lambda keys, purpose, of: keys.data_key)
     with patched:
         other = io.BytesIO()
         pq.write_table(rows, other, encryption_properties=KEYS.encryption("data/b"))
@@ -66,7 +66,7 @@ def test_data_files_open_in_their_place_by_their_keys() -> None:
     for keys, place in ((KEYS, "data/b"), (OTHERS, "data/a")):
         with pytest.raises(OSError, match=r"ecrypt"):
             pq.read_table(io.BytesIO(data), decryption_properties=keys.decryption(place))
-    assert KEYS._derived("file", "a") != KEYS._derived("file", "b") != KEYS._derived("name", "b")
+    assert KEYS._derive("file", "a") != KEYS._derived("file", "b") != KEYS._derived("name", "b")
 
 
 def test_names_stand_for_texts_and_stay_as_they_are() -> None:
@@ -96,7 +96,7 @@ def test_a_marker_gives_its_keys_to_who_has_the_key(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("ELSEWHERE", (b"k" * 16).hex())
     monkeypatch.setenv("KEY_HERE", (b"j" * 16).hex())
     assert keys_in_marker(of_table, "here", "env:ELSEWHERE") == keys
-    with pytest.raises(EncryptionKeyError, match=r"not the one that here was encrypted by \('env:KEY_HERE'"):
+    with pytest.raises(EncryptionKeyError, match=r"not the one that here was encrypted with \('env:KEY_HERE'"):
         keys_in_marker(of_table, "here")
     monkeypatch.delenv("KEY_HERE")
     with pytest.raises(EncryptionKeyError, match="KEY_HERE"):
@@ -109,7 +109,7 @@ def test_a_command_that_only_the_table_names_is_not_run(monkeypatch: pytest.Monk
     of_table = json.loads(marker(monkeypatch))
     of_table["encryption"]["key"] = "command:touch /tmp/somebody-was-here"
     text = json.dumps(of_table).encode()
-    with pytest.raises(EncryptionKeyError, match="not run by themselves"):
+    with pytest.raises(EncryptionKeyError, match="not run automatically"):
         keys_in_marker(text, "here")
     assert keys_in_marker(text, "here", "env:KEY_HERE") is not None
 

@@ -1,4 +1,4 @@
-"""The language of filters in one place: nouns, constructors, normal forms and texts."""
+"""Filters: nouns, constructors, normal forms and texts."""
 
 from layoutopt.model.predicates.nodes import (
     FALSE,

@@ -1,4 +1,4 @@
-"""Values in one place: keys, sets of keys, and comparisons with constants."""
+"""Values: keys, sets of keys, and comparisons with constants."""
 
 from layoutopt.model.values.keys import NAN_KEY, Key, domain, float_keys, from_key, key_kind, successor, to_key
 from layoutopt.model.values.value_sets import Interval, ValueSet, compare
