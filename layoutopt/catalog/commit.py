@@ -30,14 +30,7 @@ from layoutopt.catalog.optimistic_commit import (
     snapshots_since,
 )
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
-from layoutopt.catalog.snapshot import (
-    RESTORE,
-    Deletes,
-    PartitionEntry,
-    Snapshot,
-    ensure_table_root,
-    latest_snapshot,
-)
+from layoutopt.catalog.snapshot import RESTORE, Deletes, PartitionEntry, Snapshot, ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, naming, packed_blocks, write_indexes
 from layoutopt.catalog.table import Catalog
@@ -251,11 +244,7 @@ def _list_plans(load: _Load, latest: Snapshot | None, partitions: Sequence[Parti
 
 
 def _list_batches(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
-    """Return the appended batches after the load.
-
-    Raises:
-        AlreadyLoadedError: the load's batch was appended before.
-    """
+    """Return the appended batches after the load; raise AlreadyLoadedError if the load's batch was appended before."""
     known = () if latest is None else latest.batches
     if load.batch is None:
         return known
@@ -351,11 +340,7 @@ def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
 
 
 def _list_data_files(catalog: Catalog) -> frozenset[str]:
-    """Return the snapshot's data files.
-
-    Raises:
-        CatalogError: one is missing, or a catalog file is damaged.
-    """
+    """Return the snapshot's data files; raise CatalogError if one is missing, or a catalog file is damaged."""
     paths = frozenset(path for _, blocks in catalog.block_tables() for path in blocks.files)
     stored = {file.path for file in catalog.files.walk(DATA)}
     missing = {path for path in paths if catalog.files.stored_path(path) not in stored}

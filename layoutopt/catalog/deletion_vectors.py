@@ -52,13 +52,10 @@ def packed(positions: Ints) -> bytes:
 
 
 def places_in(vector: bytes) -> Ints:
-    """Return the positions of a bitmap, ascending, int64[n].
+    """Return the positions of a bitmap, ascending, int64[n]; raise CatalogError if it is no bitmap.
 
     >>> places_in(packed(np.array([7, 3]))).tolist()
     [3, 7]
-
-    Raises:
-        CatalogError: it is no bitmap.
     """
     try:
         bitmap = BitMap.deserialize(vector)

@@ -120,11 +120,7 @@ def find_change(history: Sequence[Snapshot], load_id: str) -> Snapshot | None:
 
 
 def check_no_tombstone(files: TableFiles, history: Iterable[Snapshot], change: Change) -> None:
-    """Refuse a change that names files which a vacuum removed, or is about to.
-
-    Raises:
-        CommitConflictError: it does.
-    """
+    """Refuse a change that names files which a vacuum removed, or is about to; raise CommitConflictError if it does."""
     past = [*([] if change.base is None else [change.base]), *history]
     missing = sorted(
         {path for snapshot in past for path in snapshot.tombstones} & set(map(files.stored_path, change.names))

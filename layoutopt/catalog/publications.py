@@ -110,11 +110,7 @@ def forget(files: TableFiles, publication: Publication) -> int:
 
 
 def publications(files: TableFiles) -> tuple[Publication, ...]:
-    """Return where the table is published, sorted.
-
-    Raises:
-        CatalogError: a note is damaged.
-    """
+    """Return where the table is published, sorted; raise CatalogError if a note is damaged."""
     places = set()
     for folder in files.list(PUBLISHED):
         for name in files.list(f"{PUBLISHED}/{folder}")[:1]:

@@ -77,11 +77,7 @@ def version_state(version: int, current: int = FORMAT_VERSION, oldest: int = OLD
 
 
 def check_version(version: object, where: str, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> None:
-    """Refuse versions that can't be read.
-
-    Raises:
-        CatalogError: the version is no number, unsupported or too new.
-    """
+    """Refuse versions that can't be read; raise CatalogError if the version is no number, unsupported or too new."""
     state = version_state(number := read_field(Count, version, f"the version of {where}"), current, oldest)
     if state == "too new":
         raise CatalogError(f"{where} has format version {number}, newer than {current}; install a newer layoutopt")
@@ -293,11 +289,7 @@ def _needed_version(snapshot: Snapshot) -> int:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Return the JSON object in a file's content.
-
-    Raises:
-        CatalogError: the bytes are no JSON object in UTF-8.
-    """
+    """Return the JSON object in a file's content; raise CatalogError if the bytes are no JSON object in UTF-8."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -397,11 +389,7 @@ def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
 
 
 def read_snapshot(files: TableFiles, number: int) -> Snapshot:
-    """Read one snapshot.
-
-    Raises:
-        CatalogError: it is missing, damaged, or of a version that can't be read.
-    """
+    """Read one snapshot; raise CatalogError if it is missing, damaged, or of a version that can't be read."""
     path = snapshot_path(number)
     where = files.full_path(path)
     try:

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concatenated
 from layoutopt.catalog.bounds import bounds_over
-from layoutopt.catalog.deletion_vectors import decode_deletes, attach_deletes
+from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
 from layoutopt.catalog.entries import is_older, written_rows
 from layoutopt.catalog.paths import FileDigest, plan_path
 from layoutopt.catalog.snapshot import (
@@ -200,11 +200,7 @@ class Catalog:
             return None
 
     def block_tables(self) -> list[tuple[PartitionEntry, BlockTable]]:
-        """Return every entry with its blocks.
-
-        Raises:
-            CatalogError: as for :meth:`blocks`.
-        """
+        """Return every entry with its blocks; raises CatalogError as for :meth:`blocks`."""
         return [(entry, self.blocks(entry)) for entry in self.partitions]
 
     def blocks_by_plan(self) -> dict[str, tuple[BlockTable, Ints]]:
@@ -271,20 +267,12 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
 
 @lru_cache(maxsize=_PLANS)
 def _parse_plan(data: bytes) -> Plan:
-    """Return a plan from a cache: a change opens its table several times.
-
-    Raises:
-        PlanError: it can't be used.
-    """
+    """Return a plan from a cache: a change opens its table several times; raise PlanError if it can't be used."""
     return Plan.loads_late(data)
 
 
 def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
-    """Read a plan that a snapshot names.
-
-    Raises:
-        CatalogError: it is missing, damaged, or can't be used.
-    """
+    """Read a plan that a snapshot names; raise CatalogError if it is missing, damaged, or can't be used."""
     path = plan_path(digest)
     try:
         data = read_checked(files, snapshot, path)

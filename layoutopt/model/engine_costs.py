@@ -112,11 +112,7 @@ class Calibration(Document):
             EngineCosts(seconds_of)
 
     def costs(self, engine: str) -> EngineCosts:
-        """Return the costs of an engine.
-
-        Raises:
-            PlanError: it was not calibrated.
-        """
+        """Return the costs of an engine; raise PlanError if it was not calibrated."""
         if engine not in self.engines:
             raise PlanError(f"the engine {engine!r} was not calibrated; give one of {', '.join(sorted(self.engines))}")
         return EngineCosts(self.engines[engine])

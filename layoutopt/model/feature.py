@@ -94,11 +94,7 @@ class FeatureSet(Record):
         return replace(self, features=tuple(self.features[i] for i in indices))
 
     def places(self, features: FeatureSet) -> list[int]:
-        """Return the bits of features, ignoring their weights.
-
-        Raises:
-            KeyError: one is not in the set.
-        """
+        """Return the bits of features, ignoring their weights; raise KeyError if one is not in the set."""
         return [self._index_by_predicates[feature.predicates] for feature in features]
 
     @cached_property

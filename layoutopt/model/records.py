@@ -189,11 +189,7 @@ def from_json(kind: Any, value: object, name: str) -> Any:
 
 
 def check_depth(value: object) -> None:
-    """Refuse JSON that is too deep to be read, hashed and compared.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse JSON that is too deep to be read, hashed and compared; raise ValueError if it is."""
     level = [value]
     for _ in range(_DEEPEST):
         parents = [item for item in level if isinstance(item, dict | list)]

@@ -50,11 +50,7 @@ class Schema(Record):
         return self._by_folded_name.get(name.lower())
 
     def find(self, name: str) -> Column:
-        """Return the column of that name in any case.
-
-        Raises:
-            SchemaError: no column has that name.
-        """
+        """Return the column of that name in any case; raise SchemaError if no column has that name."""
         column = self.get(name)
         if column is None:
             raise SchemaError(f"there is no column {name!r:.80}; the columns are {', '.join(self.names)}")

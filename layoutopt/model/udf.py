@@ -222,11 +222,7 @@ def as_udf(candidate: object, name: str | None = None) -> Udf:
 
 
 def by_name(udfs: Sequence[Udf]) -> Udfs:
-    """Return functions by name.
-
-    Raises:
-        SettingError: two have one name.
-    """
+    """Return functions by name; raise SettingError if two have one name."""
     functions: dict[str, Udf] = {}
     for function in udfs:
         if functions.setdefault(function.name, function) != function:

@@ -74,11 +74,7 @@ def with_more_bits(words: Words, n_features: int, bits: Bits) -> Words:
 
 
 def feature_bit(words: Words, feature: int) -> Bits:
-    """Return one feature's bit of every vector, ``bool[n]``.
-
-    Raises:
-        ValueError: there are too few words.
-    """
+    """Return one feature's bit of every vector, ``bool[n]``; raise ValueError if there are too few words."""
     _require_width(words, feature + 1)
     mask = np.uint64(1 << (feature % WORD_BITS))
     bit: Bits = (words[:, feature // WORD_BITS] & mask) != 0

@@ -206,11 +206,7 @@ class KeyedFiles:
         return self.keys is None
 
     def check_plain(self) -> None:
-        """Refuse files that a reader of plain Parquet can't read.
-
-        Raises:
-            EncryptedTableError: they are encrypted.
-        """
+        """Refuse files that a reader of plain Parquet can't read; raise EncryptedTableError if they are encrypted."""
         if self.keys is not None:
             raise EncryptedTableError(
                 f"the table {self.root!r} is encrypted, and other engines have no key to its files; read it with "
@@ -339,11 +335,7 @@ class TableFiles(KeyedFiles):
         return TableFiles(self.full_path(""), lent=() if self.keys is None else (self.keys,))
 
     def read_bytes(self, path: str) -> bytes:
-        """Return a file's content.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
+        """Return a file's content; raise FileNotFoundError if there is no such file."""
         full = self._full(path)
         with self._count_requests() as sizes:
             data = bytes(self._store[0].cat_file(full))
@@ -434,11 +426,7 @@ class TableFiles(KeyedFiles):
         return data
 
     def size(self, path: str) -> int:
-        """Return a file's size in bytes.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
+        """Return a file's size in bytes; raise FileNotFoundError if there is no such file."""
         full = self._full(path)
         with self._count_requests():
             return int(self._store[0].size(full))

@@ -150,14 +150,11 @@ def footer_by_end(end: Callable[[int], bytes], first: int) -> bytes:
 
 
 def metadata_of(footer: bytes, decryption: pq.FileDecryptionProperties | None = None) -> pq.FileMetaData:
-    """Return a footer as pyarrow's metadata.
+    """Return a footer as pyarrow's metadata; raise pyarrow.ArrowException, OSError if it can't be decoded or decrypted.
 
     Args:
         footer: with its length and magic bytes.
         decryption: the properties to decrypt it by; a plain footer is then refused.
-
-    Raises:
-        pyarrow.ArrowException, OSError: it can't be decoded or decrypted.
     """
     return pq.read_metadata(pa.BufferReader(footer[-len(MAGIC) :] + footer), decryption_properties=decryption)
 
@@ -310,11 +307,7 @@ class Reader:
             yield head & 15
 
     def skip(self, kind: int) -> None:
-        """Skip a value of a kind.
-
-        Raises:
-            ValueError: there is no such kind in a footer.
-        """
+        """Skip a value of a kind; raise ValueError if there is no such kind in a footer."""
         if kind in _NOTHING:
             return
         if kind == BYTE:
