@@ -49,10 +49,9 @@ MONTH: Final = "month"
 
 @dataclass(frozen=True)
 class Reading:
-    """The bytes that all runs of the log's queries read of one layout.
+    """The compressed bytes that all runs of the log's queries read of one layout.
 
     Attributes:
-        bytes: compressed bytes of column chunks.
         share: of full scans of the same columns in the current table.
         spread: the standard deviation of ``bytes`` over logs of similar queries, as a share of them.
         error: the relative error of such predictions against loaded tables; 0 for exact values.
@@ -71,13 +70,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class Period:
-    """The period of costs and savings.
-
-    Attributes:
-        name: ``month`` or ``1,000 queries``.
-        runs: the number of queries in it.
-        by: the source of that number, in words.
-    """
+    """The period of costs and savings: ``month`` or ``1,000 queries``, its queries, and that number's source."""
 
     name: str
     runs: float
@@ -91,13 +84,9 @@ class Period:
 
 @dataclass(frozen=True)
 class Asked:
-    """Queries that filter by the same columns.
+    """Queries that filter by the same columns, in the schema's order; none where they read all rows.
 
-    Attributes:
-        columns: the filtered columns, in the schema's order; none where they read all rows.
-        runs: the number of their runs in the log.
-        bytes: the bytes that they read of the current table.
-        example: the text of one of them.
+    ``runs`` and ``bytes`` are totals in the log and of the current table; ``example`` is the text of one of them.
     """
 
     columns: tuple[str, ...]
@@ -111,15 +100,12 @@ class LayoutAdvice:
     """The predicted effect of a method's layout on the log's queries.
 
     Attributes:
-        method: the method's name.
         columns: for an order of rows, the columns of the order.
         layouts: the number of layouts: column groups, or copies.
         row_order: the columns that sort the rows within blocks, ``none`` or ``auto``, as in ``plan --row-order``.
-        reads: what the queries would read.
         rehearsed: whether a dry run of whole segments predicted it; else a sample of rows did.
         stored: compressed bytes of the loaded table; None where unknown.
-        costs: of the period's queries at the price, in its currency.
-        saves: the current costs minus these.
+        costs, saves: of the period's queries at the price, in its currency, and the current costs minus these.
     """
 
     method: str
@@ -137,11 +123,8 @@ class LayoutAdvice:
 class StatementAdvice:
     """The best layout that can be declared in an engine's own SQL.
 
-    Attributes:
-        engine: its name.
-        statement: the SQL statement.
-        layout: the resulting order of rows, and what queries read of it in blocks of the requested size.
-        gives_away: the extra cost of the period's queries compared with the recommended layout.
+    ``layout`` is the resulting order of rows in blocks of the requested size; ``gives_away`` the extra cost of the
+    period's queries compared with the recommended layout.
     """
 
     engine: str
@@ -155,17 +138,13 @@ class Advice:
     """The advice about a table.
 
     Attributes:
-        source, log, table: the input, and the table's name in the log.
+        table: the table's name in the log.
         rows, files, stored: of the current table: rows, files, and compressed bytes of all columns.
         partition_by: the column whose every value is a partition in all tried layouts; None for none.
-        block_rows: the mean rows of a block in all tried layouts.
         queries, skipped: the number of runs of the log's usable statements, and of unusable statements.
         asked: the queries by filtered columns, those that read the most first.
-        full: what full scans of their columns read.
-        now: what queries read of the current table, with files and row groups skipped by their bounds.
-        period: of costs and savings.
+        full, now: the bytes of full scans, and of the current table, where files and row groups are skipped by bounds.
         price: of reading a terabyte (10^12 bytes), in any currency.
-        costs_now: the current costs of the period's queries.
         layouts: the tried layouts, the fewest bytes first.
         recommended: the best layout; None where none reads clearly less than the current table.
         writing: the cost of reading the table once to rewrite it.
@@ -214,10 +193,7 @@ _THOUSAND: Final = 1_000
 def period_of(queries: Sequence[Query], runs_a_month: float | None, time_zone: str = "UTC") -> Period:
     """Return the period of savings: a month if its number of queries is known, else a thousand queries.
 
-    Args:
-        queries: of the log, each with its runs as its weight.
-        runs_a_month: given by the user; None derives it from the log's times.
-        time_zone: of times without one.
+    ``runs_a_month`` is the user's; None derives it from the log's times. ``time_zone`` is that of times without one.
     """
     if runs_a_month is not None:
         return Period(MONTH, runs_a_month, "as --queries-per-month says")
@@ -244,10 +220,7 @@ MOST_TOLD: Final = 10
 def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[Asked, ...]:
     """Return queries by the columns that they filter, those that read the most first, :data:`MOST_TOLD` at most.
 
-    Args:
-        queries: of the log, each with its runs as its weight.
-        read: the bytes that one run of each reads, ``float64[queries]``.
-        schema: the table's.
+    ``read`` has the bytes that one run of each query reads, ``float64[queries]``.
     """
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
     for index, query in enumerate(queries):
@@ -273,18 +246,7 @@ LEAST_GAIN: Final = 0.05
 
 @dataclass(frozen=True)
 class Tried:
-    """A tried layout.
-
-    Attributes:
-        method: the method's name.
-        columns: for an order of rows, the columns of the order.
-        layouts: the number of layouts.
-        row_order: the order of rows within blocks, as in ``plan --row-order``.
-        share: the bytes that its queries read, as a share of full scans of the current table.
-        spread: the standard deviation of ``share`` over logs of similar queries, as a share of it.
-        rehearsed: whether it was tried on whole segments; else on a sample of rows.
-        stored: compressed bytes of the loaded table; None where unknown.
-    """
+    """A tried layout, with attributes as :class:`LayoutAdvice` and :class:`Reading`."""
 
     method: str
     columns: tuple[str, ...]
@@ -298,14 +260,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class AsItIs:
-    """The bytes and costs of the log's queries on the current table, all runs together.
+    """The bytes and costs of all runs of the log's queries on the current table.
 
-    Attributes:
-        full: bytes of full scans of the columns that queries read.
-        now: bytes read where files and row groups are skipped by their bounds.
-        runs: the number of runs in the log.
-        period: of the costs.
-        price: of reading a terabyte.
+    ``full`` are full scans of the queries' columns; ``now`` is with files and row groups skipped by their bounds.
     """
 
     full: float
@@ -338,13 +295,7 @@ def statements_of(
 ) -> tuple[StatementAdvice, ...]:
     """Return for each engine the statement with which queries read the least, if it has one.
 
-    Args:
-        orders: of rows by columns, with dry runs.
-        costs: of the period's queries with the recommended layout.
-        engines: their names.
-        table: its name in the log.
-        schema: its columns.
-        partitioned: whether it has partitions.
+    ``orders`` are orders of rows by columns, with dry runs; ``costs`` are those of the recommended layout.
     """
     advice = []
     for engine in engines:

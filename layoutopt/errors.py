@@ -144,10 +144,7 @@ class BoundError(TableError):
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """Return the Ctrl-C that led to an error, or None.
-
-    When a Spark query is interrupted, Spark's own clean-up fails, and its error hides the interruption.
-    """
+    """Return the Ctrl-C that led to an error, or None: errors of Spark's clean-up hide an interrupted query."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error

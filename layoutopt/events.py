@@ -19,11 +19,7 @@ STDERR: Final = "-"
 
 @dataclass(frozen=True)
 class EventLog:
-    """A destination of events; by default none.
-
-    Attributes:
-        stream: an open text stream, or None.
-    """
+    """A destination of events, an open text stream; by default none."""
 
     stream: IO[str] | None = None
 
@@ -41,11 +37,7 @@ NO_EVENTS: Final = EventLog()
 
 @contextmanager
 def event_log(target: str | None) -> Iterator[EventLog]:
-    """Open the log at a file's path (appending), ``-`` for stderr, or None for no log.
-
-    Raises:
-        SettingError: the file can't be written.
-    """
+    """Open the log at a file's path (appending), ``-`` for stderr, or None for no log."""
     if target is None:
         yield NO_EVENTS
     elif target == STDERR:
@@ -73,10 +65,7 @@ def silent(sentence: str) -> None:
 class Stages:
     """The observers of one piece of work.
 
-    Attributes:
-        say: called with a short sentence as each stage begins.
-        log: gets an event ``stage`` as each ends.
-        seconds: the seconds of each stage by name, in the order of their ends.
+    ``say`` gets a short sentence as each stage begins, ``log`` an event as it ends; ``seconds`` are by stage name.
     """
 
     say: Progress = silent

@@ -23,16 +23,10 @@ T = TypeVar("T")
 
 
 def find(kind: Kind, name: str, built_in: Mapping[str, T], word: str) -> T:
-    """Return the built-in or installed extension of a name.
+    """Return the built-in or installed extension of a name; installed ones can't replace built-in ones.
 
-    Args:
-        kind: the kind of extension.
-        name: its name.
-        built_in: the package's own by name; installed ones can't replace them.
-        word: the kind's name in messages.
-
-    Raises:
-        SettingError: the name is unknown, two packages claim it, or its package can't be imported.
+    ``word`` is the kind's name in messages. Raises SettingError if the name is unknown, if two packages claim it, or if
+    its package can't be imported.
 
     >>> find("partitioners", "ward", {"ward": 1}, "partitioner")
     1
@@ -65,14 +59,7 @@ def _list_installed(kind: Kind) -> list[EntryPoint]:
 
 
 def require(library: str, extra: str) -> ModuleType:
-    """Import an optional library.
-
-    Args:
-        library: the module's name.
-        extra: the extra of this package that installs it.
-
-    Raises:
-        SettingError: it is not installed, or can't be imported; says how to install it.
+    """Import an optional library, or raise a SettingError that names the package's extra to install.
 
     >>> require("json", "delta").__name__
     'json'

@@ -63,11 +63,7 @@ def damaged(where: str, reason: str) -> CatalogError:
 
 
 def check_expansion(metadata: pq.FileMetaData, size: int, where: str) -> None:
-    """Refuse a blocks file of ``size`` bytes whose metadata declares far more bytes in memory.
-
-    Raises:
-        CatalogError: it does.
-    """
+    """Raise CatalogError if the metadata of a file of ``size`` bytes declares far more bytes in memory."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     decoded = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
     most = _FREE_BYTES + _MOST_EXPANSION * size
@@ -77,11 +73,7 @@ def check_expansion(metadata: pq.FileMetaData, size: int, where: str) -> None:
 
 
 def plain_texts(table: pa.Table, where: str) -> pa.Table:
-    """Return dictionary-encoded texts as plain ones, after checking that they are not too long to be repeated.
-
-    Raises:
-        CatalogError: a text is too long to be a path or a digest.
-    """
+    """Return dictionary-encoded texts as plain ones; raise CatalogError if one is too long to be a path or a digest."""
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             for chunk in table.column(i).chunks:
@@ -93,12 +85,9 @@ def plain_texts(table: pa.Table, where: str) -> pa.Table:
 
 
 def check_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
-    """Return the columns of :func:`block_schema` but ``stats``, with types and ranges checked.
+    """Return the columns of :func:`block_schema` but ``stats``; raise CatalogError where one is missing or invalid.
 
     The ``footer`` and ``start`` of older tables are null.
-
-    Raises:
-        CatalogError: a column is missing, of another type, or has impossible values.
     """
     for name, type in _LATER.items():
         if name not in table.column_names:

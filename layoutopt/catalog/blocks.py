@@ -83,11 +83,7 @@ class BlockTable:
 
     @classmethod
     def from_arrow(cls, table: pa.Table, plan: Plan, where: str = "the table of blocks") -> BlockTable:
-        """Return the blocks of a table with the schema of :func:`block_schema`.
-
-        Raises:
-            CatalogError: a column is missing, of another type, or has impossible values.
-        """
+        """Return the blocks of a table with :func:`block_schema`; raise CatalogError where a column is invalid."""
         stats = pa.chunked_array([], statistics_type(plan.schema))
         if "stats" in table.column_names and pa.types.is_struct(table["stats"].type):
             stats = table["stats"]
@@ -112,14 +108,8 @@ class BlockTable:
     ) -> BlockTable:
         """Return the blocks of a blocks file; statistics and indexes are decoded on first use.
 
-        Args:
-            data: the file's content.
-            plan: the blocks'.
-            where: names the file in messages.
-            read_index: returns the values of an index file for a number of blocks, or None.
-
-        Raises:
-            CatalogError: the content is no Parquet, or as for :meth:`from_arrow`.
+        ``read_index`` returns the values of an index file for a number of blocks, or None. Raises as
+        :meth:`from_arrow`, and where the content is no Parquet.
         """
         expected = [field.name for field in block_schema(plan.schema, 1) if field.name != "stats"]
         try:
@@ -268,12 +258,7 @@ class BlockTable:
         return words
 
     def statistics(self, name: str) -> pa.StructArray:
-        """Return a column's stored statistics, one struct a block; null where the block does not hold the column.
-
-        Raises:
-            SchemaError: no column has that name.
-            CatalogError: the blocks file is damaged.
-        """
+        """Return a column's stored statistics, one struct a block; null where the block does not hold the column."""
         return self.statistics_of(self._places[self.schema.find(name).name])
 
     @cached_property

@@ -38,13 +38,7 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
 
 
 class LazyBounds(Mapping[str, ColumnBounds]):
-    """The bounds of the columns of n blocks by name, computed on first use.
-
-    Args:
-        schema: the columns.
-        statistics: returns the stored statistics of a column, by its name.
-        rows: the blocks' rows, int64[n].
-    """
+    """The bounds of the columns of n blocks by name, computed on first use; ``rows`` are the blocks', int64[n]."""
 
     def __init__(self, schema: Schema, statistics: Callable[[str], pa.StructArray], rows: Ints) -> None:
         self._schema, self._statistics, self._rows = schema, statistics, rows
@@ -108,9 +102,9 @@ def _decode_keys(stored: pa.Array) -> Keys:
 
 
 def merged(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
-    """Return the bounds over some blocks (their indices); the range is unknown if it is for a block with values.
+    """Return the bounds over some blocks (their indices); ``rows`` are all blocks', int64[n].
 
-    ``rows`` are all blocks' rows, int64[n].
+    The range is unknown if it is unknown for a block with values.
     """
     counts = bounds.nulls[blocks]
     nulls = None if (counts == UNKNOWN).any() else int(counts.sum())

@@ -25,11 +25,7 @@ class Content:
 
 
 def check_content(source: Content, written: Content, place: str) -> None:
-    """Refuse rows that differ from the source's; ``place`` names them in messages ("partition 1994").
-
-    Raises:
-        ContentMismatchError: rows or checksums differ, or only one side has a column; the columns are named.
-    """
+    """Raise ContentMismatchError if rows or checksums differ; ``place`` names them in messages ("partition 1994")."""
     if source.rows != written.rows:
         raise ContentMismatchError(
             f"{place} has {source.rows} rows in the source but {written.rows} were written; nothing was committed, "
@@ -45,16 +41,7 @@ def check_content(source: Content, written: Content, place: str) -> None:
 
 
 def check_positions(expected: TidSums, written: TidSums, place: str) -> None:
-    """Refuse values at other tids than in the source.
-
-    Args:
-        expected: from the source's rows.
-        written: from the blocks.
-        place: names the source in messages.
-
-    Raises:
-        ContentMismatchError: sums differ, or only one side has one; segments and columns are named.
-    """
+    """Raise ContentMismatchError if values are at other tids than in the source, which ``place`` names."""
     for group in [*expected, *(group for group in written if group not in expected)]:
         sums, own_sums = expected.get(group, {}), written.get(group, {})
         differing = [name for name in dict.fromkeys([*sums, *own_sums]) if sums.get(name) != own_sums.get(name)]
@@ -73,7 +60,7 @@ def check_partitions(
     counted: Mapping[str, int],
     source: str,
 ) -> None:
-    """Refuse partitions with other row counts than the source's, or with rows of another partition value.
+    """Raise ContentMismatchError where a partition has another row count, or rows of another partition value.
 
     The values are taken from the rows as written, not from the partitions' names.
 
@@ -83,9 +70,6 @@ def check_partitions(
         values: each partition's value, by its key.
         counted: each partition's rows in the source, by its key, where known.
         source: names it in messages.
-
-    Raises:
-        ContentMismatchError: names the partition.
     """
     for entry in entries:
         label = f"partition {names.shown(values[entry.key])} of {source}"

@@ -180,10 +180,7 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
 
 
 def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write the blocks under an unused name.
-
-    Files of a crashed attempt stay as they are: another attempt may still run.
-    """
+    """Write the blocks under an unused name; files of a crashed attempt stay, since another attempt may still run."""
     for version in range(1, _MOST_VERSIONS):
         path = blocks_path(load_id, version)
         try:
@@ -254,10 +251,7 @@ def _list_batches(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
 
 
 def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
-    """Return the table's schema after the load; refuse a plan that gives a column another meaning.
-
-    A plan that some partition already has fits, however the table has grown since.
-    """
+    """Return the table's schema after the load; refuse a plan that gives a column another meaning."""
     if latest is None or load.whole_table:
         return load.plan.schema
     if load.plan.partition_by != latest.partition_by:
@@ -296,8 +290,7 @@ RESTORE_POINTS = ("started", "before-snapshot", "snapshot-created")
 def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: None) -> Snapshot:
     """Commit a snapshot with an older one's content, and return the newest snapshot.
 
-    Nothing is copied or removed, and the history keeps all snapshots. If the table already has the content, no snapshot
-    is made, so that a retry after a crash makes no second one.
+    Nothing is copied or removed. A table with that content gets no new snapshot, so a retry after a crash is safe.
 
     Raises:
         NotATableError: the path holds no table.

@@ -82,11 +82,7 @@ def encode_deletes(vectors: Mapping[int, bytes]) -> bytes:
 
 
 def decode_deletes(data: bytes, where: str) -> pa.Table:
-    """Return the vectors of a file's content, one row a block: ``block``, ``rows`` and ``places``.
-
-    Raises:
-        CatalogError: the content is no vectors file.
-    """
+    """Return a file's vectors, one row a block: ``block``, ``rows``, ``places``; raise CatalogError if it has none."""
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data)).combine_chunks()
@@ -98,11 +94,7 @@ def decode_deletes(data: bytes, where: str) -> pa.Table:
 
 
 def attach_deletes(blocks: BlockTable, stored: pa.Table, deletes: Deletes, where: str) -> BlockTable:
-    """Return the blocks of an entry with the vectors of its file.
-
-    Raises:
-        CatalogError: the file does not delete as many rows as the snapshot says, or more than a block has.
-    """
+    """Return an entry's blocks with the vectors of its file; raise CatalogError if these disagree with the snapshot."""
     indices = pc.index_in(one_chunk(blocks.block_index["block"]), one_chunk(stored["block"]))
     rows = one_chunk(stored["rows"].take(indices)).fill_null(0)
     marked = blocks.marked(one_chunk(stored["places"].take(indices)), rows)
@@ -174,13 +166,7 @@ def commit_deletes(
 ) -> Snapshot:  # fmt: skip
     """Delete rows: write the vectors of all blocks of the affected entries, then commit the next snapshot.
 
-    Args:
-        files: the table's.
-        base: the snapshot in which the rows were found.
-        load_id: of the change.
-        marks: the rows.
-        operation: its name in the history.
-        at: called at each of :data:`DELETE_POINTS`.
+    ``base`` is the snapshot in which the rows were found; ``at`` is called at each of :data:`DELETE_POINTS`.
 
     Raises:
         CommitConflictError: another commit changed one of the entries since ``base``; appended rows are no conflict.
@@ -201,10 +187,9 @@ def commit_deletes(
 def mark_partitions(
     base: Snapshot | None, latest: Snapshot | None, load_id: str, marks: Marks
 ) -> tuple[PartitionEntry, ...]:
-    """Return the newest snapshot's entries, with deletes that were planned on ``base`` and without replaced ones.
+    """Return the newest snapshot's entries with deletes planned on ``base``, without replaced entries.
 
-    Raises:
-        CommitConflictError: another commit changed one of the entries since.
+    Raises CommitConflictError if another commit changed one of these since.
     """
     partitions = () if latest is None else latest.partitions
     planned_on = {entry.name: entry for entry in (() if base is None else base.partitions)}

@@ -23,11 +23,7 @@ def partition_entries(
 ) -> tuple[PartitionEntry, ...]:
     """Return one entry for each partition of ``values`` (its value by its key), measured from its blocks.
 
-    A partition without blocks has no rows.
-
-    Raises:
-        CatalogError: the blocks have not the schema of :func:`~layoutopt.catalog.blocks.block_schema`.
-        ValueError: a block lies in a partition that ``values`` does not name.
+    A partition without blocks has no rows. A block in a partition that ``values`` lacks is a ValueError.
     """
     table = BlockTable.from_arrow(blocks, plan)
     unknown = set(table.partitions) - set(values)
@@ -67,8 +63,7 @@ def _make_entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: 
 def written_content(table: BlockTable) -> Content:
     """Return rows and checksums of all the blocks.
 
-    The checksum of a column is that of the first layout that holds it for every row. A column without such a layout, or
-    with a block without a checksum, has none.
+    A column's checksum is that of the first layout that holds it for every row; without one it has none.
     """
     blocks = np.arange(table.n)
     rows = _count_rows(table, blocks)
@@ -138,15 +133,11 @@ def _sum_checksums(table: BlockTable, name: str, blocks: Ints | None) -> int | N
 def grown(table: Schema, plan: Schema) -> Schema:
     """Return the table's schema after a load with a plan: the table's columns, then the plan's new ones.
 
-    A schema only grows by nullable columns. Partitions keep the plan that they were loaded with; newer columns are NULL
-    in them.
+    A schema only grows by nullable columns, which are NULL in older partitions; other changes are SchemaErrors.
 
     >>> table = Schema((Column("day", "date"), Column("n", "int")))
     >>> grown(table, Schema((Column("day", "date"), Column("city", "string"), Column("n", "int")))).names
     ('day', 'n', 'city')
-
-    Raises:
-        SchemaError: a column is missing, of another type, order or nullability, or new and not nullable; names it.
     """
     for column in table.columns:
         planned = plan.get(column.name)

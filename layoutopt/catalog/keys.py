@@ -44,10 +44,7 @@ def is_wide_decimal(type: str) -> bool:
 def key_array(array: ArrowValues, type: str) -> Keys:
     """Return the keys of a column, shape [rows]: int64 where 64 bits hold them, else objects of int, str or bytes.
 
-    The key of a null, or of text that is no UTF-8, is 0, "" or b"": ask :func:`has_key` which are keys.
-
-    Raises:
-        SchemaError: the type has no order, or the array's values are no values of it.
+    The key of a null, or of text that is no UTF-8, is 0, "" or b"": ask :func:`has_key`. Raises as :func:`stored_keys`.
     """
     stored = stored_keys(array, type)
     if stored.type == pa.int64():
@@ -86,10 +83,7 @@ def decode_text(value: bytes | None) -> str | None:
 def stored_keys(array: ArrowValues, type: str) -> pa.Array:
     """Return the keys of a column as Arrow with its nulls: int64, decimal128(38, 0), or large_binary for texts.
 
-    Strings become their UTF-8 bytes, whose order is that of the texts; text that is no valid UTF-8 is kept.
-
-    Raises:
-        SchemaError: the type has no order, or the array's values are no values of it.
+    Texts become UTF-8 bytes, even invalid ones. Raises SchemaError if the type has no order, or values of another type.
     """
     if key_kind(type) is None:
         raise SchemaError(f"the type {type!r} has no order, so its values have no keys; leave the column out")

@@ -76,9 +76,8 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
 def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[Snapshot, ...]:
     """Read the snapshots after ``base``, ascending; all of them for None.
 
-    Raises:
-        CatalogError: one is damaged or missing, or the table was replaced: it is unknown whether the change was made.
-            (No conflict: a conflict's files may be removed, these may not.)
+    Raises CatalogError if one is damaged or missing, or the table was replaced: then it is unknown whether a change was
+    made. (This is no conflict: a conflict's files may be removed, these may not.)
     """
     first = 0 if base is None else base.number + 1
     existing = snapshot_numbers(files)
@@ -95,10 +94,7 @@ def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[Snapshot,
 def _check_is_the_table(
     files: TableFiles, base: Snapshot | None, existing: Sequence[int], since: Sequence[int]
 ) -> None:
-    """Refuse a table that was removed, restored from a copy or created again since the base: it may have lost commits.
-
-    A vacuum may have removed the base, but then there are later snapshots.
-    """
+    """Refuse a table that was removed, restored or created again since the base: it may have lost commits."""
     same = files.exists(MARKER)
     if same and base is not None:
         if base.number in existing:

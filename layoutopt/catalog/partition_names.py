@@ -82,10 +82,7 @@ class PartitionNames:
         return bounds.low == bounds.high == key
 
     def value_of(self, entry: PartitionEntry) -> tuple[PlainValue, ...]:
-        """Return the value of an entry's rows by their bounds, in a tuple; empty where the bounds don't tell it.
-
-        The value's key must be the entry's.
-        """
+        """Return the value of an entry's rows by their bounds, in a tuple; empty where bounds and key don't tell it."""
         if self.column is None:
             return (None,)
         bounds = entry.bounds.get(self.column)

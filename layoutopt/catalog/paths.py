@@ -195,11 +195,7 @@ UtcTime = Annotated[
 
 
 def read_field(kind: Any, value: object, where: str) -> Any:
-    """Return a JSON value as a value of a type (:func:`~layoutopt.model.records.read`); ``where`` names the file.
-
-    Raises:
-        CatalogError: it is no such value.
-    """
+    """Return a JSON value as a value of a type; raise CatalogError with the file's name ``where`` if invalid."""
     try:
         return read(kind, value, where)
     except (ValueError, TypeError, ArithmeticError, RecursionError) as error:

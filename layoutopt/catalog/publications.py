@@ -54,22 +54,13 @@ class Publication(Record):
 
 @dataclass(frozen=True)
 class Notes:
-    """The notes of one publication.
-
-    Attributes:
-        begun: snapshots by number, with the time of the note in seconds since 1970, None where unknown.
-        done: the same for snapshots that were published.
-    """
+    """The notes of one publication: numbers of snapshots, with the time of the note in seconds since 1970, if known."""
 
     begun: Mapping[int, float | None]
     done: Mapping[int, float | None]
 
     def needed(self, horizon: float) -> frozenset[int]:
-        """Return the snapshots that readers of the publication may need.
-
-        These are the last published one, all begun later, and those replaced after ``horizon`` (seconds since 1970): a
-        query may still read them.
-        """
+        """Return the last published snapshot, all begun later, and those replaced after a time (in s since 1970)."""
         return frozenset(self.begun) - self.given_up(horizon)
 
     def given_up(self, horizon: float) -> frozenset[int]:
@@ -79,11 +70,7 @@ class Notes:
 
 
 def table_id(files: TableFiles) -> str:
-    """Return the table's public id, created on first use; copies of the folder share it.
-
-    Raises:
-        CatalogError: the file that holds it is damaged.
-    """
+    """Return the table's public id, created on first use; copies of the folder share it."""
     with suppress(FileExistsError):
         files.write_new(TABLE_ID, json.dumps({"id": str(uuid.uuid4())}).encode())
     where = files.full_path(TABLE_ID)

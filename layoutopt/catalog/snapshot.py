@@ -119,11 +119,7 @@ def _parse_bounds(rows: Mapping[str, _Row]) -> dict[str, Bounds]:
 
 @dataclass(frozen=True)
 class Deletes(Record):
-    """Deleted rows of an entry, in a file of deletion vectors.
-
-    ``rows`` counts each row once, however many layouts it lies in. ``checksums`` are of the deleted rows, for the
-    columns of which the entry has some.
-    """
+    """Deleted rows of an entry in a file of deletion vectors, each counted once, with their checksums."""
 
     file: SafePath
     rows: Count
@@ -227,11 +223,7 @@ class Snapshot(Record):
 
     @property
     def plans_in_order(self) -> tuple[str, ...]:
-        """Return the digests of the table's plans, the newest last.
-
-        A plan that loads a partition again keeps its place. Without a recorded order, plans are in the order of their
-        oldest remaining loads.
-        """
+        """Return the digests of the table's plans, the newest last; unrecorded ones by their oldest loads."""
         first_loads: dict[str, str] = {}
         for entry in self.partitions:
             first_loads[entry.plan] = min(entry.load_id, first_loads.get(entry.plan, entry.load_id))
@@ -260,11 +252,7 @@ def dumps(snapshot: Snapshot) -> bytes:
 
 
 def loads(data: bytes, where: str) -> Snapshot:
-    """Return the snapshot of a file's content; ``where`` names the file in messages.
-
-    Raises:
-        CatalogError: the content is damaged, inconsistent, or of a version that can't be read.
-    """
+    """Return the snapshot of a file's content; raise CatalogError with ``where``, the file's name, if it is damaged."""
     content = parse_json(data, where)
     if content.get("format") != FORMAT:
         raise CatalogError(f"{where} has the format {short(content.get('format'))}, not {FORMAT!r}; restore the file")
@@ -369,10 +357,7 @@ def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
 
 
 def snapshot_states(files: TableFiles) -> dict[int, tuple[int, float | None]]:
-    """Return the sizes and modification times of all snapshot files, by number.
-
-    They tell a table from an earlier table with the same snapshot numbers.
-    """
+    """Return the size and modification time of all snapshot files by number, which identify the table."""
     snapshots = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
     return {number: (file.size, file.modified) for number, file in snapshots if number is not None}
 
@@ -407,20 +392,14 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
 def latest_snapshot(files: TableFiles) -> Snapshot | None:
     """Read the snapshot with the highest number; None without a snapshot.
 
-    Raises:
-        CatalogError: that snapshot is damaged or of a version that can't be read. Older ones are no substitute.
+    Raises CatalogError if that snapshot is damaged: older ones are no substitute.
     """
     numbers = snapshot_numbers(files)
     return read_snapshot(files, numbers[-1]) if numbers else None
 
 
 def snapshot_as_of(files: TableFiles, time: str) -> Snapshot:
-    """Read the newest snapshot at a time (ISO 8601; UTC where it names no zone).
-
-    Raises:
-        SettingError: the text is no time.
-        CatalogError: no snapshot is that old, or one is damaged.
-    """
+    """Read the newest snapshot at a time (ISO 8601; UTC where it names no zone); raise NoSnapshotError without one."""
     try:
         moment = _parse_time(time)
     except ValueError as error:
@@ -471,12 +450,8 @@ def history(files: TableFiles, newest: int | None = None, last: int | None = Non
     """Return the table's history, oldest first; the oldest snapshot is compared with an empty table.
 
     Args:
-        files: the table's.
         newest: leave out later snapshots.
         last: return only so many, the newest, and read no more files than needed; None for all.
-
-    Raises:
-        CatalogError: a snapshot is damaged.
     """
     entries = []
     before: Mapping[str, Sequence[PartitionEntry]] = {}
@@ -555,11 +530,7 @@ def _has_files(files: TableFiles) -> bool:
 
 
 def _check_exclusive(files: TableFiles) -> None:
-    """Check that the store refuses to create the marker again.
-
-    Raises:
-        CatalogError: it overwrites instead, so two loads could overwrite each other's snapshot.
-    """
+    """Raise CatalogError if the store creates the marker again: then loads could overwrite each other's snapshot."""
     try:
         files.write_new(MARKER, files.read_bytes(MARKER))
     except FileExistsError:
@@ -571,12 +542,7 @@ def _check_exclusive(files: TableFiles) -> None:
 
 
 def source_of_index(root: str) -> str:
-    """Return the source whose indexes a folder holds.
-
-    Raises:
-        NotATableError: it holds something else, or a table.
-        CatalogError: its marker is damaged or of a version that can't be read.
-    """
+    """Return the source whose indexes a folder holds; raise NotATableError if it holds something else."""
     try:
         check_is_table(TableFiles(root))
     except SourceIndexError as error:
@@ -587,10 +553,7 @@ def source_of_index(root: str) -> str:
 def newest_of_index(files: TableFiles, source: str) -> Snapshot | None:
     """Read the newest snapshot of a source's indexes; None where the folder is empty or missing.
 
-    Raises:
-        NotATableError: it holds something else, or a table.
-        SourceIndexError: it holds the indexes of another source.
-        CatalogError: the newest snapshot is damaged or of a version that can't be read.
+    Raises NotATableError if it holds something else, SourceIndexError if it holds the indexes of another source.
     """
     if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
         raise NotATableError(f"{files.root!r} holds other files, but no indexes; name an empty or new folder")
@@ -605,12 +568,7 @@ def newest_of_index(files: TableFiles, source: str) -> Snapshot | None:
 
 
 def claim_index_root(files: TableFiles, source: str) -> None:
-    """Claim an empty folder for the indexes of a source.
-
-    Raises:
-        NotATableError, SourceIndexError: as :func:`newest_of_index`.
-        CatalogError: the store can't create files exclusively.
-    """
+    """Claim an empty folder for the indexes of a source; raises as :func:`newest_of_index`."""
     marker = json.dumps({"format": INDEX_FORMAT, "version": 1, "source": source}).encode()
     with suppress(FileExistsError):
         files.write_new(MARKER, marker)

@@ -59,10 +59,6 @@ def block_statistics(
 
     ``table`` holds the rows in block order and any of the schema's columns; the statistics of other columns are null.
     ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] by column name, where known.
-
-    Raises:
-        SchemaError: a column's values are not of the schema's type.
-        ValueError: the offsets do not rise from 0 to the table's rows.
     """
     _check_offsets(offsets, table.num_rows)
     children = []
@@ -124,11 +120,7 @@ class Measured:
 
 
 def measure(array: ArrowValues, offsets: Ints, type: str) -> Measured:
-    """Measure one column over the blocks that ``offsets`` (int64[n+1]) delimit.
-
-    Raises:
-        SchemaError: the values are not of that Spark type.
-    """
+    """Measure one column over the blocks that ``offsets`` (int64[n+1]) delimit; raise SchemaError for another type."""
     if key_kind(type) is None:
         return Measured(_count_by_block(_find_nulls(array), offsets))
     keys = stored_keys(array, type)
@@ -181,10 +173,7 @@ def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measure
 def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
     """Return the function over each block's rows, int64[n]; 0 for an empty block.
 
-    Args:
-        function: such as ``np.add``, whose sums are int64 for any values.
-        values: of the rows.
-        offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; int64[n + 1].
+    ``function`` is such as ``np.add``, whose sums are int64; block i has the rows ``offsets[i] .. offsets[i+1]-1``.
     """
     has_rows = np.diff(offsets) > 0
     reduced = np.zeros(len(has_rows), dtype=np.int64)

@@ -63,13 +63,11 @@ class Catalog:
     ) -> Catalog:  # fmt: skip
         """Open a table at its newest snapshot, at one by number, or at the newest not after a time (ISO 8601).
 
-        ``read_through`` and ``key`` are those of :class:`TableFiles`.
-
         Raises:
             NotATableError: the path holds something else, nothing, or a table that was never loaded.
             CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
             SettingError: both a number and a time, or a text that is no time.
-            EncryptionKeyError: as :func:`~layoutopt.catalog.snapshot.check_is_table`.
+            EncryptionKeyError: the key is unavailable or wrong.
         """
         files = TableFiles(root, read_through, key=key)
         check_is_table(files)
@@ -78,11 +76,7 @@ class Catalog:
 
     @classmethod
     def open_partitions(cls, files: TableFiles, snapshot: int, keys: Collection[str]) -> Catalog:
-        """Open some partitions of a table at a snapshot, by their keys, as a task needs them.
-
-        Raises:
-            CatalogError: the snapshot or a plan is missing, damaged or of a version that can't be read.
-        """
+        """Open some partitions of a table at a snapshot, by their keys, as a task needs them."""
         whole = read_snapshot(files, snapshot)
         part = replace(whole, partitions=tuple(entry for entry in whole.partitions if entry.key in keys))
         return cls(files, part, {digest: read_plan(files, whole, digest) for digest in part.plans_read})
@@ -91,10 +85,7 @@ class Catalog:
     def rehearsed(cls, snapshot: Snapshot, plan: Plan, blocks: BlockTable) -> Catalog:
         """Return the catalog of a dry run, without files: one plan's blocks, as a load would measure them.
 
-        Args:
-            snapshot: what the load would commit; its partitions all name one blocks file.
-            plan: of the partitions.
-            blocks: of the partitions.
+        All partitions of ``snapshot``, which a load would commit, name one blocks file.
         """
         catalog = cls(TableFiles("rehearsed"), snapshot, {plan.digest: plan}, written=False)
         for entry in snapshot.partitions:
@@ -108,12 +99,7 @@ class Catalog:
     ) -> Catalog:  # fmt: skip
         """Return the catalog of an external table, from measurements of its files.
 
-        Args:
-            files: the folder of the measurements.
-            snapshot: the external files as entries; it was never committed.
-            plans: those of its partitions, by digest.
-            blocks: those of its partitions, one item each.
-            others: the folder of the blocks' files.
+        ``snapshot`` was never committed. ``blocks`` has an item for each of its partitions; ``others`` is their folder.
         """
         catalog = cls(files, snapshot, plans, others=others)
         for entry, part in zip(snapshot.partitions, blocks, strict=True):
@@ -148,11 +134,7 @@ class Catalog:
         return {}
 
     def blocks(self, entry: PartitionEntry) -> BlockTable:
-        """Return the blocks of one entry of this snapshot, with the vectors of its deleted rows.
-
-        Raises:
-            CatalogError: the blocks or vectors file is missing or damaged, or does not hold what the snapshot says.
-        """
+        """Return the blocks of an entry with their deletion vectors; raise CatalogError if a file is damaged."""
         if entry.name not in self._blocks_by_entry:
             self._blocks_by_entry[entry.name] = self._read_blocks(entry)
         return self._blocks_by_entry[entry.name]
@@ -168,11 +150,7 @@ class Catalog:
         return part if entry.deletes is None else self._read_deletes(part, entry.deletes)
 
     def _read_deletes(self, part: BlockTable, deletes: Deletes) -> BlockTable:
-        """Return an entry's blocks with their deletion vectors.
-
-        Raises:
-            CatalogError: the vectors file is missing or damaged: without it deleted rows would come back.
-        """
+        """Return an entry's blocks with their deletion vectors, without which deleted rows would come back."""
         where = self.files.full_path(deletes.file)
         if deletes.file not in self._vectors_by_file:
             data = read_checked(self.files, self.snapshot, deletes.file)
@@ -180,11 +158,7 @@ class Catalog:
         return attach_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
 
     def file_blocks(self, entry: PartitionEntry) -> BlockTable:
-        """Return all blocks of an entry's blocks file, including those of the load's other partitions.
-
-        Raises:
-            CatalogError: the blocks file is missing or damaged.
-        """
+        """Return all blocks of an entry's blocks file, including those of the load's other partitions."""
         key = (entry.blocks_file, entry.plan)
         if key not in self._tables_by_file:
             data = read_checked(self.files, self.snapshot, entry.blocks_file)
@@ -200,15 +174,11 @@ class Catalog:
             return None
 
     def block_tables(self) -> list[tuple[PartitionEntry, BlockTable]]:
-        """Return every entry with its blocks; raises CatalogError as for :meth:`blocks`."""
+        """Return every entry with its blocks."""
         return [(entry, self.blocks(entry)) for entry in self.partitions]
 
     def blocks_by_plan(self) -> dict[str, tuple[BlockTable, Ints]]:
-        """Return all blocks in one table for each plan (by digest), and each block's index in :attr:`partitions`.
-
-        Raises:
-            CatalogError: as for :meth:`blocks`.
-        """
+        """Return all blocks in one table for each plan (by digest), and each block's index in :attr:`partitions`."""
         tables = [table for _, table in self.block_tables()]
         tables_by_plan = {}
         for digest in self.plans:

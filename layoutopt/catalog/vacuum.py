@@ -54,12 +54,9 @@ class VacuumReport:
     """What a vacuum removed, or with ``dry_run`` would remove.
 
     Attributes:
-        table: the table's folder or URL.
         snapshot: the newest snapshot, afterwards.
-        dry_run: whether nothing was removed.
         snapshots: the numbers of the removed snapshots.
-        files: the other removed files, by path.
-        bytes: their size.
+        files: the other removed files, by path; ``bytes`` is their size.
         young: the number of unnamed files that were kept, since a running load may need them.
         published: the numbers of snapshots that are kept only because they are published in another format.
     """
@@ -80,10 +77,9 @@ class VacuumReport:
 
 @dataclass(frozen=True)
 class _Removal:
-    """A planned removal: snapshots, tombstones, files and notes of publications.
+    """A planned removal: snapshots, tombstones, files older than ``horizon``, and notes of publications.
 
     ``published`` are the snapshots that readers of other formats may need, ``kept`` those that are kept only for them.
-    Files older than ``horizon`` may go.
     """
 
     latest: Snapshot

@@ -28,10 +28,7 @@ _SECONDS: Final = 120
 
 
 def check_reference(reference: str) -> str:
-    """Return a valid reference.
-
-    Raises:
-        SettingError: it is neither ``env:NAME`` nor ``command:WORDS``. It may be a key, so it is not shown.
+    """Return the reference; raise SettingError, without showing it, unless it is ``env:NAME`` or ``command:WORDS``.
 
     >>> check_reference("env:TABLE_KEY")
     'env:TABLE_KEY'
@@ -60,9 +57,6 @@ def giving(reference: str | None) -> Iterator[None]:
     """Set the reader's reference within the block, for this process and its children; None changes nothing.
 
     For programs, which own their environment, not for libraries.
-
-    Raises:
-        SettingError: as :func:`check_reference`.
     """
     before = os.environ.get(KEY_VARIABLE)
     if reference is not None:
@@ -79,9 +73,7 @@ def giving(reference: str | None) -> Iterator[None]:
 def key_of(reference: str) -> bytes:
     """Return the key of a reference: 16, 24 or 32 bytes.
 
-    Raises:
-        SettingError: as :func:`check_reference`.
-        EncryptionKeyError: the variable is not set, the command failed, or the text is no key.
+    Raises EncryptionKeyError if the variable is not set, the command failed, or the text is no key.
     """
     check_reference(reference)
     if is_command(reference):

@@ -49,11 +49,7 @@ def seal(key: bytes, place: str, content: bytes) -> bytes:
 
 
 def unseal(key: bytes, place: str, data: bytes) -> bytes:
-    """Return the content of a sealed file.
-
-    Raises:
-        ValueError: the data was changed, or sealed by another key or for another path; says which of these it may be.
-    """
+    """Return the content of a sealed file; raise ValueError if it was changed, or sealed by another key or path."""
     if len(data) < len(MAGIC) + _NONCE + _TAG or not data.startswith(MAGIC):
         raise ValueError("it is not encrypted, or cut off")
     start = len(MAGIC) + _NONCE
@@ -72,11 +68,7 @@ _WRAPPED: Final = "layoutopt data key"
 
 @dataclass(frozen=True)
 class TableKeys:
-    """The keys of one table's files.
-
-    Attributes:
-        data_key: 32 random bytes, from which all other keys are derived.
-    """
+    """The keys of one table's files, all derived from 32 random bytes."""
 
     data_key: bytes = field(repr=False)
 
@@ -89,10 +81,7 @@ class TableKeys:
         return unseal(self._derive("file", place), place, data)
 
     def name(self, text: str) -> str:
-        """Return a deterministic name that hides a text: ``__`` and 32 digits.
-
-        Partitions never have such names: names that begin with ``__`` are escaped. A hidden name is returned unchanged.
-        """
+        """Return a deterministic name that hides a text, unless it is one: ``__`` and 32 digits."""
         if _is_hidden_name(text):
             return text
         return f"__{self._derive('name', text).hex()[:_NAME_DIGITS]}"
@@ -128,11 +117,7 @@ def _is_hidden_name(text: str) -> bool:
 
 
 def new_encryption(reference: str) -> dict[str, str]:
-    """Return the encryption entry of a new table's marker: the reference, and a new data key wrapped by the key.
-
-    Raises:
-        SettingError, EncryptionKeyError: as :func:`~layoutopt.encryption.references.key_of`.
-    """
+    """Return the encryption entry of a new table's marker: the reference, and a new data key wrapped by the key."""
     key = key_of(reference)
     wrapped = seal(_derive_wrapping_key(key), _WRAPPED, os.urandom(_KEY_BYTES))
     return {
@@ -144,13 +129,10 @@ def new_encryption(reference: str) -> dict[str, str]:
 
 
 def keys_in_marker(marker: bytes, where: str, given: str | None = None) -> TableKeys | None:
-    """Return the keys of a table from its marker; None where it is not encrypted.
+    """Return the keys of a table from its marker; None where it is not encrypted; ``where`` names it in messages.
 
-    Args:
-        marker: the marker's content.
-        where: names it in messages.
-        given: the reader's own reference; by default the environment's, then the table's. A command that only the table
-            names is not run: anyone with write access there could run programs here.
+    The reference is ``given``, else the environment's, else the table's. A command that only the table names is not
+    run: anyone with write access there could run programs here.
 
     Raises:
         SettingError, EncryptionKeyError: the key is unavailable or wrong.

@@ -24,10 +24,7 @@ ParquetIndex = Literal["page", "bloom"]
 
 
 def canonical_bytes(value: object) -> bytes:
-    r"""Return a JSON value as bytes that depend only on the value.
-
-    Raises:
-        ValueError: it holds NaN or an infinity, which JSON lacks.
+    r"""Return a JSON value as bytes that depend only on the value; raise ValueError for NaN and infinity.
 
     >>> canonical_bytes({"b": 1, "a": "é"})
     b'{"a":"\\u00e9","b":1}\n'
@@ -57,11 +54,7 @@ class Document(Record):
 
     @classmethod
     def loads(cls, data: bytes | str) -> Self:
-        """Return the document of some bytes.
-
-        Raises:
-            PlanError: the data is not JSON, another format or version, or damaged.
-        """
+        """Return the document of some bytes; raise PlanError if they are damaged, or of another format or version."""
         return cast(Self, from_json(cls, cls._parse(data), f"{cls.form.constants['format']} document"))
 
     @classmethod
@@ -84,13 +77,10 @@ class Document(Record):
 
 @dataclass(frozen=True)
 class SkippedStatement(Record):
-    """A statement of the log that was not used.
+    """An unused statement of the log, by its position.
 
-    Attributes:
-        id: its position in the log, from 0.
-        reason: a stable code, a key of the workload package's ``STATEMENT_REASONS``.
-        detail: one sentence that names the offending text.
-        sql: the statement's text.
+    ``reason`` is a stable code, a key of the workload package's ``STATEMENT_REASONS``; ``detail`` names the offending
+    text in one sentence.
     """
 
     id: int
@@ -101,13 +91,10 @@ class SkippedStatement(Record):
 
 @dataclass(frozen=True)
 class FeaturesDocument(Document):
-    """features.json: the features of a workload, and the queries that they were mined from.
+    """features.json: the features of a workload, best first, and the queries that they were mined from.
 
     Attributes:
         table: the table's name in the log.
-        schema: the table's columns.
-        features: the features, best first.
-        queries: the analysed queries.
         skipped: the unused statements, each with its reason.
         exclude_columns: the columns that were excluded from features.
     """

@@ -28,20 +28,9 @@ from layoutopt.model.records import Form
 class Work:
     """A query's amounts of work by kind; fractions where they are scaled or averages.
 
-    Rows that are joined from several layouts count in each layout, as joined rows.
-
-    Attributes:
-        queries: the number of queries.
-        files: data files opened.
-        footer_chunks: column chunks in the footers of these.
-        row_groups: row groups read.
-        chunks: column chunks read.
-        bytes: their compressed bytes.
-        rows: rows read of layouts that hold all columns.
-        values: their values, those rows times the columns read.
-        joined_segments: segments in which rows are joined.
-        joined_rows: rows read there.
-        joined_values: their values, including tids.
+    ``footer_chunks`` are column chunks in the footers of opened files, ``bytes`` the compressed bytes of chunks read,
+    and ``values`` the rows read times the columns. Rows that are joined from several layouts count in each layout, in
+    ``joined_rows``, and their values, including tids, in ``joined_values``.
     """
 
     queries: float = 0.0
@@ -98,11 +87,7 @@ class EngineCosts:
 
 @dataclass(frozen=True)
 class Calibration(Document):
-    """The costs of engines on some machine, by engine: the output of `bench calibrate`.
-
-    Raises:
-        PlanError: a kind of work is unknown, or its time is invalid.
-    """
+    """The costs of engines on some machine, by engine: the output of `bench calibrate`."""
 
     engines: Mapping[str, Mapping[str, float]]
     form: ClassVar = Form(constants={"format": "layoutopt-calibration", "version": 1})
@@ -155,12 +140,7 @@ BUILT_IN: Final = Calibration(
 
 @dataclass(frozen=True)
 class Read:
-    """The rows and columns that a query reads of one layout or column group.
-
-    Attributes:
-        rows: the rows that can't be skipped there: ``r`` in Equation 4.1, ``rr`` in 5.1.
-        columns: the number of the query's columns that are read there.
-    """
+    """The rows that a query can't skip in a layout (``r`` in Equation 4.1, ``rr`` in 5.1), and its columns there."""
 
     rows: int
     columns: int
@@ -185,10 +165,7 @@ def tids_scanned(reads: Sequence[Read]) -> int:
 
 
 def query_cost(reads: Sequence[Read]) -> int:
-    """Return the cost of Equation 4.3; with overlapping layouts of 5.1, but without tids for a single layout.
-
-    Sorting by tid costs nothing here, since rows are scattered to their positions by tid.
-    """
+    """Return the cost of Equation 4.3; with overlapping layouts of 5.1, but without tids for a single layout."""
     return cells_scanned(reads) + tids_scanned(reads)
 
 

@@ -20,10 +20,7 @@ from layoutopt.model.records import HashedOnce, Record
 class Settings(Record):
     """The session settings that affect a predicate's meaning; features apply only where all of them are equal.
 
-    Attributes:
-        time_zone: ``spark.sql.session.timeZone``.
-        ansi: ``spark.sql.ansi.enabled``.
-        case_sensitive: ``spark.sql.caseSensitive``.
+    They are ``spark.sql.session.timeZone``, ``spark.sql.ansi.enabled`` and ``spark.sql.caseSensitive``.
     """
 
     time_zone: str = "UTC"
@@ -33,11 +30,7 @@ class Settings(Record):
 
 @dataclass(frozen=True)
 class Feature(HashedOnce, Record):
-    """A conjunction of predicates (3.3.2), in canonical order, with its weight.
-
-    Raises:
-        ValueError: there is no predicate, or the weight is negative or no number.
-    """
+    """A conjunction of at least one predicate (3.3.2), in canonical order, with its weight, not negative."""
 
     predicates: tuple[Predicate, ...]
     weight: float = 1.0
@@ -65,12 +58,7 @@ class Feature(HashedOnce, Record):
 
 @dataclass(frozen=True)
 class FeatureSet(Record):
-    """The features of a plan: feature *i* is bit *i* of every vector.
-
-    Attributes:
-        features: the features, in the order of their bits.
-        settings: the session settings under which they are evaluated.
-    """
+    """The features of a plan: feature *i* is bit *i* of every vector; ``settings`` are those of their evaluation."""
 
     features: tuple[Feature, ...]
     settings: Settings = field(default_factory=Settings)
@@ -104,8 +92,7 @@ class FeatureSet(Record):
     def matrix(self, queries: Sequence[Query]) -> Bits:
         """Return the query vectors of 3.5: which features subsume each query's filter, bool[n_queries, n_features].
 
-        A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
-        opposite polarity.)
+        A query skips every block whose union vector lacks one of its features. (The text has the opposite polarity.)
         """
         predicates = dict.fromkeys(predicate for feature in self.features for predicate in feature.predicates)
         rows: dict[Node, Bits] = {}
@@ -120,10 +107,6 @@ class FeatureSet(Record):
 
 
 def all_features(sets: Sequence[FeatureSet]) -> FeatureSet:
-    """Return the features of several sets with the same settings, each once, in order of appearance.
-
-    Raises:
-        IndexError: there is no set.
-    """
+    """Return the features of sets (at least one) with the same settings, each once, in order of appearance."""
     by_predicates = {feature.predicates: feature for features in sets for feature in features}
     return replace(sets[0], features=tuple(by_predicates.values()))

@@ -23,9 +23,6 @@ class IndexSpec(HashedOnce, Record):
             (:mod:`layoutopt.model.predicates.normal`).
         kind: the type of index, by its name in ``plan --index`` (:mod:`layoutopt.indexes`).
         parameter: the type's tuning parameter, such as Bloom's false positive rate; None for the type's default.
-
-    Raises:
-        ValueError: the kind is no name, the parameter no finite number, or the subject has no column.
     """
 
     subject: Expr

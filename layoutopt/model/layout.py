@@ -50,12 +50,7 @@ PREDICATE_SORT = "predicate-sort"
 
 @dataclass(frozen=True)
 class ByVectors(Record):
-    """Blocking by feature vectors: a partitioner maps vectors to blocks (3.4).
-
-    Attributes:
-        algorithm: the partitioner's name.
-        params: its parameters, in order of their names.
-    """
+    """Blocking by feature vectors: the partitioner ``algorithm`` maps vectors to blocks (3.4)."""
 
     algorithm: str = "ward"
     params: Params = ()
@@ -67,16 +62,7 @@ class ByVectors(Record):
 
 @dataclass(frozen=True)
 class ByOrder(Record):
-    """Blocking by an order of the rows, cut into equal blocks.
-
-    Attributes:
-        kind: one of :data:`ORDERS`.
-        columns: the columns to order by; none for the input's order.
-        params: the order's parameters, in order of their names.
-
-    Raises:
-        ValueError: the kind is unknown, or needs columns and has none.
-    """
+    """Blocking by an order of the rows, one of :data:`ORDERS`, cut into equal blocks; order ``input`` has no columns."""
 
     kind: str
     columns: tuple[str, ...] = ()
@@ -93,12 +79,7 @@ class ByOrder(Record):
 
 @dataclass(frozen=True)
 class ByCuts(Record):
-    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows.
-
-    Attributes:
-        columns: the columns whose values may cut.
-        params: further parameters, in order of their names.
-    """
+    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows."""
 
     columns: tuple[str, ...] = ()
     params: Params = ()
@@ -116,7 +97,6 @@ class Layout(Record):
     """One copy of some columns, with its own blocking.
 
     Attributes:
-        columns: the columns that the layout stores.
         features: its local features (the mask vector of 4.6.1): indexes of those that guided the blocking, ascending.
         master: the columns that it stores for all rows. It stores the others only for rows for which one of its local
             features may be TRUE (5.4.1).
@@ -128,10 +108,6 @@ class Layout(Record):
             column of the layout. Where layouts overlap, a query reads its columns from some of them only.
         row_order: the columns by which the rows of each block are sorted, the first one first: ascending in Spark's
             order of values, NULLs first, ties in the blocking's order. None keeps the blocking's order.
-
-    Raises:
-        ValueError: a master column or one of the row order is not stored, a column is named twice, or an index is
-            negative.
     """
 
     columns: tuple[str, ...]
@@ -185,8 +161,7 @@ class Layout(Record):
 class Scheme(Record):
     """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
 
-    Raises:
-        ValueError: there is no layout, one stores no column, or a column is master in none, which would lose its rows.
+    Every column is master in some layout; else rows of it would be lost.
     """
 
     layouts: tuple[Layout, ...]
@@ -232,28 +207,18 @@ class Plan(Document):
 
     Attributes:
         table: the table's name in queries.
-        schema: the source's columns.
+        schema: the source's columns, exactly those of the scheme's layouts.
         partition_by: the column whose values are the partitions, if any.
         method: the method's name on the command line.
         features: the features; feature *i* is bit *i*.
         queries: the training queries (weights are counted per segment from them).
-        scheme: the layouts.
-        block_rows: the mean rows of a block.
-        segment_rows: the most rows of a segment.
+        block_rows, segment_rows: the mean rows of a block, and the most of a segment.
         max_vectors: the most distinct vectors of a segment; rarer ones are merged into their nearest.
-        seed: of all random choices.
-        codec: the Parquet codec.
         settings: of the session; those of the features.
         predicted: the search's own figures, rounded so that they are the same on every machine.
         reads: the share of its columns' bytes that each of ``queries`` is predicted to read; empty if unknown.
-        indexes: the indexes of each block.
         file_bytes: the size at which a data file is full; None for no limit.
-        parquet_indexes: Parquet's own indexes in data files: ``page`` and ``bloom``.
         older_layouts: how many of the first layouts are older: a partial rewrite added the others to the partition.
-
-    Raises:
-        ValueError: a size is not positive, a local feature does not exist, or features have other settings.
-        SchemaError: the scheme does not store exactly the schema's columns, or the partition column is unknown.
     """
 
     table: str
@@ -332,11 +297,7 @@ class Plan(Document):
 
     @classmethod
     def loads_late(cls, data: bytes) -> Plan:
-        """Return the plan of its bytes like :meth:`loads`, but parse the queries, most of a plan, on first use.
-
-        Args:
-            data: the exact output of :meth:`dumps`: the caller has compared digests.
-        """
+        """Return the plan of :meth:`dumps`' exact bytes, and parse the queries, most of a plan, on first use."""
         value = cls._parse(data)
         queries = value.get("queries")
         if isinstance(queries, list):

@@ -17,17 +17,11 @@ class Query(Record):
 
     Attributes:
         id: the statement's position in the log, from 0.
-        table: the table's name.
         columns: the columns that the scan reads, including its filter's, in the schema's order and spelling.
-        filter: the condition on rows.
-        weight: the number of such statements in the log.
-        timestamp: when it ran, in the log's form.
-        user: who ran it, in the log's form.
+        weight: the number of such statements in the log, positive.
+        timestamp, user: when and by whom it was run, in the log's form.
         sql: the statement's text.
         exact: whether the filter is the whole condition; else it is weaker.
-
-    Raises:
-        ValueError: the weight is not positive.
     """
 
     id: int
@@ -65,8 +59,7 @@ def column_literals(query: Query) -> Iterator[InSet]:
 def classes(queries: Iterable[Query]) -> list[Query]:
     """Return one query for each filter and set of columns, with the total weight of such queries.
 
-    The first query of each class represents it, in order of appearance. Queries of a class read and skip the same
-    blocks, so computing one of them is enough.
+    Queries of a class read and skip the same blocks, so computing the first one is enough.
     """
     representatives: dict[tuple[Node, tuple[str, ...]], Query] = {}
     weights: dict[tuple[Node, tuple[str, ...]], float] = {}

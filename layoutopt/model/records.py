@@ -88,8 +88,8 @@ class Form:
     """How a record's JSON differs from an object with a member for each field, named like the field.
 
     Attributes:
-        names: the members of fields with other names.
-        constants: members that each such record has; they tell kinds of records apart.
+        names: other names of members, by field.
+        constants: members that each such record has, by which kinds of records are told apart.
         left_out: fields without a member where they have their default.
         bare: the JSON is that of the record's only field.
     """
@@ -102,12 +102,9 @@ class Form:
 
 @dataclass(frozen=True)
 class As:
-    """Annotates a field that has another type in JSON, or allows only some values of its type.
+    """Annotates a field whose JSON has another type, ``json``, or allows only some values.
 
-    Attributes:
-        json: the type in JSON.
-        read: converts a value of that type to the field's; raises ValueError where it is invalid.
-        write: the inverse.
+    ``read`` converts such a value to the field's, or raises ValueError; ``write`` is the inverse.
     """
 
     json: Any
@@ -126,11 +123,7 @@ class Record:
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """Return the record that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no such record's JSON; names what is wrong with it, and where.
-        """
+        """Return the record that :meth:`to_json` wrote; raise PlanError for other values, with the place."""
         return cast(Self, from_json(cls, value, cls.__name__.lower()))
 
 
@@ -200,15 +193,9 @@ def check_depth(value: object) -> None:
 
 
 def read(kind: Any, value: object, place: str) -> Any:
-    """Return JSON as a value of a type.
+    """Return JSON as a value of a type; ``place`` is its position for messages.
 
-    Args:
-        kind: a record, a plain type, a tuple, a mapping, a union of these, or such a type annotated with :class:`As`.
-        value: the JSON value.
-        place: its position, for messages.
-
-    Raises:
-        ValueError: the value is no such JSON, or its record's constructor refuses it.
+    The type is a record, a plain type, a tuple, a mapping, a union of these, or one annotated with :class:`As`.
 
     >>> read(tuple[int, ...], [1, "x"], "row")
     Traceback (most recent call last):

@@ -19,11 +19,9 @@ MOST_PATHS = 4096
 
 @dataclass(frozen=True)
 class RetrievalPath:
-    """An assignment of a query's columns to layouts.
+    """The layouts that a query reads, by their indexes, ascending, each with its columns in the query's order.
 
-    Attributes:
-        columns: each layout read, by its index in the scheme, ascending, with the columns read from it in the query's
-            order; no columns for a query that only counts rows.
+    A query that only counts rows has no columns.
     """
 
     columns: tuple[tuple[int, tuple[str, ...]], ...]
@@ -51,13 +49,11 @@ def choose_path(
     path.
 
     Args:
-        query_columns: the columns that the query reads; may be empty (``count(*)``).
-        layouts: of the scheme. A query without columns reads one that has every row, that is, one with master columns.
+        query_columns: the columns that the query reads; none for ``count(*)``, which reads a layout with master
+            columns.
+        layouts: of the scheme.
         rows_per_layout: the rows that the query can't skip in each layout, measured or estimated.
-        eligible: for each column the layouts that may serve it to this query (5.6.1).
-
-    Raises:
-        ValueError: no layout is eligible for a column, or none has every row.
+        eligible: for each column the layouts that may serve it to this query (5.6.1), at least one.
     """
     if not query_columns:
         complete = [index for index, layout in enumerate(layouts) if layout.master]
@@ -85,8 +81,6 @@ def greedy_layouts(rows: Floats, holds: Bits) -> Places:
     Returns:
         The layout that each column is read from, ``intp[columns, queries]``; arbitrary where no layout has the column.
 
-    Of two layouts the second has fewer rows to read for the first query, and as many for the second query:
-
     >>> greedy_layouts(np.array([[9.0, 5.0], [5.0, 5.0]]), np.array([[True, True], [False, True]])).tolist()
     [[0, 0], [1, 0]]
     """
@@ -97,11 +91,9 @@ def greedy_layouts(rows: Floats, holds: Bits) -> Places:
 
 @dataclass(frozen=True)
 class PathChoice:
-    """The chosen path, and its alternatives.
+    """The chosen path with its cells and tids (Equation 5.1, no tids where one layout is read), and its alternatives.
 
     Attributes:
-        path: the chosen path.
-        cost: its cells and tids (Equation 5.1, no tids where one layout is read).
         greedy: the greedy path's cost.
         other: the cheapest of the other paths with its cost; None if there is none, or too many to compare.
         compared: the number of compared paths.
@@ -123,17 +115,10 @@ def cheapest_path(
     eligible: Mapping[str, Sequence[int]],
     most_paths: int = MOST_PATHS,
 ) -> PathChoice:
-    """Return the cheapest path by brute force where the paths are few, else the greedy one (5.6.3).
+    """Return the cheapest path by brute force for at most ``most_paths`` paths, else the greedy one (5.6.3).
 
     On some cheapest path columns with the same eligible layouts are read from the same one, so other paths are left
-    out. Ties go to the greedy path, then to the first.
-
-    Args:
-        query_columns, layouts, rows_per_layout, eligible: as for :func:`choose_path`.
-        most_paths: with more paths, only the greedy one and those of a single layout are compared.
-
-    Raises:
-        ValueError: as :func:`choose_path`.
+    out. Ties go to the greedy path, then to the first. Beyond the limit the paths of a single layout are compared too.
     """
     greedy = choose_path(query_columns, layouts, rows_per_layout, eligible)
     column_classes = _group_columns(query_columns, eligible)

@@ -57,11 +57,7 @@ class Schema(Record):
         return column
 
     def writable(self) -> Schema:
-        """Return the schema itself if documents can hold it and Spark's SQL can name all of it.
-
-        Raises:
-            SchemaError: a name can't be written; says which, and what to do.
-        """
+        """Return the schema if documents can hold it and Spark's SQL can name all of it, else raise SchemaError."""
         names: dict[str, str] = {}
         for column in self.columns:
             duplicate = names.get(column.name.lower())
@@ -98,11 +94,7 @@ class Schema(Record):
 
     @classmethod
     def from_json(cls, value: object) -> Schema:
-        """Return the schema of a JSON value.
-
-        Raises:
-            SchemaError: the value is no schema, or a type is none of Spark's.
-        """
+        """Return the schema of a JSON value; raise SchemaError if it is none."""
         try:
             return super().from_json(value)
         except PlanError as error:

@@ -70,10 +70,7 @@ def decimal_digits(type: str) -> tuple[int, int] | None:
 
 
 def type_name(text: str) -> str:
-    """Return the text if it is a type name and nothing else.
-
-    Raises:
-        ValueError: it isn't, or has a field that Spark's SQL would not read without quotes.
+    """Return the text if it is a type name and nothing else, with fields that Spark's SQL reads, else raise ValueError.
 
     >>> type_name("map<string,array<struct<a:int,b c:decimal(15,2)>>>")
     'map<string,array<struct<a:int,b c:decimal(15,2)>>>'

@@ -53,9 +53,6 @@ class Udf:
         implies: by :data:`WHERE_TRUE` or one of :data:`OPERATORS` a condition in Spark's SQL that is TRUE wherever the
             function is TRUE, or compares so with ``:value``; ``:name`` stands for an argument.
         digest: of the code, 16 hexadecimal digits.
-
-    Raises:
-        SettingError: an invalid name, type or condition.
     """
 
     name: str
@@ -92,17 +89,11 @@ class Udf:
 
     @property
     def measured_name(self) -> str:
-        """Return the function's name in conditions and features: its name and its code's digest.
-
-        So calls of changed code are calls of another function.
-        """
+        """Return the function's name in conditions and features, with its code's digest: new code is a new function."""
         return f"_layoutopt_{self.name}_{self.digest}"
 
     def checked(self) -> Callable[..., Any]:
-        """Return the Python function with checks: a failure or another type than declared raises an encoded QueryError.
-
-        None is NULL to Spark.
-        """
+        """Return the Python function with checks: a failure, or a value of another type, is an encoded QueryError."""
         function, name, returns = self.function, self.name, self.returns
         kinds = _PYTHON_TYPES[returns.split("(")[0]]
 
@@ -194,15 +185,7 @@ def udf(
 
 
 def as_udf(candidate: object, name: str | None = None) -> Udf:
-    """Return a function of a module as a UDF, declared by :func:`udf`, PySpark's `udf` or its return annotation.
-
-    Args:
-        found: the object.
-        name: its name in SQL; by default its own.
-
-    Raises:
-        SettingError: it is no function, or its return type is unknown.
-    """
+    """Return a function as a UDF, declared by :func:`udf`, PySpark's `udf` or its return type, else SettingError."""
     if isinstance(candidate, Udf):
         return candidate if name is None else replace(candidate, name=name)
     function, kind = getattr(candidate, "func", candidate), getattr(candidate, "returnType", None)
@@ -238,11 +221,8 @@ def _digest(function: Callable[..., Any], returns: str, version: str | None) -> 
 def _describe_captured(function: Callable[..., Any], callers: tuple[object, ...] = ()) -> str:
     """Return what a function depends on outside its source text; empty for most.
 
-    That is what a nested function captured, and what an interactive function names: other cells of a notebook may give
-    that other values.
-
-    Raises:
-        SettingError: a value has no text.
+    That is what a nested function captured, and what an interactive function names: other cells of a notebook may
+    change it.
     """
     values: dict[str, object] = {}
     if _is_nested(function):

@@ -45,11 +45,7 @@ def pack(bits: Bits) -> Words:
 
 
 def unpack(words: Words, n_features: int) -> Bits:
-    """Return words ``uint64[n, w]`` as bits ``bool[n, n_features]``; the inverse of :func:`pack`.
-
-    Raises:
-        ValueError: there are too few words.
-    """
+    """Return words ``uint64[n, w]`` as bits ``bool[n, n_features]``; the inverse of :func:`pack`."""
     _require_width(words, n_features)
     as_bytes = np.ascontiguousarray(words).astype("<u8", copy=False).view(np.uint8)
     return np.unpackbits(as_bytes, axis=1, count=n_features, bitorder="little").view(np.bool_)
@@ -74,7 +70,7 @@ def with_more_bits(words: Words, n_features: int, bits: Bits) -> Words:
 
 
 def feature_bit(words: Words, feature: int) -> Bits:
-    """Return one feature's bit of every vector, ``bool[n]``; raise ValueError if there are too few words."""
+    """Return one feature's bit of every vector, ``bool[n]``."""
     _require_width(words, feature + 1)
     mask = np.uint64(1 << (feature % WORD_BITS))
     bit: Bits = (words[:, feature // WORD_BITS] & mask) != 0
@@ -82,11 +78,7 @@ def feature_bit(words: Words, feature: int) -> Bits:
 
 
 def project(words: Words, features: Sequence[int]) -> Words:
-    """Return the vectors of some features: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5).
-
-    Raises:
-        ValueError: a feature lies beyond the words.
-    """
+    """Return the vectors of some features: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5)."""
     _require_width(words, max(features, default=-1) + 1)
     if len(words) < _ROWS_A_MOVE * len(features):
         return pack(unpack(words, words.shape[1] * WORD_BITS)[:, list(features)])
@@ -114,9 +106,6 @@ def any_of(words: Words, features: Sequence[int]) -> Bits:
 
     >>> any_of(pack(np.array([[True, False], [False, True]])), [1]).tolist()
     [False, True]
-
-    Raises:
-        ValueError: a feature lies beyond the words.
     """
     _require_width(words, max(features, default=-1) + 1)
     masks = [0] * words.shape[1]
@@ -134,9 +123,6 @@ def bit_shares(words: Words, n_features: int) -> Floats:
 
     >>> bit_shares(pack(np.array([[True, False], [True, True]])), 2).tolist()
     [1.0, 0.5]
-
-    Raises:
-        ValueError: there are too few words.
     """
     counts = np.zeros(n_features, dtype=np.int64)
     for start in range(0, len(words), _CHUNK):
@@ -145,13 +131,7 @@ def bit_shares(words: Words, n_features: int) -> Floats:
 
 
 def union(words: Words, groups: Ints, n_groups: int) -> Words:
-    """Return the union vector of each group, ``uint64[n_groups, w]``; all bits of an empty group are 0.
-
-    Args:
-        words: vectors, ``uint64[n, w]``.
-        groups: the group of each vector, ``int64[n]`` in ``[0, n_groups)``.
-        n_groups: the number of groups.
-    """
+    """Return the union vectors of groups, ``uint64[n_groups, w]``; ``groups`` is the group of each vector, int64[n]."""
     result = np.zeros((n_groups, words.shape[1]), dtype=np.uint64)
     if len(words):
         by_group = np.argsort(groups, kind="stable")
@@ -180,6 +160,7 @@ def distinct(words: Words) -> tuple[Words, Ints, Ints]:
 
 
 def _require_width(words: Words, n_features: int) -> None:
+    """Raise ValueError if the words are too few for so many features."""
     if words.ndim != 2 or words.shape[1] * WORD_BITS < n_features:
         raise ValueError(f"vectors of shape {words.shape} can't hold {n_features} features; give uint64[n, w] words")
 
@@ -192,9 +173,6 @@ class VectorCounts:
         words: the vectors, ``uint64[d, words_for(n_features)]``, distinct.
         counts: rows of each, ``int64[d]``, positive.
         n_features: the number of used bits.
-
-    Raises:
-        ValueError: the shapes don't agree or a count is not positive.
     """
 
     words: Words

@@ -94,42 +94,35 @@ def has_codes(path: str) -> bool:
     return not is_url(path) and _CODE.search(absolute(path)) is not None
 
 
-class LocalStore:
+class _LocalStore:
     """The local disk, with those methods of an ``fsspec`` filesystem that tables need; paths are absolute.
 
     fsspec's own local filesystem would import an event loop and network protocols, which slows short commands.
     """
 
     def invalidate_cache(self) -> None:
-        """Do nothing: nothing is cached."""
+        pass  # nothing is cached
 
     def cat_file(self, path: str) -> bytes:
-        """Return a file's content."""
         return Path(path).read_bytes()
 
     def size(self, path: str) -> int:
-        """Return a file's size in bytes."""
         return Path(path).stat().st_size
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder."""
         return Path(path).exists()
 
     def isfile(self, path: str) -> bool:
-        """Return whether there is a file."""
         return Path(path).is_file()
 
     def ls(self, path: str, detail: bool = False) -> list[str]:
-        """Return the paths in a folder, in no order."""
         assert not detail
         return [str(entry) for entry in Path(path).iterdir()]
 
     def info(self, path: str) -> dict[str, Any]:
-        """Return a file's modification time, in seconds since 1970."""
         return {"mtime": Path(path).stat().st_mtime}
 
     def rm_file(self, path: str) -> None:
-        """Remove a file."""
         Path(path).unlink()
 
 
@@ -165,28 +158,88 @@ def modified_of(info: Mapping[str, Any]) -> float | None:
     return None
 
 
-class KeyedFiles:
-    """The encryption of a table's files; ``root``, ``key`` and ``lent`` are those of ``TableFiles``."""
+# Bytes of a gap that are read along to save a request; see docs/decisions/0040.
+READ_THROUGH = 128 << 10
+_MOST_FIRST_READ = 4 << 20
+_MOST_KEPT = 64 << 20
+
+# Immutable contents are cached for all tables of this process: another request takes long.
+_FOOTERS = DecodedFooters()
+_MOST_TEMPLATES = 100_000  # of files; alike files share theirs
+_CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
+
+
+@dataclass(frozen=True)
+class TableFiles:
+    """The files under one table's root: a local path or a URL.
+
+    Attributes:
+        root: the path or URL.
+        read_through: in an object store, the most bytes between two ranges that are read along to save a request.
+        fresh: whether to bypass this process's cache of file contents.
+        key: the reader's own reference to the key of an encrypted table, instead of the table's.
+        lent: in a remote task: the keys, empty where the table is not encrypted; None to find them.
+    """
 
     root: str
-    key: str | None
-    lent: tuple[TableKeys, ...] | None
+    read_through: int = READ_THROUGH
+    fresh: bool = False
+    key: str | None = None
+    lent: tuple[TableKeys, ...] | None = field(default=None, repr=False)
 
-    def read_bytes(self, path: str) -> bytes:
-        """Return a file's content."""
-        raise NotImplementedError
+    @cached_property
+    def _store(self) -> tuple[Any, str]:
+        """Return the fsspec filesystem or :class:`LocalStore`, and the root's path in it."""
+        if not is_url(self.root):
+            return _LocalStore(), absolute(self.root)
+        import fsspec
+
+        try:
+            filesystem, path = fsspec.core.url_to_fs(self.root)
+        except (ImportError, ValueError) as error:
+            raise SettingError(f"the table path {self.root!r} can't be reached: {error}") from error
+        return filesystem, path.rstrip("/") or "/"
+
+    @cached_property
+    def local_root(self) -> Path | None:
+        """Return the root as a local path, None for other stores."""
+        return Path(self._store[1]) if protocol_of(self.root) in ("file", "local") else None
+
+    @cached_property
+    def footers(self) -> DecodedFooters:
+        """Return the cache of the data files' decoded footers."""
+        return DecodedFooters() if self.local_root is not None else _FOOTERS
+
+    @cached_property
+    def templates(self) -> LastUsed[tuple[str, str], Template]:
+        """Return the cache of footer templates, by path and digest."""
+        return LastUsed(_MOST_TEMPLATES)
+
+    @cached_property
+    def traffic(self) -> Traffic:
+        """Return the I/O metrics of the store; local disks are not counted."""
+        return Traffic()
+
+    def _count_requests(self, count: int = 1) -> AbstractContextManager[list[int]]:
+        return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
+
+    def _full(self, path: str) -> str:
+        if path and not is_safe_path(path):
+            raise CatalogError(
+                f"the path {path!r} leads out of the table {self.root!r}; restore the catalog from a copy"
+            )
+        return f"{self._store[1].rstrip('/')}/{self.stored_path(path)}" if path else self._store[1]
 
     def full_path(self, path: str) -> str:
-        """Return the path or URL of a file."""
-        raise NotImplementedError
+        """Return the path or URL that other libraries open (with its scheme, except for local files)."""
+        full = self._full(path)
+        return full if self.local_root is not None else str(self._store[0].unstrip_protocol(full))
 
     @cached_property
     def keys(self) -> TableKeys | None:
         """Return the keys of the table's files; None where it is not encrypted, or missing.
 
-        Raises:
-            SettingError, EncryptionKeyError: the key is unavailable or wrong.
-            CatalogError: the table's marker is damaged.
+        Raises EncryptionKeyError or SettingError if the key is unavailable or wrong.
         """
         if self.lent is not None:
             return next(iter(self.lent), None)
@@ -227,11 +280,7 @@ class KeyedFiles:
         return path if not name or self.keys is None else f"{start}{self.keys.name(name)}{end}"
 
     def _unseal(self, path: str, data: bytes) -> bytes:
-        """Return a file's content from its stored bytes.
-
-        Raises:
-            CatalogError: the table is encrypted, and these are not the bytes that were written there.
-        """
+        """Return a file's content from its stored bytes; raise CatalogError if these were changed."""
         if not is_of_catalog(path) or self.keys is None:
             return data
         try:
@@ -243,92 +292,9 @@ class KeyedFiles:
             ) from error
 
     def _seal(self, path: str, content: bytes) -> bytes:
-        """Return the stored bytes of a file's content."""
         if not is_of_catalog(path) or self.keys is None:
             return content
         return self.keys.seal(self.stored_path(path), content)
-
-
-# Bytes of a gap that are read along to save a request; see docs/decisions/0040.
-READ_THROUGH = 128 << 10
-_MOST_FIRST_READ = 4 << 20
-_MOST_KEPT = 64 << 20
-
-# Immutable contents are cached for all tables of this process: another request takes long.
-_FOOTERS = DecodedFooters()
-_MOST_TEMPLATES = 100_000  # of files; alike files share theirs
-_CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
-
-
-@dataclass(frozen=True)
-class TableFiles(KeyedFiles):
-    """The files under one table's root: a local path or a URL.
-
-    Attributes:
-        root: the path or URL.
-        read_through: in an object store, the most bytes between two ranges that are read along to save a request.
-        fresh: whether to bypass this process's cache of file contents.
-        key: the reader's own reference to the key of an encrypted table, instead of the table's.
-        lent: in a remote task: the keys, empty where the table is not encrypted; None to find them.
-    """
-
-    root: str
-    read_through: int = READ_THROUGH
-    fresh: bool = False
-    key: str | None = None
-    lent: tuple[TableKeys, ...] | None = field(default=None, repr=False)
-
-    @cached_property
-    def _store(self) -> tuple[Any, str]:
-        """Return the fsspec filesystem or :class:`LocalStore`, and the root's path in it."""
-        if not is_url(self.root):
-            return LocalStore(), absolute(self.root)
-        import fsspec
-
-        try:
-            filesystem, path = fsspec.core.url_to_fs(self.root)
-        except (ImportError, ValueError) as error:
-            raise SettingError(f"the table path {self.root!r} can't be reached: {error}") from error
-        return filesystem, path.rstrip("/") or "/"
-
-    @cached_property
-    def local_root(self) -> Path | None:
-        """Return the root as a local path, None for other stores."""
-        return Path(self._store[1]) if protocol_of(self.root) in ("file", "local") else None
-
-    @cached_property
-    def footers(self) -> DecodedFooters:
-        """Return the cache of the data files' decoded footers."""
-        return DecodedFooters() if self.local_root is not None else _FOOTERS
-
-    @cached_property
-    def templates(self) -> LastUsed[tuple[str, str], Template]:
-        """Return the cache of footer templates, by path and digest."""
-        return LastUsed(_MOST_TEMPLATES)
-
-    @cached_property
-    def traffic(self) -> Traffic:
-        """Return the I/O metrics of the store; local disks are not counted."""
-        return Traffic()
-
-    def _count_requests(self, count: int = 1) -> AbstractContextManager[list[int]]:
-        return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
-
-    def _full(self, path: str) -> str:
-        if path and not is_safe_path(path):
-            raise CatalogError(
-                f"the path {path!r} leads out of the table {self.root!r}; restore the catalog from a copy"
-            )
-        return f"{self._store[1].rstrip('/')}/{self.stored_path(path)}" if path else self._store[1]
-
-    def full_path(self, path: str) -> str:
-        """Return the path or URL that other libraries open (with its scheme, except for local files).
-
-        Raises:
-            CatalogError: the path leaves the table.
-        """
-        full = self._full(path)
-        return full if self.local_root is not None else str(self._store[0].unstrip_protocol(full))
 
     def for_tasks(self) -> TableFiles:
         """Return the same files for remote tasks, which may have other working folders and environment variables."""
@@ -348,9 +314,6 @@ class TableFiles(KeyedFiles):
         """Return the content of an immutable file with this digest, perhaps from a cache.
 
         The caller compares it with the digest, and then calls :meth:`keep_known`.
-
-        Raises:
-            FileNotFoundError: there is no such file.
         """
         cached = None if self.fresh or self.local_root is not None else _CONTENTS.get((self.full_path(path), digest))
         return self.read_bytes(path) if cached is None else cached
@@ -363,12 +326,7 @@ class TableFiles(KeyedFiles):
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
         """Open a file for random reads by pyarrow; in an object store each read is a request.
 
-        Args:
-            path: the file.
-            size: its bytes, or an upper bound of those that will be read, if known: that saves a request.
-
-        Raises:
-            FileNotFoundError: there is no such file.
+        ``size`` is an upper bound of the bytes that will be read, if known: that saves a request.
         """
         if self.local_root is not None:
             return pa.OSFile(self._full(path))
@@ -382,9 +340,7 @@ class TableFiles(KeyedFiles):
     def fetch(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
         """Return the contents of some ranges of a file in an object store, each by one request, sent together.
 
-        Raises:
-            FileNotFoundError: there is no such file.
-            OSError: the store failed, or the file ends before a range does.
+        Raises OSError if the store failed, or the file ends before a range does.
         """
         if not ranges:
             return []
@@ -399,13 +355,7 @@ class TableFiles(KeyedFiles):
         return [bytes(data) for data in contents]
 
     def read_footer(self, path: str) -> bytes:
-        """Return the footer of a Parquet file, with its length and magic bytes.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file does not end as a Parquet file does.
-            OSError: it can't be read.
-        """
+        """Return the footer of a Parquet file with its length and magic bytes; raise ValueError if it has none."""
         if self.local_root is not None:
             with self.open_input(path) as file:
                 return read_footer(file)
@@ -470,14 +420,7 @@ class TableFiles(KeyedFiles):
             yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), modified_of(info))
 
     def now(self, folder: str) -> float:
-        """Return the time by the store's own clock, in seconds since 1970.
-
-        This creates and removes a file in ``folder``.
-
-        Raises:
-            OSError: the store can't be written to.
-            CatalogError: it does not report modification times.
-        """
+        """Return the time by the store's own clock, in seconds since 1970; creates and removes a file in ``folder``."""
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         self.write_new(name, b"now")
         try:
@@ -522,11 +465,7 @@ class TableFiles(KeyedFiles):
             sizes.append(len(data))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file over an existing one; readers see one or the other content.
-
-        Raises:
-            OSError: the store failed.
-        """
+        """Write a file over an existing one; readers see one or the other content."""
         full, data = self._full(path), self._seal(path, data)
         if self.local_root is not None:
             replace_local(Path(full), data)

@@ -75,19 +75,12 @@ class FooterKeeper(io.RawIOBase):
 
     @property
     def footer(self) -> bytes:
-        """Return the written footer, to the file's end.
-
-        Raises:
-            ValueError: the recorded bytes do not end in a whole footer.
-        """
+        """Return the written footer, to the file's end; raise ValueError if it is incomplete."""
         return footer_at_end(b"".join(self._kept or []))
 
 
 def footer_at_end(data: bytes) -> bytes:
-    r"""Return the footer with its length and magic bytes, from the last bytes of a Parquet file.
-
-    Raises:
-        ValueError: they are no such end, or too short to hold it.
+    r"""Return the footer with its length and magic bytes, from the last bytes of a Parquet file, else raise ValueError.
 
     >>> footer_at_end(b"rows" + b"foot" + (4).to_bytes(4, "little") + b"PAR1")
     b'foot\x04\x00\x00\x00PAR1'
@@ -99,11 +92,7 @@ def footer_at_end(data: bytes) -> bytes:
 
 
 def footer_length(data: bytes) -> int:
-    """Return the size of a footer with its length and magic bytes, from the last bytes of a file.
-
-    Raises:
-        ValueError: they are no such end.
-    """
+    """Return the size of a footer with its length and magic bytes, from a file's last bytes, else raise ValueError."""
     if len(data) < _END or data[-4:] not in (MAGIC, ENCRYPTED):
         raise ValueError("it does not end as a Parquet file does")
     return int.from_bytes(data[-_END:-4], "little") + _END
@@ -119,12 +108,7 @@ def footer_digest(footer: bytes) -> str:
 
 
 def read_footer(file: pa.NativeFile) -> bytes:
-    """Read the footer of an open file.
-
-    Raises:
-        ValueError: the file does not end as a Parquet file does.
-        OSError: it can't be read.
-    """
+    """Read the footer of an open file; raise ValueError if it does not end as a Parquet file does."""
     size = file.size()
 
     def end(length: int) -> bytes:
@@ -135,14 +119,9 @@ def read_footer(file: pa.NativeFile) -> bytes:
 
 
 def footer_by_end(end: Callable[[int], bytes], first: int) -> bytes:
-    """Read the footer of a file through a function that reads its last bytes.
+    """Read a footer through a function that returns a number of bytes of a file's end, or all of a shorter file.
 
-    Args:
-        end: returns a number of bytes of the file's end, or all of a shorter file.
-        first: how many bytes to read first; more are read for a longer footer.
-
-    Raises:
-        ValueError: the file does not end as a Parquet file does.
+    ``first`` bytes are read at first, more for a longer footer.
     """
     data = end(first)
     length = footer_length(data)
@@ -150,11 +129,9 @@ def footer_by_end(end: Callable[[int], bytes], first: int) -> bytes:
 
 
 def metadata_of(footer: bytes, decryption: pq.FileDecryptionProperties | None = None) -> pq.FileMetaData:
-    """Return a footer as pyarrow's metadata; raise pyarrow.ArrowException, OSError if it can't be decoded or decrypted.
+    """Decode a footer with its length and magic bytes; raise pyarrow.ArrowException or OSError if that fails.
 
-    Args:
-        footer: with its length and magic bytes.
-        decryption: the properties to decrypt it by; a plain footer is then refused.
+    With ``decryption`` a plain footer is refused.
     """
     return pq.read_metadata(pa.BufferReader(footer[-len(MAGIC) :] + footer), decryption_properties=decryption)
 
@@ -162,10 +139,7 @@ def metadata_of(footer: bytes, decryption: pq.FileDecryptionProperties | None = 
 def coded_columns(
     metadata: pq.FileMetaData, names: Collection[str] | None = None, row_groups: Collection[int] | None = None
 ) -> list[str]:
-    """Return the flat text columns that row groups store as dictionaries and codes, with few bytes a value.
-
-    By default all columns and row groups are considered.
-    """
+    """Return the flat text columns that row groups store as dictionaries and codes, with few bytes a value."""
     groups = range(metadata.num_row_groups) if row_groups is None else row_groups
     indices = [i for i, name in enumerate(metadata.schema.names) if names is None or name in names]
     columns = [(i, metadata.schema.column(i)) for i in indices]
@@ -186,11 +160,7 @@ def _is_coded(metadata: pq.FileMetaData, column: int, row_groups: Collection[int
 
 
 class DecodedFooters:
-    """A cache of checked and decoded footers: data files never change, and decoding is slow.
-
-    Args:
-        most: bytes of encoded footers to keep.
-    """
+    """A cache of decoded footers, of ``most`` encoded bytes: data files never change, and decoding is slow."""
 
     def __init__(self, most: int = _MOST_KEPT) -> None:
         self._kept: LastUsed[tuple[str, str], pq.FileMetaData] = LastUsed(most)
@@ -202,11 +172,7 @@ class DecodedFooters:
     def put(
         self, path: str, digest: str, footer: bytes, decryption: pq.FileDecryptionProperties | None = None
     ) -> pq.FileMetaData:
-        """Decode a checked footer and cache it; ``decryption`` as for :func:`metadata_of`.
-
-        Raises:
-            pyarrow.ArrowException, OSError: it can't be decoded.
-        """
+        """Decode a checked footer as :func:`metadata_of`, and cache it."""
         metadata = metadata_of(footer, decryption)
         self._kept.put((path, digest), metadata, len(footer))
         return metadata
@@ -268,12 +234,7 @@ def encode_items(kind: int, values: Sequence[bytes]) -> bytes:
 
 
 class Reader:
-    """Reads Thrift values one after the other; every method raises IndexError at the end of the data.
-
-    Args:
-        data: the encoded values.
-        at: the offset of the first value.
-    """
+    """Reads Thrift values from an offset ``at``; every method raises IndexError at the end of the data."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
         self.data, self.at = data, at
@@ -370,14 +331,9 @@ class ChunkSizes:
         return ChunkSizes(self.names, self.starts[row_groups], self.sizes[row_groups])
 
     def places(self, order: Sequence[str], names: Sequence[str]) -> tuple[Ints, Ints]:
-        """Return the start and end offsets of the chunks of some columns, each ``int64[row groups, names]``.
+        """Return the start and end offsets of the chunks of columns ``names``, each ``int64[row groups, names]``.
 
-        Args:
-            order: all columns of the row groups' file in the order of their chunks.
-            names: the wanted columns.
-
-        Raises:
-            UnknownFooterError: the file has other columns than those with known sizes.
+        ``order`` has all columns of the row groups' file; raises UnknownFooterError if it has columns of unknown size.
         """
         present = np.flatnonzero(self.sizes.max(axis=0) > 0)
         if set(order) != {self.names[i] for i in present.tolist()}:
@@ -408,9 +364,7 @@ class Template:
     def footer(self, names: Sequence[str], chunks: ChunkSizes, rows: Sequence[int]) -> pq.FileMetaData:
         """Return the footer of some columns of the row groups of ``chunks``, with their numbers of rows.
 
-        Raises:
-            UnknownFooterError: a column is nested, or not in the file.
-            pyarrow.ArrowException: Arrow can't read it.
+        Raises UnknownFooterError if a column is nested or missing, pyarrow.ArrowException if Arrow can't read it.
         """
         parts = self._parts_for(tuple(names))
         starts, ends = (offsets.tolist() for offsets in chunks.places(self.arrow.names, names))
@@ -431,13 +385,7 @@ class Template:
 
 @dataclass(frozen=True, eq=False)
 class _FooterParts:
-    """The parts of a footer of some columns that do not depend on row groups.
-
-    Attributes:
-        head: up to the number of rows.
-        tail: after the row groups.
-        chunks: the part of each column's chunk before its number of values.
-    """
+    """The parts of a footer of some columns before and after the row groups, and of chunks before their values."""
 
     head: bytes
     tail: bytes
@@ -483,11 +431,7 @@ def _encode_chunk_head(name: str, type: int, codec: int) -> bytes:
 
 
 def template_of(footer: bytes) -> Template:
-    """Return the template of a file, by its footer with its length and magic bytes.
-
-    Raises:
-        UnknownFooterError: it is not like the footers that layoutopt writes.
-    """
+    """Return the template of a file by its footer; raise UnknownFooterError if layoutopt did not write it."""
     try:
         reader = Reader(footer)
         schema = b""

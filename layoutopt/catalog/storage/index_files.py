@@ -62,11 +62,7 @@ def places_of(lists: pa.Array) -> pa.Array:
 
 
 def with_dictionary(places: pa.Array, dictionary: pa.Array) -> pa.Array:
-    """Return lists of positions as lists of texts in an Arrow dictionary.
-
-    Raises:
-        pyarrow.ArrowInvalid: a position is not in the dictionary.
-    """
+    """Return lists of positions as lists of texts in an Arrow dictionary; raise pyarrow.ArrowInvalid beyond it."""
     indices = places.flatten()
     if len(indices) and not (pc.min(indices).as_py() >= 0 and pc.max(indices).as_py() < len(dictionary)):
         raise pa.ArrowInvalid("a place is not in the dictionary")
@@ -195,14 +191,11 @@ def packed_blocks(part: Packed) -> int:
 
 
 def merge_index(parts: Sequence[Packed]) -> bytes:
-    """Return the content of an index file: one value a block, of all parts in their order.
+    """Return the content of an index file: one value a block, of all parts (of one type) in their order.
 
     Ascending lists are delta-encoded if that is shorter. Of 10,000 of 150,000 whole numbers a difference takes 5 bits,
     fewer than in a Bloom filter with 5 % false positives. Lists of texts may be lists of positions in a dictionary,
     which the file stores as the list of its first block.
-
-    Args:
-        parts: at least one, all of one type.
     """
     return _encode_shortest([partial(decode_index, part) for part in _gather_parts(parts)])
 
@@ -223,8 +216,7 @@ def held_bytes(stored: pa.Array | pa.ChunkedArray) -> int:
 def decode_index(data: Packed) -> pa.Array:
     """Return the values of a file or part; lists of texts perhaps in an Arrow dictionary.
 
-    Raises:
-        pyarrow.ArrowException, OSError, KeyError: it is no such content.
+    Raises pyarrow.ArrowException, OSError or KeyError if it is no such content.
     """
     table = pq.ParquetFile(pa.BufferReader(data)).read()
     if _DICTIONARY in table.column_names:
@@ -357,13 +349,7 @@ _KEY: Final = b"layoutopt.indexes"
 
 @dataclass(frozen=True)
 class IndexFile(Record):
-    """A file with one index of a load's blocks.
-
-    Attributes:
-        index: what is indexed, and how.
-        path: in the table's folder.
-        digest: its size and SHA-256.
-    """
+    """A file with one index of a load's blocks: its index, its path in the table's folder, its size and SHA-256."""
 
     index: IndexSpec
     path: SafePath
@@ -374,11 +360,7 @@ class IndexFile(Record):
 def write_indexes(
     files: TableFiles, load_id: str, specs: Sequence[IndexSpec], parts: Sequence[PackedIndexes]
 ) -> tuple[IndexFile, ...]:
-    """Write a load's indexes, of blocks in one or more parts; equal files of an earlier attempt are reused.
-
-    Raises:
-        OSError: the store failed.
-    """
+    """Write a load's indexes, of blocks in one or more parts; equal files of an earlier attempt are reused."""
     return tuple(_write_index(files, load_id, spec, [part[k] for part in parts]) for k, spec in enumerate(specs))
 
 
@@ -403,11 +385,7 @@ def naming(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:
 
 
 def named_indexes(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[IndexFile, ...]:
-    """Return the index files in the metadata of a blocks file; ``where`` names that in messages.
-
-    Raises:
-        CatalogError: the metadata is damaged.
-    """
+    """Return the index files in the metadata of a blocks file ``where``; raise CatalogError if it is damaged."""
     listed = (metadata or {}).get(_KEY)
     if listed is None:
         return ()
@@ -420,11 +398,7 @@ def named_indexes(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[I
 
 
 def read_index(files: TableFiles, index_file: IndexFile, rows: int) -> pa.Array:
-    """Return the values of an index file, one a block; lists of texts perhaps in an Arrow dictionary.
-
-    Raises:
-        CatalogError: the file is missing or damaged, or has another number of rows.
-    """
+    """Return the values of an index file, perhaps in an Arrow dictionary; raise CatalogError if it is damaged."""
     where = files.full_path(index_file.path)
     try:
         data = files.read_bytes(index_file.path)

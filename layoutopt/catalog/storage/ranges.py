@@ -18,10 +18,7 @@ Range = tuple[int, int]
 def coalesced(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
     """Return the ranges to request so that all wanted ranges are read, ascending and disjoint.
 
-    Args:
-        ranges: the wanted ranges.
-        gap: the most bytes between two ranges that are read along to save a request.
-        most: the most bytes of one request, unless a single range is longer.
+    Gaps of at most ``gap`` bytes are read along; a request has at most ``most`` bytes unless one range is longer.
 
     >>> coalesced([(10, 20), (0, 5), (21, 30), (90, 99)], gap=5, most=100)
     [(0, 30), (90, 99)]
@@ -56,23 +53,15 @@ def chunk_range(chunk: pq.ColumnChunkMetaData) -> Range:
 
 
 def bytes_of_chunks(metadata: pq.FileMetaData) -> int:
-    """Return the number of leading bytes of a file that hold all its column chunks.
-
-    The footer and indexes follow. A reader with the footer reads no further, and needs no request for the file's size.
-    """
+    """Return the number of leading bytes of a file that hold all column chunks: readers need no more."""
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     return max((chunk_range(group.column(i))[1] for group in groups for i in range(group.num_columns)), default=0)
 
 
 class FetchedFile(io.RawIOBase):
-    """A file with some ranges in memory; other ranges are fetched when read.
+    """A file with some ``ranges`` in memory, ascending with their contents; ``fetch`` reads others, from start to end.
 
-    Each thread has its own position.
-
-    Args:
-        size: the file's bytes, or an upper bound of those that will be read.
-        ranges: those in memory, ascending, with their contents.
-        fetch: returns the bytes from a start to an end offset.
+    Each thread has its own position. ``size`` is an upper bound of the bytes that will be read.
     """
 
     def __init__(self, size: int, ranges: Sequence[tuple[Range, bytes]], fetch: Callable[[int, int], bytes]) -> None:
@@ -125,10 +114,7 @@ Value = TypeVar("Value")
 
 
 class LastUsed(Generic[Key, Value]):
-    """A thread-safe LRU cache; a pickled cache is empty.
-
-    Args:
-        most: the bytes to keep.
+    """A thread-safe LRU cache of ``most`` bytes; a pickled cache is empty.
 
     >>> cache = LastUsed[str, int](most=10)
     >>> cache.put("a", 1, size=6), cache.put("b", 2, size=6)

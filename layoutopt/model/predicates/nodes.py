@@ -67,9 +67,6 @@ class Call(HashedOnce, Record):
 
     ``try_cast`` has one argument and casts it to ``type``; :data:`GET_FIELD` returns a field of a struct. Equal calls
     are the same function of a row.
-
-    Raises:
-        ValueError: the name is no plain identifier or in RUN_CODE, or a cast or a field has other arguments.
     """
 
     fn: str
@@ -132,13 +129,10 @@ class InSet(HashedOnce, Record):
 
 @dataclass(frozen=True)
 class Like(HashedOnce, Record):
-    """The subject matches a pattern (or, ``negated``, it is not NULL and does not).
+    """The subject, a string, matches a pattern (or, ``negated``, it is not NULL and does not).
 
     Patterns without wildcards or with only a trailing ``%`` are :class:`InSet`;
     :func:`layoutopt.model.predicates.normal.like` builds the right one.
-
-    Raises:
-        ValueError: the subject is no string.
     """
 
     subject: Expr
@@ -161,11 +155,7 @@ class Like(HashedOnce, Record):
 
 @dataclass(frozen=True)
 class Comparison(HashedOnce, Record):
-    """A comparison of two expressions of a row, neither NULL. The sides of = and <> are put in canonical order.
-
-    Raises:
-        ValueError: another operator than = <> < <=, or sides whose keys don't compare.
-    """
+    """A comparison = <> < or <= of two expressions of a row, neither NULL; = and <> have sides in canonical order."""
 
     left: Expr
     op: str
@@ -243,11 +233,7 @@ FALSE: Final = Constant(False)
 
 @dataclass(frozen=True)
 class Predicate(HashedOnce, Record):
-    """A disjunction of literals (Sun 2017, 3.3.1), in canonical order; build it with :func:`predicate_of`.
-
-    Raises:
-        ValueError: there is no literal.
-    """
+    """A disjunction of one or more literals (Sun 2017, 3.3.1), in canonical order; build it with :func:`predicate_of`."""
 
     literals: tuple[Literal, ...]
 

@@ -36,11 +36,7 @@ _OPPOSITE: Final = {"=": "<>", "<>": "="}
 
 
 def like(subject: Expr, pattern: Pattern, negated: bool = False) -> Literal:
-    """Return the literal of ``subject [NOT] LIKE pattern``: a set if the pattern is a text, a prefix or ``%``.
-
-    Raises:
-        ValueError: the subject is no string.
-    """
+    """Return the literal of ``subject [NOT] LIKE pattern``: a set if the pattern is a text, a prefix or ``%``."""
     literal = Like(subject, canonical_pattern(pattern))
     values = _to_values(literal.pattern)
     if values is None:
@@ -65,8 +61,7 @@ def _to_values(pattern: Pattern) -> ValueSet | None:
 def negate(literal: Literal) -> Literal:
     """Return the literal for the rows where this one is FALSE; where it is NULL, neither holds.
 
-    A set of values is NULL for NULL, except IS [NOT] NULL and sets that name NULL, which are TRUE or FALSE for it. So
-    the negation of all values (IS NOT NULL) is IS NULL. The caller pushes NOT down to the literals first.
+    Sets that name NULL, and IS [NOT] NULL, are never NULL, so the negation of all values (IS NOT NULL) is IS NULL.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> negate(InSet(Col("a", "int"), ValueSet.interval(1, 5))).values.intervals

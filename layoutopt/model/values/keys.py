@@ -135,15 +135,9 @@ def ceil_float32(key: int) -> int:
 
 
 def to_key(value: object, type: str) -> Key:
-    """Return the key of a Python value of a Spark type.
+    """Return the key of a Python value of a Spark type; raise ValueError if the type can't hold it exactly.
 
-    Args:
-        value: bool for boolean, int, Decimal or float for numbers, str, bytes, ``date``, ``datetime`` with a zone for
-            timestamp and without for timestamp_ntz.
-        type: a Spark type.
-
-    Raises:
-        ValueError: the type has no order, or it can't hold that value exactly.
+    A timestamp is a ``datetime`` with a zone, a timestamp_ntz one without.
 
     >>> from decimal import Decimal
     >>> to_key(Decimal("1.5"), "decimal(15,2)"), to_key(dt.date(1970, 1, 3), "date")
@@ -218,10 +212,7 @@ def exact_number(value: int | float | Decimal) -> Fraction | None:
 
 
 def from_key(key: Key, type: str) -> object:
-    """Return the Python value of a key; the inverse of :func:`to_key`.
-
-    Raises:
-        ValueError: no key of that type, or a date beyond the years that Python supports (1 to 9999).
+    """Return the Python value of a key; raise ValueError for dates beyond the years 1 to 9999, as for invalid keys.
 
     >>> from_key(150, "decimal(15,2)"), from_key(0, "date")
     (Decimal('1.50'), datetime.date(1970, 1, 1))

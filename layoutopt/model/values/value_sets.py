@@ -268,16 +268,10 @@ def compare(op: str, value: object, column_type: str) -> ValueSet:
     """Return the values of a column for which Spark's comparison with a constant is TRUE.
 
     A number of another type is compared in Spark's common type: exactly between whole numbers and decimals, in doubles
-    where one side is floating point.
-
-    Args:
-        op: one of = <> < <= > >=.
-        value: int, Decimal, float, str, bytes, bool, date, or datetime (with a zone for timestamp, without for
-            timestamp_ntz).
-        column_type: the column's Spark type.
+    where one side is floating point. The constant's Python type is as for :func:`to_key`.
 
     Raises:
-        ValueError: another operator, or the comparison can't be evaluated exactly.
+        ValueError: another operator than = <> < <= > >=, or the comparison can't be evaluated exactly.
 
     >>> compare(">", Decimal("5.5"), "int") == compare(">=", 6, "int")
     True
