@@ -304,6 +304,8 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     if latest is not None and _is_same_table(target, latest):
         return latest
     data = _list_data_files(catalog)
+    # Missing index files are no error: queries work without them.
+    index_files = {index.path for _, blocks in catalog.block_tables() for index in blocks.index_files}
 
     def after(newest: Snapshot | None) -> Snapshot:
         if contents(newest) != contents(latest):
@@ -315,13 +317,8 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: files with a tombstone since then can't be named again.
-    change = Change(load_id, target, names_of(target.partitions, data | _list_index_files(catalog)), after)
+    change = Change(load_id, target, names_of(target.partitions, data | index_files), after)
     return append_snapshot(files, change, at)
-
-
-def _list_index_files(catalog: Catalog) -> frozenset[str]:
-    """Return the snapshot's index files; missing ones are no error, since queries work without them."""
-    return frozenset(index.path for _, blocks in catalog.block_tables() for index in blocks.index_files)
 
 
 def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:

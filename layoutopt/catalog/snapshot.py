@@ -112,9 +112,11 @@ def _format_bounds(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
     return {name: (encode(bound.low), encode(bound.high), bound.nulls) for name, bound in bounds.items()}
 
 
-def _parse_bounds(rows: Mapping[str, _Row]) -> dict[str, Bounds]:
-    """Return the bounds of a snapshot's JSON, bytes still as base64: only the schema tells them from texts."""
-    return {name: Bounds(*row) for name, row in rows.items()}
+# Bytes stay base64: only the schema tells them from texts.
+_BoundsByColumn = Annotated[
+    Mapping[str, Bounds],
+    As(Mapping[str, _Row], lambda rows: {name: Bounds(*row) for name, row in rows.items()}, _format_bounds),
+]
 
 
 @dataclass(frozen=True)
@@ -147,7 +149,7 @@ class PartitionEntry(Record):
     load_id: LoadId
     blocks_file: SafePath
     rows: Count
-    bounds: Annotated[Mapping[str, Bounds], As(Mapping[str, _Row], _parse_bounds, _format_bounds)]
+    bounds: _BoundsByColumn
     checksums: Mapping[str, Count]
     bytes: Count
     source: Digest | None = None

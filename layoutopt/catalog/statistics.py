@@ -60,7 +60,9 @@ def block_statistics(
     ``table`` holds the rows in block order and any of the schema's columns; the statistics of other columns are null.
     ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] by column name, where known.
     """
-    _check_offsets(offsets, table.num_rows)
+    rows = table.num_rows
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+        raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
     children = []
     for column in schema.columns:
         type = column_statistics_type(column.type)
@@ -89,11 +91,6 @@ def with_bytes(stats: pa.StructArray, schema: Schema, column_bytes: Mapping[str,
             child = _make_struct(child.type, {**values, "bytes": column_bytes[column.name]}, len(stats))
         children.append(child)
     return pa.StructArray.from_arrays(children, fields=list(stats.type))
-
-
-def _check_offsets(offsets: Ints, rows: int) -> None:
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
-        raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
 
 
 def _make_struct(type: pa.StructType, values: Mapping[str, pa.Array | Ints | None], n: int) -> pa.StructArray:

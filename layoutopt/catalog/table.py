@@ -235,10 +235,8 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     return data
 
 
-@lru_cache(maxsize=_PLANS)
-def _parse_plan(data: bytes) -> Plan:
-    """Return a plan from a cache: a change opens its table several times; raise PlanError if it can't be used."""
-    return Plan.loads_late(data)
+# A change opens its table several times.
+_parse_plan = lru_cache(maxsize=_PLANS)(Plan.loads_late)
 
 
 def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:

@@ -112,8 +112,9 @@ def _run_command(command: str) -> str:
 def _decode_key(text: str, where: str) -> bytes:
     """Decode a key from hexadecimal digits or base64."""
     words = text.strip()
+    is_hex = _HEX.fullmatch(words) is not None and len(words) // 2 in KEY_BYTES
     try:
-        key = bytes.fromhex(words) if _is_hex_key(words) else base64.b64decode(words, validate=True)
+        key = bytes.fromhex(words) if is_hex else base64.b64decode(words, validate=True)
     except (ValueError, binascii.Error):
         key = b""
     if len(key) not in KEY_BYTES:
@@ -122,7 +123,3 @@ def _decode_key(text: str, where: str) -> bytes:
             "`openssl rand -hex 32`"
         )
     return key
-
-
-def _is_hex_key(text: str) -> bool:
-    return _HEX.fullmatch(text) is not None and len(text) // 2 in KEY_BYTES

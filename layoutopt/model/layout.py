@@ -62,7 +62,7 @@ class ByVectors(Record):
 
 @dataclass(frozen=True)
 class ByOrder(Record):
-    """Blocking by an order of the rows, one of :data:`ORDERS`, cut into equal blocks; order ``input`` has no columns."""
+    """Blocking by an order of the rows, one of :data:`ORDERS`, cut into equal blocks; ``input`` has no columns."""
 
     kind: str
     columns: tuple[str, ...] = ()

@@ -121,7 +121,9 @@ def cheapest_path(
     out. Ties go to the greedy path, then to the first. Beyond the limit the paths of a single layout are compared too.
     """
     greedy = choose_path(query_columns, layouts, rows_per_layout, eligible)
-    column_classes = _group_columns(query_columns, eligible)
+    column_classes: dict[tuple[int, ...], list[str]] = {}
+    for column in query_columns:
+        column_classes.setdefault(tuple(sorted(set(eligible[column]))), []).append(column)
     exhaustive = prod(map(len, column_classes)) <= most_paths
     paths = _list_paths(query_columns, column_classes, exhaustive)
     costs = {path: query_cost(path.reads(rows_per_layout)) for path in paths}
@@ -134,13 +136,6 @@ def cheapest_path(
 
 # Columns by the layouts that may serve them.
 _ColumnClasses = Mapping[tuple[int, ...], Sequence[str]]
-
-
-def _group_columns(columns: Sequence[str], eligible: Mapping[str, Sequence[int]]) -> _ColumnClasses:
-    classes: dict[tuple[int, ...], list[str]] = {}
-    for column in columns:
-        classes.setdefault(tuple(sorted(set(eligible[column]))), []).append(column)
-    return classes
 
 
 def _list_paths(columns: Sequence[str], column_classes: _ColumnClasses, exhaustive: bool) -> Iterator[RetrievalPath]:

@@ -81,7 +81,8 @@ class Call(HashedOnce, Record):
             raise ValueError(f"{self.fn!r} is no function name; give lower-case letters, digits and underscores")
         if self.fn in RUN_CODE:
             raise ValueError(f"{self.fn!r} runs the code that its arguments name; leave it out")
-        if self.fn == GET_FIELD and not (len(self.args) == 2 and _is_text(self.args[1])):
+        name = self.args[1] if len(self.args) == 2 else None
+        if self.fn == GET_FIELD and not (isinstance(name, Const) and isinstance(name.value, str)):
             raise ValueError(f"{GET_FIELD} has other arguments than a struct and a name")
         if self.fn == "try_cast" and len(self.args) != 1:
             raise ValueError(f"try_cast has {len(self.args)} arguments; give one")
@@ -93,10 +94,6 @@ class Call(HashedOnce, Record):
 
 
 Expr = Col | Const | Call
-
-
-def _is_text(x: Expr) -> bool:
-    return isinstance(x, Const) and isinstance(x.value, str)
 
 
 @dataclass(frozen=True)
@@ -233,7 +230,7 @@ FALSE: Final = Constant(False)
 
 @dataclass(frozen=True)
 class Predicate(HashedOnce, Record):
-    """A disjunction of one or more literals (Sun 2017, 3.3.1), in canonical order; build it with :func:`predicate_of`."""
+    """A disjunction of literals, at least one (Sun 2017, 3.3.1), in canonical order; see :func:`predicate_of`."""
 
     literals: tuple[Literal, ...]
 

@@ -55,12 +55,10 @@ class _Style:
 _All: TypeAlias = Sequence[str]
 
 
-def _sql_field(struct: str, name: str) -> str:
-    # In brackets: after a dot it could be a column of a table that is called as the struct.
-    return f"{struct}[{constant_sql(name, 'string')}]"
-
-
-_SQL: Final = _Style(str, type_sql, _sql_field, quoted, constant_sql)
+# Fields stand in brackets: after a dot they could be columns of a table with the struct's name.
+_SQL: Final = _Style(
+    str, type_sql, lambda struct, name: f"{struct}[{constant_sql(name, 'string')}]", quoted, constant_sql
+)
 _SHORT: Final = _Style(called_name, str, "{}.{}".format, str, short_constant, longest_list=5)
 
 

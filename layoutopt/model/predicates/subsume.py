@@ -126,18 +126,14 @@ def _set_implies(given: InSet, wanted: InSet | Like) -> bool:
 
 def _like_implies(given: Like, wanted: InSet | Like) -> bool:
     if isinstance(wanted, InSet):
-        return _like_implies_set(given, wanted.values)
+        # No string outside of the set satisfies the LIKE.
+        outside = wanted.values.complement().intervals
+        return all(_interval_matches(pair, given.pattern, not given.negated) for pair in outside)
     if given.negated:
         return wanted.negated and includes(given.pattern, wanted.pattern)
     if wanted.negated:
         return are_disjoint(given.pattern, wanted.pattern)
     return includes(wanted.pattern, given.pattern)
-
-
-def _like_implies_set(given: Like, values: ValueSet) -> bool:
-    """Return whether no string outside of ``values`` satisfies the LIKE."""
-    outside = values.complement().intervals
-    return all(_interval_matches(pair, given.pattern, not given.negated) for pair in outside)
 
 
 def _interval_matches(interval: Interval, pattern: Pattern, outside: bool) -> bool:
@@ -266,9 +262,6 @@ def _drop_implied(predicates: Iterable[Predicate]) -> list[Predicate]:
 
 def _is_stricter(strict: Predicate, predicate: Predicate) -> bool:
     """Return whether the first implies the second; most pairs are refuted cheaply by their columns."""
-    return (strict.columns <= predicate.columns or _has_comparison(strict)) and implies(strict.node, predicate)
-
-
-def _has_comparison(predicate: Predicate) -> bool:
-    """Return whether columns are compared: that implies that each is not NULL, a predicate of fewer columns."""
-    return any(isinstance(literal, Comparison) for literal in predicate.literals)
+    # A comparison implies that each of its columns is not NULL, a predicate of fewer columns.
+    compares = any(isinstance(literal, Comparison) for literal in strict.literals)
+    return (strict.columns <= predicate.columns or compares) and implies(strict.node, predicate)

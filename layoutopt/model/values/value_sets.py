@@ -117,10 +117,11 @@ class ValueSet(HashedOnce, Record):
         intervals: list[Interval] = []
         first, second, i, j = self.intervals, other.intervals, 0, 0
         while i < len(first) and j < len(second):
-            low, high = _max_low(first[i][0], second[j][0]), _min_high(first[i][1], second[j][1])
+            (a, b), (c, d) = first[i], second[j]
+            low, high = c if _starts_by(a, c) else a, d if _reaches(b, d) else b
             if _is_below(low, high):
                 intervals.append((low, high))
-            if high == first[i][1]:
+            if high == b:
                 i += 1
             else:
                 j += 1
@@ -195,14 +196,6 @@ def _starts_by(low: Key | None, other: Key | None) -> bool:
 def _reaches(high: Key | None, other: Key | None) -> bool:
     """Return whether an upper bound is at or above another one."""
     return high is None or (other is not None and high >= other)  # type: ignore[operator]
-
-
-def _max_low(a: Key | None, b: Key | None) -> Key | None:
-    return b if _starts_by(a, b) else a
-
-
-def _min_high(a: Key | None, b: Key | None) -> Key | None:
-    return b if _reaches(a, b) else a
 
 
 def _merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
