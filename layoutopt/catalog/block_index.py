@@ -57,7 +57,7 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
     )
 
 
-def damaged(where: str, reason: str) -> CatalogError:
+def damage_error(where: str, reason: str) -> CatalogError:
     """Return the error for a blocks file whose content can't be used."""
     return CatalogError(f"{where} is damaged ({short(reason)}); restore the file from a copy or load again")
 
@@ -69,7 +69,7 @@ def check_expansion(metadata: pq.FileMetaData, size: int, where: str) -> None:
     most = _FREE_BYTES + _MOST_EXPANSION * size
     for needed in (decoded, 8 * metadata.num_rows):
         if needed > most:
-            raise damaged(where, f"its {size} bytes expand to {needed}")
+            raise damage_error(where, f"its {size} bytes expand to {needed}")
 
 
 def plain_texts(table: pa.Table, where: str) -> pa.Table:
@@ -79,7 +79,7 @@ def plain_texts(table: pa.Table, where: str) -> pa.Table:
             for chunk in table.column(i).chunks:
                 longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
                 if longest > _LONGEST_TEXT:
-                    raise damaged(where, f"its column {field.name} has a text of {longest} bytes")
+                    raise damage_error(where, f"its column {field.name} has a text of {longest} bytes")
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
     return table
 
@@ -95,35 +95,35 @@ def check_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
     fields = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
     for field in fields:
         if field.name not in table.column_names:
-            raise damaged(where, f"it has no column {field.name}")
+            raise damage_error(where, f"it has no column {field.name}")
         _check_column(table[field.name], field, where)
     widths = pc.unique(pc.list_value_length(table["words"])).to_pylist()
     if set(widths) - {None, words_for(len(plan.features))}:
-        raise damaged(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
+        raise damage_error(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
     layouts = len(plan.scheme.layouts)
     if table.num_rows and pc.max(table["layout"]).as_py() >= layouts:
-        raise damaged(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
+        raise damage_error(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
     _check_names(table, where)
     return table.select([field.name for field in fields]).combine_chunks()
 
 
 def _check_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> None:
     if column.type != field.type and not (pa.types.is_list(column.type) and column.type.value_type == pa.int64()):
-        raise damaged(where, f"its column {field.name} is of type {column.type}")
+        raise damage_error(where, f"its column {field.name} is of type {column.type}")
     if not (field.nullable or field.name == "words") and column.null_count:
-        raise damaged(where, f"its column {field.name} has a null")
+        raise damage_error(where, f"its column {field.name} has a null")
     if field.name == "words" and pc.list_flatten(column).null_count:
-        raise damaged(where, "a union vector has a null word")
+        raise damage_error(where, "a union vector has a null word")
     lowest = {"rows": 1, "block": None}.get(field.name, 0)
     known = len(column) - column.null_count
     if pa.types.is_integer(field.type) and lowest is not None and known and pc.min(column).as_py() < lowest:
-        raise damaged(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
+        raise damage_error(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
 
 
 def _check_names(table: pa.Table, where: str) -> None:
     for name in ("file", "partition"):
         for path in pc.unique(table[name]).to_pylist():
             if not is_safe_path(path):
-                raise damaged(where, f"it names {path!r}, which is no path inside the table")
+                raise damage_error(where, f"it names {path!r}, which is no path inside the table")
     if pc.count_distinct(table["block"]).as_py() < table.num_rows:
-        raise damaged(where, "it has a block twice")
+        raise damage_error(where, "it has a block twice")

@@ -20,14 +20,14 @@ from layoutopt.catalog.block_index import (
     block_schema,
     check_block_index,
     check_expansion,
-    damaged,
+    damage_error,
     plain_texts,
 )
 from layoutopt.catalog.bounds import LazyBounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.footers import ChunkSizes
-from layoutopt.catalog.storage.index_files import IndexFile, named_indexes, plain_lists
+from layoutopt.catalog.storage.index_files import IndexFile, list_index_files, plain_lists
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
@@ -35,7 +35,7 @@ from layoutopt.model.schema import BLOCK, TID, Schema
 from layoutopt.model.vectors import words_for
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits
 
-__all__ = ["BlockTable", "block_schema", "concatenated", "encode_blocks"]
+__all__ = ["BlockTable", "block_schema", "concat_blocks", "encode_blocks"]
 
 ALL_ONES = np.uint64(2**64 - 1)
 
@@ -119,7 +119,7 @@ class BlockTable:
             file = pq.ParquetFile(pa.BufferReader(data), metadata=metadata, read_dictionary=repeating)
             table = plain_texts(file.read(columns=expected), where)
         except (pa.ArrowException, OSError) as error:
-            raise damaged(where, str(error)) from error
+            raise damage_error(where, str(error)) from error
 
         lock = Lock()  # Arrow's reader may crash at two reads at once
 
@@ -128,14 +128,14 @@ class BlockTable:
                 with lock:
                     read = file.read(columns=[f"stats.c{i}"])
             except (pa.ArrowException, OSError) as error:
-                raise damaged(where, str(error)) from error
+                raise damage_error(where, str(error)) from error
             return (
                 one_chunk(pc.struct_field(read["stats"], f"c{i}"))
                 if read.num_columns
                 else _make_unknown_statistics(table.num_rows)
             )
 
-        index_files = named_indexes(metadata.metadata, where)
+        index_files = list_index_files(metadata.metadata, where)
         by_spec = {index.index: index for index in index_files}
 
         def index(spec: IndexSpec) -> pa.Array | None:
@@ -321,7 +321,7 @@ class BlockTable:
         )
 
 
-def concatenated(tables: Sequence[BlockTable]) -> BlockTable:
+def concat_blocks(tables: Sequence[BlockTable]) -> BlockTable:
     """Return the blocks of several tables of one plan, in order; at least one table."""
     first = tables[0]
     if len(tables) == 1:

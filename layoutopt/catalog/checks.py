@@ -78,7 +78,7 @@ def check_partitions(
                 f"{label} has {counted[entry.key]} rows but {entry.rows} were written; nothing was committed, "
                 "load again while the source does not change"
             )
-        if not names.is_of(entry, values[entry.key]):
+        if not names.fits_bounds(entry, values[entry.key]):
             raise ContentMismatchError(
                 f"{label} got rows of other partitions; nothing was committed, load again and report it if it happens "
                 "twice"

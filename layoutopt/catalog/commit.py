@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
-from layoutopt.catalog.entries import grown, partition_entries
+from layoutopt.catalog.entries import grow_schema, partition_entries
 from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
     append_snapshot,
-    contents,
     find_change,
-    followed,
+    list_contents,
+    make_next_snapshot,
     names_of,
     next_number,
     next_time,
@@ -32,7 +32,7 @@ from layoutopt.catalog.optimistic_commit import (
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
 from layoutopt.catalog.snapshot import RESTORE, Deletes, PartitionEntry, Snapshot, ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_files import PackedIndexes, naming, packed_blocks, write_indexes
+from layoutopt.catalog.storage.index_files import PackedIndexes, count_blocks, naming, write_indexes
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
@@ -142,7 +142,7 @@ def commit_load(
 def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
     """Refuse indexes that are not the plan's, or of other blocks."""
     for k, spec in enumerate(load.plan.indexes):
-        measured = sum(packed_blocks(part[k]) for part in indexes if k < len(part))
+        measured = sum(count_blocks(part[k]) for part in indexes if k < len(part))
         if measured != blocks.num_rows:
             raise CatalogError(
                 f"the load {load.load_id!r} can't be committed: the index {spec} was measured for {measured} blocks, "
@@ -205,9 +205,9 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         # This is no CommitConflictError, after which a load's files are removed: the existing entry may need them.
         raise CatalogError(f"the load id {load.load_id!r} was used before; make the change again")
     partitions = sorted([*kept, *load.entries], key=lambda entry: entry.key)  # stable: the newest of a key comes last
-    known = {**({} if latest is None else latest.files), **digests}
-    named = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}
-    named = named or {plan_path(load.plan.digest)}  # an empty table keeps its plan
+    digests_by_path = {**({} if latest is None else latest.files), **digests}
+    paths = {path for entry in partitions for path in (*entry.catalog_files, plan_path(entry.plan))}
+    paths = paths or {plan_path(load.plan.digest)}  # an empty table keeps its plan
     return Snapshot(
         number=next_number(latest),
         parent=None if latest is None else latest.number,
@@ -217,7 +217,7 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         schema=schema,
         partition_by=load.plan.partition_by,
         partitions=tuple(partitions),
-        files={path: known[path] for path in sorted(named) if path in known},
+        files={path: digests_by_path[path] for path in sorted(paths) if path in digests_by_path},
         batches=batches,
         plans=_list_plans(load, latest, partitions),
     )
@@ -261,7 +261,7 @@ def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
         )
     if load.plan.digest in {entry.plan for entry in latest.partitions}:
         return latest.schema
-    return grown(latest.schema, load.plan.schema)
+    return grow_schema(latest.schema, load.plan.schema)
 
 
 def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
@@ -280,7 +280,9 @@ def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
 
 
 def _list_loads(snapshot: Snapshot | None) -> dict[str, list[tuple[str, Deletes | None]]]:
-    return {key: [(load_id, gone) for load_id, _, gone in loads] for key, loads in contents(snapshot).items()}
+    return {
+        key: [(load_id, deletes) for load_id, _, deletes in loads] for key, loads in list_contents(snapshot).items()
+    }
 
 
 # The points at which ``at`` is called, in order.
@@ -308,12 +310,12 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     index_files = {index.path for _, blocks in catalog.block_tables() for index in blocks.index_files}
 
     def after(newest: Snapshot | None) -> Snapshot:
-        if contents(newest) != contents(latest):
+        if list_contents(newest) != list_contents(latest):
             raise CommitConflictError(
                 f"another commit made snapshot {next_number(newest) - 1} while snapshot {number} was being restored; "
                 "look at the table, then restore again if it still needs it"
             )
-        return followed(newest, target, RESTORE, load_id)
+        return make_next_snapshot(newest, target, RESTORE, load_id)
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: files with a tombstone since then can't be named again.
@@ -323,7 +325,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
 
 def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
     return (
-        contents(target) == contents(latest)
+        list_contents(target) == list_contents(latest)
         and target.schema == latest.schema
         and target.partition_by == latest.partition_by
     )

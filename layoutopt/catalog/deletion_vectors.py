@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyroaring import BitMap
 
-from layoutopt.catalog.block_index import check_expansion, damaged
+from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.keys import one_chunk
@@ -87,9 +87,9 @@ def decode_deletes(data: bytes, where: str) -> pa.Table:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data)).combine_chunks()
     except (pa.ArrowException, OSError) as error:
-        raise damaged(where, str(error)) from error
+        raise damage_error(where, str(error)) from error
     if table.schema.names != _SCHEMA.names or table.schema.types != _SCHEMA.types:
-        raise damaged(where, f"it has the columns {table.schema.names}, not {_SCHEMA.names}")
+        raise damage_error(where, f"it has the columns {table.schema.names}, not {_SCHEMA.names}")
     return table
 
 
@@ -100,7 +100,7 @@ def attach_deletes(blocks: BlockTable, stored: pa.Table, deletes: Deletes, where
     marked = blocks.marked(one_chunk(stored["places"].take(indices)), rows)
     by_layout = np.bincount(marked.layout, marked.deleted_rows) if marked.n else np.zeros(1)
     if (marked.deleted_rows > marked.rows).any() or int(by_layout.max()) != deletes.rows:
-        raise damaged(where, f"it does not delete the {deletes.rows} rows that the snapshot says")
+        raise damage_error(where, f"it does not delete the {deletes.rows} rows that the snapshot says")
     return marked
 
 
@@ -217,8 +217,8 @@ def _make_snapshot(
     digests: Mapping[str, FileDigest],
 ) -> Snapshot:  # fmt: skip
     assert latest is not None, "the table has a snapshot"
-    named = {entry.deletes.file for entry in partitions if entry.deletes is not None}
-    unused = {entry.deletes.file for entry in latest.partitions if entry.deletes is not None} - named
+    used = {entry.deletes.file for entry in partitions if entry.deletes is not None}
+    unused = {entry.deletes.file for entry in latest.partitions if entry.deletes is not None} - used
     kept = {path: digest for path, digest in latest.files.items() if path not in unused}
     return replace(
         latest,

@@ -82,7 +82,7 @@ def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
     return Content(rows, {name: sum(sums_of_entry[name] for sums_of_entry in sums) for name in common})
 
 
-def written_rows(table: BlockTable) -> int:
+def count_written_rows(table: BlockTable) -> int:
     """Return the number of rows of all the blocks, each counted once however many layouts hold it."""
     return _count_rows(table, np.arange(table.n))
 
@@ -130,13 +130,13 @@ def _sum_checksums(table: BlockTable, name: str, blocks: Ints | None) -> int | N
     return None if (sums < 0).any() else int(sums.sum())
 
 
-def grown(table: Schema, plan: Schema) -> Schema:
+def grow_schema(table: Schema, plan: Schema) -> Schema:
     """Return the table's schema after a load with a plan: the table's columns, then the plan's new ones.
 
     A schema only grows by nullable columns, which are NULL in older partitions; other changes are SchemaErrors.
 
     >>> table = Schema((Column("day", "date"), Column("n", "int")))
-    >>> grown(table, Schema((Column("day", "date"), Column("city", "string"), Column("n", "int")))).names
+    >>> grow_schema(table, Schema((Column("day", "date"), Column("city", "string"), Column("n", "int")))).names
     ('day', 'n', 'city')
     """
     for column in table.columns:

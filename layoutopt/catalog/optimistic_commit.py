@@ -139,7 +139,7 @@ def names_of(entries: Iterable[PartitionEntry], paths: Iterable[str]) -> frozens
     return frozenset([*of_entries, *paths, *folders])
 
 
-def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str, Deletes | None]]]:
+def list_contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str, Deletes | None]]]:
     """Return each partition's loads, with their plans and deletes: equal contents are the same table."""
     if snapshot is None:
         return {}
@@ -149,7 +149,7 @@ def contents(snapshot: Snapshot | None) -> dict[str, list[tuple[str, str, Delete
     }
 
 
-def followed(
+def make_next_snapshot(
     latest: Snapshot | None, content: Snapshot, operation: str, load_id: str, tombstones: tuple[str, ...] = ()
 ) -> Snapshot:
     """Return the snapshot after the newest one, with the partitions, schema and files of ``content``."""

@@ -65,7 +65,7 @@ class PartitionNames:
         """Return the value for messages: ``day=1994-01-01``."""
         return "all rows" if self.column is None else f"{self.column}={self.scalar(value)}"
 
-    def is_of(self, entry: PartitionEntry, value: PlainValue) -> bool:
+    def fits_bounds(self, entry: PartitionEntry, value: PlainValue) -> bool:
         """Return whether the measured bounds of an entry's rows fit the value."""
         if self.column is None or entry.rows == 0 or self.column not in entry.bounds:
             return True

@@ -65,7 +65,7 @@ class Notes:
 
     def given_up(self, horizon: float) -> frozenset[int]:
         """Return the snapshots that later ones replaced before ``horizon``."""
-        old = [number for number, at in self.done.items() if at is not None and at <= horizon]
+        old = [number for number, time in self.done.items() if time is not None and time <= horizon]
         return frozenset(number for number in {*self.begun, *self.done} if old and number < max(old))
 
 
@@ -110,7 +110,7 @@ def publications(files: TableFiles) -> tuple[Publication, ...]:
     return tuple(sorted(places, key=lambda place: (place.format, place.location)))
 
 
-def notes_among(stored: Iterable[StoredFile]) -> dict[str, Notes]:
+def group_notes(stored: Iterable[StoredFile]) -> dict[str, Notes]:
     """Return the notes among stored files, by the folder of their publication."""
     times: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: {"begun": {}, "done": {}})
     for file in stored:

@@ -10,10 +10,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.blocks import BlockTable, concatenated
+from layoutopt.catalog.blocks import BlockTable, concat_blocks
 from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
-from layoutopt.catalog.entries import is_older, written_rows
+from layoutopt.catalog.entries import count_written_rows, is_older
 from layoutopt.catalog.paths import FileDigest, plan_path
 from layoutopt.catalog.snapshot import (
     Bounds,
@@ -144,7 +144,7 @@ class Catalog:
         index = table.partitions.index(entry.key) if entry.key in table.partitions else -1
         mask = table.partition == index
         part = table if mask.all() else table.take(mask)
-        if written_rows(part) != entry.rows:
+        if count_written_rows(part) != entry.rows:
             where = self.files.full_path(entry.blocks_file)
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
         return part if entry.deletes is None else self._read_deletes(part, entry.deletes)
@@ -166,10 +166,10 @@ class Catalog:
             self._tables_by_file[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where, self._read_index)
         return self._tables_by_file[key]
 
-    def _read_index(self, named: IndexFile, rows: int) -> pa.Array | None:
+    def _read_index(self, index_file: IndexFile, rows: int) -> pa.Array | None:
         """Return the values of an index file; None where unreadable: queries work without, ``verify`` reports it."""
         try:
-            return read_index(self.files, named, rows)
+            return read_index(self.files, index_file, rows)
         except CatalogError:
             return None
 
@@ -186,7 +186,7 @@ class Catalog:
             if entry_ids:
                 parts = [tables[entry_id] for entry_id in entry_ids]
                 entry_of = np.repeat(np.array(entry_ids, dtype=np.int64), [part.n for part in parts])
-                tables_by_plan[digest] = (concatenated(parts), entry_of)
+                tables_by_plan[digest] = (concat_blocks(parts), entry_of)
         return tables_by_plan
 
     def partition_statistics(self) -> BlockStatistics:
@@ -223,7 +223,7 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     """Read a catalog file, and check its digest against the snapshot's."""
     where, expected = files.full_path(path), snapshot.files[path]
     try:
-        data = files.read_known(path, expected.sha256)
+        data = files.read_cached(path, expected.sha256)
     except FileNotFoundError as error:
         raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
     if FileDigest.of(data) != expected:
@@ -231,7 +231,7 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
             f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
             "names; restore it from a copy or load again"
         )
-    files.keep_known(path, expected.sha256, data)
+    files.cache_content(path, expected.sha256, data)
     return data
 
 
@@ -244,7 +244,7 @@ def read_plan(files: TableFiles, snapshot: Snapshot, digest: str) -> Plan:
     path = plan_path(digest)
     try:
         data = read_checked(files, snapshot, path)
-        plan = _parse_plan(data) if layout.digest_of(data) == digest else Plan.loads(data)
+        plan = _parse_plan(data) if layout.compute_digest(data) == digest else Plan.loads(data)
     except PlanError as error:
         raise CatalogError(
             f"the plan {files.full_path(path)} can't be used ({short(str(error))}); load again"

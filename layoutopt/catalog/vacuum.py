@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.block_index import check_expansion, damaged
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, followed
+from layoutopt.catalog.block_index import check_expansion, damage_error
+from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot
 from layoutopt.catalog.paths import (
     BLOCKS,
     CATALOG,
@@ -34,11 +34,11 @@ from layoutopt.catalog.paths import (
     new_load_id,
     snapshot_path,
 )
-from layoutopt.catalog.publications import PUBLISHED, note_paths, notes_among
+from layoutopt.catalog.publications import PUBLISHED, group_notes, note_paths
 from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
-from layoutopt.catalog.storage.index_files import named_indexes
+from layoutopt.catalog.storage.index_files import list_index_files
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
 
@@ -162,16 +162,16 @@ def _plan_removal(files: TableFiles, retain: int, older_than: timedelta) -> _Rem
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
     kept = _find_kept(files, stored, latest, retain, horizon)
     oldest, numbers = kept[0].number, snapshot_numbers(files)
-    wanted, notes = _find_published(stored, horizon)
-    published = tuple(number for number in numbers if number < oldest and number in wanted)
-    named = _list_named_files(files, [*(read_snapshot(files, number) for number in published), *kept])
+    noted, notes = _find_published(stored, horizon)
+    published = tuple(number for number in numbers if number < oldest and number in noted)
+    needed = _list_named_files(files, [*(read_snapshot(files, number) for number in published), *kept])
     # Some disks list a file under the case of another partition's folder.
-    folded = {path.casefold() for path in named}
+    folded = {path.casefold() for path in needed}
     garbage = [file for file in stored if _is_removable(file.path) and file.path.casefold() not in folded]
     old = _select_old(garbage, horizon)
-    expired = tuple(number for number in numbers if number < oldest and number not in wanted)
+    expired = tuple(number for number in numbers if number < oldest and number not in noted)
     young = len(garbage) - len(old)
-    return _Removal(latest, expired, _make_tombstones(old, named), tuple(old), young, horizon, wanted, published, notes)
+    return _Removal(latest, expired, _make_tombstones(old, needed), tuple(old), young, horizon, noted, published, notes)
 
 
 def _read_clock(files: TableFiles) -> float:
@@ -191,7 +191,7 @@ def _find_published(stored: Iterable[StoredFile], horizon: float) -> tuple[froze
     """Return the snapshots that readers of other formats may need, and obsolete notes."""
     needed: set[int] = set()
     old: list[str] = []
-    for folder, notes in notes_among(stored).items():
+    for folder, notes in group_notes(stored).items():
         needed |= notes.needed(horizon)
         old += [path for number in sorted(notes.given_up(horizon)) for path in note_paths(folder, number)]
     return frozenset(needed), tuple(old)
@@ -217,16 +217,16 @@ def _find_kept(
 def _list_named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
     """Return every stored blocks, vectors, index and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
-    named: set[str] = set()
+    paths: set[str] = set()
     sources: dict[str, Snapshot] = {}
     for snapshot in kept:
         for entry in snapshot.partitions:
             partitions[entry.blocks_file].add(entry.key)
             sources[entry.blocks_file] = snapshot
-            named |= set(entry.catalog_files)
+            paths |= set(entry.catalog_files)
     for path, keys in partitions.items():
-        named |= _list_names(files, sources[path], path, keys)
-    return frozenset(map(files.stored_path, named))
+        paths |= _list_names(files, sources[path], path, keys)
+    return frozenset(map(files.stored_path, paths))
 
 
 def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:
@@ -237,9 +237,9 @@ def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
         rows = table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))
-        return {*rows["file"].to_pylist(), *(index.path for index in named_indexes(table.schema.metadata, where))}
+        return {*rows["file"].to_pylist(), *(index.path for index in list_index_files(table.schema.metadata, where))}
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(where, str(error)) from error
+        raise damage_error(where, str(error)) from error
 
 
 def _is_removable(path: str) -> bool:
@@ -265,9 +265,9 @@ def _find_owner(path: str) -> str:
     return load[1] if load is not None else path
 
 
-def _make_tombstones(old: Iterable[StoredFile], named: Iterable[str]) -> tuple[str, ...]:
+def _make_tombstones(old: Iterable[StoredFile], needed: Iterable[str]) -> tuple[str, ...]:
     """Return the files that no commit may name again, or the load's folder where no file in it is named."""
-    in_use = {load_folder(*load) for load in map(load_of, named) if load is not None}
+    in_use = {load_folder(*load) for load in map(load_of, needed) if load is not None}
     tombstones = set()
     for file in old:
         load = load_of(file.path)
@@ -291,7 +291,7 @@ def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> 
     def after(now: Snapshot | None) -> Snapshot:
         if now is None or now.number != latest.number:
             raise _StaleRemovalError
-        return followed(latest, latest, OPERATION, load_id, removal.tombstones)
+        return make_next_snapshot(latest, latest, OPERATION, load_id, removal.tombstones)
 
     load_id = f"vacuum-{new_load_id()}"
     return append_snapshot(files, Change(load_id, latest, frozenset(), after), at)

@@ -128,7 +128,7 @@ def new_encryption(reference: str) -> dict[str, str]:
     }
 
 
-def keys_in_marker(marker: bytes, where: str, given: str | None = None) -> TableKeys | None:
+def read_keys(marker: bytes, where: str, given: str | None = None) -> TableKeys | None:
     """Return the keys of a table from its marker; None where it is not encrypted; ``where`` names it in messages.
 
     The reference is ``given``, else the environment's, else the table's. A command that only the table names is not

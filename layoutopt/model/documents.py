@@ -70,8 +70,8 @@ class Document(Record):
         if not isinstance(value, Mapping) or value.get("format") != format:
             raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
         if value.get("version") != version:
-            other = f"{value.get('version')!r:.80}"
-            raise PlanError(f"the {format} document has version {other}, not {version}; write it again")
+            stored = f"{value.get('version')!r:.80}"
+            raise PlanError(f"the {format} document has version {stored}, not {version}; write it again")
         return value
 
 

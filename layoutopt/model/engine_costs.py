@@ -172,8 +172,8 @@ def query_cost(reads: Sequence[Read]) -> int:
 _AT: Final = "@"
 # What is predicted of held-out queries, by objective.
 _BY: Final = {"bytes": "bytes", "cells": "cells", "time": "seconds"}
-_TRIED: Final = {by: f"held_back_{what}_fraction:" for by, what in _BY.items()}
-_SPREAD: Final = {by: f"held_back_{what}_spread:" for by, what in _BY.items()}
+_TRIED: Final = {by: f"held_back_{unit}_fraction:" for by, unit in _BY.items()}
+_SPREAD: Final = {by: f"held_back_{unit}_spread:" for by, unit in _BY.items()}
 _CALIBRATED: Final = "calibrated_seconds:"
 
 

@@ -15,7 +15,7 @@ from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetInd
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.query import Query
-from layoutopt.model.records import As, Form, LateTuple, Record, from_json
+from layoutopt.model.records import As, Form, LazyTuple, Record, from_json
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 
@@ -192,7 +192,7 @@ CODECS: Final = get_args(Codec)
 PARQUET_INDEXES: Final = get_args(ParquetIndex)
 
 
-def digest_of(data: bytes) -> str:
+def compute_digest(data: bytes) -> str:
     """Return the name of a plan with these bytes."""
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
@@ -302,7 +302,7 @@ class Plan(Document):
         queries = value.get("queries")
         if isinstance(queries, list):
             read = partial(from_json, tuple[Query, ...], queries, "plan's queries")
-            value = {**value, "queries": LateTuple(len(queries), read)}
+            value = {**value, "queries": LazyTuple(len(queries), read)}
         plan: Plan = from_json(cls, value, "layoutopt-plan document")
         plan.__dict__["_bytes"] = data
         return plan
@@ -313,4 +313,4 @@ class Plan(Document):
     @cached_property
     def digest(self) -> str:
         """Return the plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
-        return digest_of(self.dumps())
+        return compute_digest(self.dumps())

@@ -34,10 +34,10 @@ from layoutopt.errors import LayoutoptError, PlanError
 Item = TypeVar("Item")
 
 
-class LateTuple(Sequence[Item], Generic[Item]):
+class LazyTuple(Sequence[Item], Generic[Item]):
     """A tuple whose items are computed on first use. It equals the tuple; its length is known before.
 
-    >>> late = LateTuple(2, lambda: (1, 2))
+    >>> late = LazyTuple(2, lambda: (1, 2))
     >>> len(late), late == (1, 2), late[1:], hash(late) == hash((1, 2))
     (2, True, (2,), True)
     """
@@ -63,7 +63,7 @@ class LateTuple(Sequence[Item], Generic[Item]):
         return self._items[index]
 
     def __eq__(self, other: object) -> bool:
-        return self._items == (other._items if isinstance(other, LateTuple) else other)
+        return self._items == (other._items if isinstance(other, LazyTuple) else other)
 
     def __hash__(self) -> int:
         return hash(self._items)
@@ -165,7 +165,7 @@ def to_json(value: object) -> Any:
             if content != member.default:
                 members[member.name] = to_json(member.write(content) if member.write else content)
         return next(iter(members.values())) if value.form.bare else members
-    if isinstance(value, tuple | list | LateTuple):
+    if isinstance(value, tuple | list | LazyTuple):
         return [to_json(item) for item in value]
     if isinstance(value, Mapping):
         return {name: to_json(item) for name, item in value.items()}
@@ -222,7 +222,7 @@ def _make_readers(kind: Any) -> Mapping[type, Reader]:
         return {**readers, dict: partial(_read_record, records)} if records else readers
     if origin is tuple:
         list_reader = partial(_read_list, args[0]) if args[1:] == (...,) else partial(_read_row, args)
-        return {list: list_reader, LateTuple: _keep_value}  # a LateTuple reads its JSON later
+        return {list: list_reader, LazyTuple: _keep_value}  # a LazyTuple reads its JSON later
     if origin is not None:
         return {dict: partial(_read_mapping, *args)}
     if not _is_record(kind):

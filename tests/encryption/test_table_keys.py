@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.paths import hides_values, partition_key
-from layoutopt.encryption.table_keys import TableKeys, keys_in_marker, new_encryption
+from layoutopt.encryption.table_keys import TableKeys, new_encryption, read_keys
 from layoutopt.errors import CatalogError, EncryptionKeyError
 
 KEYS, OTHERS = TableKeys(bytes(range(32))), TableKeys(bytes(32))
@@ -88,21 +88,21 @@ def marker(monkeypatch: pytest.MonkeyPatch, key: bytes = b"k" * 16, reference: s
 
 def test_a_marker_gives_its_keys_to_who_has_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     of_table = marker(monkeypatch)
-    keys = keys_in_marker(of_table, "here")
+    keys = read_keys(of_table, "here")
     assert keys is not None
-    assert keys != keys_in_marker(marker(monkeypatch), "here"), "a data key for each table"
+    assert keys != read_keys(marker(monkeypatch), "here"), "a data key for each table"
     assert b"k" * 16 not in of_table
     assert keys.data_key not in of_table
     monkeypatch.setenv("ELSEWHERE", (b"k" * 16).hex())
     monkeypatch.setenv("KEY_HERE", (b"j" * 16).hex())
-    assert keys_in_marker(of_table, "here", "env:ELSEWHERE") == keys
+    assert read_keys(of_table, "here", "env:ELSEWHERE") == keys
     with pytest.raises(EncryptionKeyError, match=r"not the one that here was encrypted with \('env:KEY_HERE'"):
-        keys_in_marker(of_table, "here")
+        read_keys(of_table, "here")
     monkeypatch.delenv("KEY_HERE")
     with pytest.raises(EncryptionKeyError, match="KEY_HERE"):
-        keys_in_marker(of_table, "here")
+        read_keys(of_table, "here")
     monkeypatch.setenv("LAYOUTOPT_KEY", "env:ELSEWHERE")
-    assert keys_in_marker(of_table, "here") == keys
+    assert read_keys(of_table, "here") == keys
 
 
 def test_a_command_that_only_the_table_names_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,8 +110,8 @@ def test_a_command_that_only_the_table_names_is_not_run(monkeypatch: pytest.Monk
     of_table["encryption"]["key"] = "command:touch /tmp/somebody-was-here"
     text = json.dumps(of_table).encode()
     with pytest.raises(EncryptionKeyError, match="not run automatically"):
-        keys_in_marker(text, "here")
-    assert keys_in_marker(text, "here", "env:KEY_HERE") is not None
+        read_keys(text, "here")
+    assert read_keys(text, "here", "env:KEY_HERE") is not None
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_damaged_marker_is_refused(monkeypatch: pytest.MonkeyPatch, name: str,
     if value is None:
         del of_table["encryption"][name]
     with pytest.raises(CatalogError, match="here"):
-        keys_in_marker(json.dumps(of_table).encode(), "here")
+        read_keys(json.dumps(of_table).encode(), "here")
     for text in (b'{"encryption": 1}', b'{"encryption": {}}', b'{"encryption'):
         with pytest.raises(CatalogError, match="here"):
-            keys_in_marker(text, "here")
-    assert keys_in_marker(b"{}", "here") is None
+            read_keys(text, "here")
+    assert read_keys(b"{}", "here") is None
 
 
 @given(st.one_of(st.text(), st.from_regex(r"__[0-9a-f]{30,34}", fullmatch=True), st.integers(), st.none()))

@@ -145,7 +145,7 @@ def walk_local(root: Path, path: str) -> Iterator[StoredFile]:
                 yield StoredFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime)
 
 
-def modified_of(info: Mapping[str, Any]) -> float | None:
+def read_modified_time(info: Mapping[str, Any]) -> float | None:
     """Return a file's modification time from a store's listing: every driver has its own name for it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
         value = info.get(name)
@@ -249,9 +249,9 @@ class TableFiles:
             return None
         if b"encryption" not in marker:
             return None
-        from layoutopt.encryption.table_keys import keys_in_marker  # slow to import
+        from layoutopt.encryption.table_keys import read_keys  # slow to import
 
-        return keys_in_marker(marker, self.full_path(MARKER), self.key)
+        return read_keys(marker, self.full_path(MARKER), self.key)
 
     @property
     def is_plain(self) -> bool:
@@ -310,16 +310,16 @@ class TableFiles:
             self.__dict__["_marker"] = data  # it never changes, and says whether there are keys
         return self._unseal(path, data)
 
-    def read_known(self, path: str, digest: str) -> bytes:
+    def read_cached(self, path: str, digest: str) -> bytes:
         """Return the content of an immutable file with this digest, perhaps from a cache.
 
-        The caller compares it with the digest, and then calls :meth:`keep_known`.
+        The caller compares it with the digest, and then calls :meth:`cache_content`.
         """
         cached = None if self.fresh or self.local_root is not None else _CONTENTS.get((self.full_path(path), digest))
         return self.read_bytes(path) if cached is None else cached
 
-    def keep_known(self, path: str, digest: str, data: bytes) -> None:
-        """Cache a content with a checked digest for :meth:`read_known`, unless the store is a local disk."""
+    def cache_content(self, path: str, digest: str, data: bytes) -> None:
+        """Cache a content with a checked digest for :meth:`read_cached`, unless the store is a local disk."""
         if self.local_root is None:
             _CONTENTS.put((self.full_path(path), digest), data, len(data))
 
@@ -417,14 +417,15 @@ class TableFiles:
         with self._count_requests():
             listing = self._store[0].find(full, detail=True)
         for name, info in listing.items():
-            yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), modified_of(info))
+            relative = str(name).strip("/").removeprefix(f"{root}/")
+            yield StoredFile(relative, int(info["size"] or 0), read_modified_time(info))
 
     def now(self, folder: str) -> float:
         """Return the time by the store's own clock, in seconds since 1970; creates and removes a file in ``folder``."""
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         self.write_new(name, b"now")
         try:
-            changed = modified_of(self._store[0].info(self._full(name)))
+            changed = read_modified_time(self._store[0].info(self._full(name)))
         finally:
             self.delete(name)
         if changed is None:

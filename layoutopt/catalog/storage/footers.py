@@ -342,8 +342,8 @@ class ChunkSizes:
         if not (self.sizes[:, indices] > 0).all() or (self.starts < 0).any():
             raise UnknownFooterError("not all of its chunks are known")
         ends = self.starts[:, None] + np.cumsum(self.sizes[:, indices], axis=1)
-        wanted = [order.index(name) for name in names]
-        return (ends - self.sizes[:, indices])[:, wanted], ends[:, wanted]
+        positions = [order.index(name) for name in names]
+        return (ends - self.sizes[:, indices])[:, positions], ends[:, positions]
 
 
 @dataclass(frozen=True, eq=False)

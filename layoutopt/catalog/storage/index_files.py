@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.block_index import INDEXES, check_expansion, damaged
+from layoutopt.catalog.block_index import INDEXES, check_expansion, damage_error
 from layoutopt.catalog.keys import dense_ranks, one_chunk
 from layoutopt.catalog.paths import FileDigest, SafePath, index_path, read_field
 from layoutopt.catalog.statistics import reduce_blocks
@@ -38,12 +38,12 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.records import Form, Record, to_json
 
 
-def may_be_coded(type: pa.DataType) -> bool:
+def is_text_list(type: pa.DataType) -> bool:
     """Return whether values are lists of texts."""
     return bool(pa.types.is_large_list(type) and pa.types.is_large_binary(type.value_type))
 
 
-def coded(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
+def encode_lists(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return lists of texts (none NULL) as lists of dictionary positions, int64, and the texts, ascending."""
     values = lists.flatten()
     if is_coded(lists.type):
@@ -56,12 +56,12 @@ def coded(lists: pa.Array) -> tuple[pa.Array, pa.Array]:
     return lists_like(lists, pa.array(rank[indices], pa.int64())), dictionary
 
 
-def places_of(lists: pa.Array) -> pa.Array:
+def list_positions(lists: pa.Array) -> pa.Array:
     """Return lists of texts in an Arrow dictionary as lists of positions, int64."""
     return lists_like(lists, lists.flatten().indices.cast(pa.int64()))
 
 
-def with_dictionary(places: pa.Array, dictionary: pa.Array) -> pa.Array:
+def attach_dictionary(places: pa.Array, dictionary: pa.Array) -> pa.Array:
     """Return lists of positions as lists of texts in an Arrow dictionary; raise pyarrow.ArrowInvalid beyond it."""
     indices = places.flatten()
     if len(indices) and not (pc.min(indices).as_py() >= 0 and pc.max(indices).as_py() < len(dictionary)):
@@ -98,12 +98,12 @@ def lists_like(lists: pa.Array, values: pa.Array) -> pa.Array:
 BATCH_BYTES = 8 << 20
 
 
-def merged_dictionary(dictionaries: Iterable[pa.Array]) -> pa.Array:
+def merge_dictionaries(dictionaries: Iterable[pa.Array]) -> pa.Array:
     """Return the texts of dictionaries, each once, ascending.
 
     Dictionaries are gathered until they take as much as the merged ones, so each text is hashed only a few times.
 
-    >>> [text.decode() for text in merged_dictionary([pa.array([b"b", b"c"]), pa.array([b"a", b"b"])]).to_pylist()]
+    >>> [text.decode() for text in merge_dictionaries([pa.array([b"b", b"c"]), pa.array([b"a", b"b"])]).to_pylist()]
     ['a', 'b', 'c']
     """
     known: list[pa.Array] = []
@@ -116,13 +116,13 @@ def merged_dictionary(dictionaries: Iterable[pa.Array]) -> pa.Array:
     return merged
 
 
-def places_within(dictionary: pa.Array, lists: Iterable[pa.Array]) -> Iterator[pa.Array]:
+def map_positions(dictionary: pa.Array, lists: Iterable[pa.Array]) -> Iterator[pa.Array]:
     """Yield lists of positions in own dictionaries as lists of positions, int64, in a dictionary of all texts."""
     gathered: list[pa.Array] = []
     for array in lists:
         if len(array.values.dictionary) == len(dictionary):
             yield from _map_positions(dictionary, gathered)
-            yield places_of(array)
+            yield list_positions(array)
             gathered = []
             continue
         gathered.append(array)
@@ -169,7 +169,7 @@ def pack_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
     """Encode one index of some blocks for transfer to the driver, about as compact as it will be stored."""
     array = _share_dictionary(stored)
     if is_coded(array.type):
-        return _encode_with_dictionary([places_of(array)], array.values.dictionary)
+        return _encode_with_dictionary([list_positions(array)], array.values.dictionary)
     # Compliant nested types would replace the names of list elements, which the Arrow schema keeps.
     return _encode(
         [array], _choose_delta_encodings(_COLUMN, array.type, keep_names=True), use_compliant_nested_type=False
@@ -185,7 +185,7 @@ def split_indexes(blocks: pa.Table) -> tuple[pa.Table, PackedIndexes]:
     return blocks.drop_columns([INDEXES]), packed
 
 
-def packed_blocks(part: Packed) -> int:
+def count_blocks(part: Packed) -> int:
     """Return the number of blocks in an encoded part."""
     return int(pq.read_metadata(pa.BufferReader(part)).num_rows)
 
@@ -220,7 +220,7 @@ def decode_index(data: Packed) -> pa.Array:
     """
     table = pq.ParquetFile(pa.BufferReader(data)).read()
     if _DICTIONARY in table.column_names:
-        return with_dictionary(one_chunk(table[_COLUMN]), one_chunk(table[_DICTIONARY]).flatten())
+        return attach_dictionary(one_chunk(table[_COLUMN]), one_chunk(table[_DICTIONARY]).flatten())
     return one_chunk(table[_COLUMN])
 
 
@@ -243,7 +243,7 @@ def _concat_parts(parts: Sequence[Packed]) -> Packed:
 def _share_dictionary(stored: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Return the values, with lists of texts in a dictionary of exactly these texts."""
     array = one_chunk(stored)
-    return with_dictionary(*coded(array)) if may_be_coded(array.type) or is_coded(array.type) else array
+    return attach_dictionary(*encode_lists(array)) if is_text_list(array.type) or is_coded(array.type) else array
 
 
 def _encode_shortest(parts: Sequence[Callable[[], pa.Array]]) -> bytes:
@@ -253,8 +253,8 @@ def _encode_shortest(parts: Sequence[Callable[[], pa.Array]]) -> bytes:
     if options := _choose_delta_encodings(_COLUMN, type):
         best = min(best, _encode(_cut_pieces(part() for part in parts), options), key=len)
     if is_coded(type):
-        dictionary = merged_dictionary(part().values.dictionary for part in parts)
-        places = places_within(dictionary, (part() for part in parts))
+        dictionary = merge_dictionaries(part().values.dictionary for part in parts)
+        places = map_positions(dictionary, (part() for part in parts))
         best = min(best, _encode_with_dictionary(_cut_pieces(places), dictionary), key=len)
     return best
 
@@ -262,20 +262,20 @@ def _encode_shortest(parts: Sequence[Callable[[], pa.Array]]) -> bytes:
 def _cut_pieces(arrays: Iterable[pa.Array]) -> Iterator[pa.Array]:
     """Yield the values of arrays (at least one) in pieces that don't depend on the arrays' borders; texts decoded."""
     n_bytes, piece = 0, 0
-    held: list[pa.Array] = []
+    pending: list[pa.Array] = []
     for array in arrays:
         ends = n_bytes + np.cumsum(_estimate_sizes(array))
         pieces = np.concatenate(([n_bytes], ends))[:-1] // PIECE_BYTES
         for number in np.unique(pieces).tolist():
             start, stop = np.searchsorted(pieces, [number, number + 1]).tolist()
-            if number != piece and held:
-                yield pa.concat_arrays(held)
-                held = []
+            if number != piece and pending:
+                yield pa.concat_arrays(pending)
+                pending = []
             piece = number
-            held.append(plain_lists(array.slice(start, stop - start)))
+            pending.append(plain_lists(array.slice(start, stop - start)))
         n_bytes = int(ends[-1]) if len(ends) else n_bytes
-        held = held or [plain_lists(array)]
-    yield pa.concat_arrays(held)
+        pending = pending or [plain_lists(array)]
+    yield pa.concat_arrays(pending)
 
 
 def _estimate_sizes(values: pa.Array) -> Ints:
@@ -380,11 +380,11 @@ def naming(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:
     """Return the blocks of a load with the names of its index files in the metadata."""
     if not index_files:
         return blocks
-    listed = json.dumps([to_json(file) for file in index_files], sort_keys=True).encode("utf-8")
-    return blocks.replace_schema_metadata({**(blocks.schema.metadata or {}), _KEY: listed})
+    text = json.dumps([to_json(file) for file in index_files], sort_keys=True).encode("utf-8")
+    return blocks.replace_schema_metadata({**(blocks.schema.metadata or {}), _KEY: text})
 
 
-def named_indexes(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[IndexFile, ...]:
+def list_index_files(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[IndexFile, ...]:
     """Return the index files in the metadata of a blocks file ``where``; raise CatalogError if it is damaged."""
     listed = (metadata or {}).get(_KEY)
     if listed is None:
@@ -392,7 +392,7 @@ def named_indexes(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[I
     try:
         value = json.loads(listed.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise damaged(where, str(error)) from error
+        raise damage_error(where, str(error)) from error
     index_files: tuple[IndexFile, ...] = read_field(tuple[IndexFile, ...], value, f"{where}, indexes")
     return index_files
 
@@ -407,12 +407,12 @@ def read_index(files: TableFiles, index_file: IndexFile, rows: int) -> pa.Array:
             f"the index file {where} can't be read ({error.strerror or error}); load its rows again"
         ) from error
     if FileDigest.of(data) != index_file.digest:
-        raise damaged(where, f"its {len(data)} bytes are not those that its load wrote")
+        raise damage_error(where, f"its {len(data)} bytes are not those that its load wrote")
     try:
         check_expansion(pq.read_metadata(pa.BufferReader(data)), len(data), where)
         stored = decode_index(data)
         if len(stored) != rows:
-            raise damaged(where, f"it has {len(stored)} rows for {rows} blocks")
+            raise damage_error(where, f"it has {len(stored)} rows for {rows} blocks")
         return stored
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(where, str(error)) from error
+        raise damage_error(where, str(error)) from error

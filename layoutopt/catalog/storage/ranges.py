@@ -38,9 +38,9 @@ def coalesced(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
 
 def chunk_ranges(metadata: pq.FileMetaData, row_group: int, names: Iterable[str]) -> list[Range]:
     """Return the ranges of the column chunks of some columns, with all nested ones, in a row group."""
-    group, wanted = metadata.row_group(row_group), tuple(names)
-    roots = {*wanted}
-    inner = tuple(f"{name}." for name in wanted)
+    group, columns = metadata.row_group(row_group), tuple(names)
+    roots = {*columns}
+    inner = tuple(f"{name}." for name in columns)
     chunks = (group.column(i) for i in range(group.num_columns))
     return [chunk_range(c) for c in chunks if c.path_in_schema in roots or c.path_in_schema.startswith(inner)]
 

@@ -86,54 +86,56 @@ def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
         parts.append(InSet(subject, ValueSet.empty(), null=True))
     if len(parts) < 2:
         return False
-    return all(any(_literal_implies(part, wanted) for wanted in literals) for part in parts)
+    return all(any(_literal_implies(part, general) for literal_wanted in literals) for part in parts)
 
 
-def _literal_implies(given: Literal, wanted: Literal) -> bool:
-    if given == wanted:
+def _literal_implies(literal: Literal, general: Literal) -> bool:
+    if literal == general:
         return True
-    if isinstance(wanted, Comparison):
-        return isinstance(given, Comparison) and _comparison_implies(given, wanted)
-    if isinstance(given, Comparison):
-        return wanted.subject in (given.left, given.right) and _is_not_null_test(wanted)
-    if given.subject != wanted.subject:
+    if isinstance(general, Comparison):
+        return isinstance(literal, Comparison) and _comparison_implies(literal, general)
+    if isinstance(literal, Comparison):
+        return general.subject in (literal.left, literal.right) and _is_not_null_test(general)
+    if literal.subject != general.subject:
         return False
-    if isinstance(given, InSet):
-        return _set_implies(given, wanted)
-    return _is_not_null_test(wanted) or _like_implies(given, wanted)
+    if isinstance(literal, InSet):
+        return _set_implies(literal, general)
+    return _is_not_null_test(general) or _like_implies(literal, general)
 
 
 def _is_not_null_test(literal: InSet | Like) -> bool:
     return isinstance(literal, InSet) and literal.values.is_all
 
 
-def _comparison_implies(given: Comparison, wanted: Comparison) -> bool:
-    if (given.left, given.right) == (wanted.left, wanted.right):
-        return wanted.op in _STRICTER[given.op]
-    if (given.left, given.right) != (wanted.right, wanted.left):
+def _comparison_implies(literal: Comparison, general: Comparison) -> bool:
+    if (literal.left, literal.right) == (general.left, general.right):
+        return general.op in _STRICTER[literal.op]
+    if (literal.left, literal.right) != (general.right, general.left):
         return False
     # = and <> are symmetric, so a < b says a <> b whichever side comes first; < and <= are not.
-    return (wanted.op in ("=", "<>") and wanted.op in _STRICTER[given.op]) or (given.op == "=" and wanted.op == "<=")
+    return (general.op in ("=", "<>") and general.op in _STRICTER[literal.op]) or (
+        literal.op == "=" and general.op == "<="
+    )
 
 
-def _set_implies(given: InSet, wanted: InSet | Like) -> bool:
-    if isinstance(wanted, InSet):
-        return given.values.issubset(wanted.values) and (wanted.null or not given.null)
-    if given.null:
+def _set_implies(literal: InSet, general: InSet | Like) -> bool:
+    if isinstance(general, InSet):
+        return literal.values.issubset(general.values) and (general.null or not literal.null)
+    if literal.null:
         return False
-    return all(_interval_matches(pair, wanted.pattern, wanted.negated) for pair in given.values.intervals)
+    return all(_interval_matches(pair, general.pattern, general.negated) for pair in literal.values.intervals)
 
 
-def _like_implies(given: Like, wanted: InSet | Like) -> bool:
-    if isinstance(wanted, InSet):
+def _like_implies(literal: Like, general: InSet | Like) -> bool:
+    if isinstance(general, InSet):
         # No string outside of the set satisfies the LIKE.
-        outside = wanted.values.complement().intervals
-        return all(_interval_matches(pair, given.pattern, not given.negated) for pair in outside)
-    if given.negated:
-        return wanted.negated and includes(given.pattern, wanted.pattern)
-    if wanted.negated:
-        return are_disjoint(given.pattern, wanted.pattern)
-    return includes(wanted.pattern, given.pattern)
+        outside = general.values.complement().intervals
+        return all(_interval_matches(pair, literal.pattern, not literal.negated) for pair in outside)
+    if literal.negated:
+        return general.negated and includes(literal.pattern, general.pattern)
+    if general.negated:
+        return are_disjoint(literal.pattern, general.pattern)
+    return includes(general.pattern, literal.pattern)
 
 
 def _interval_matches(interval: Interval, pattern: Pattern, outside: bool) -> bool:
