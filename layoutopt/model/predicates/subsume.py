@@ -76,7 +76,7 @@ def _literal_implies_predicate(node: Literal | Constant, predicate: Predicate) -
 def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
     """Return whether each value (or interval, or NULL) of a set makes one of several literals TRUE."""
     subject = literal.subject
-    literals = [other for other in predicate.literals if not isinstance(other, Comparison) and other.subject == subject]
+    literals = [item for item in predicate.literals if not isinstance(item, Comparison) and item.subject == subject]
     if len(literals) < 2:  # a set implies nothing about other subjects
         return False
     parts = [InSet(subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
@@ -86,7 +86,7 @@ def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
         parts.append(InSet(subject, ValueSet.empty(), null=True))
     if len(parts) < 2:
         return False
-    return all(any(_literal_implies(part, general) for literal_wanted in literals) for part in parts)
+    return all(any(_literal_implies(part, general) for general in literals) for part in parts)
 
 
 def _literal_implies(literal: Literal, general: Literal) -> bool:
@@ -113,9 +113,9 @@ def _comparison_implies(literal: Comparison, general: Comparison) -> bool:
     if (literal.left, literal.right) != (general.right, general.left):
         return False
     # = and <> are symmetric, so a < b says a <> b whichever side comes first; < and <= are not.
-    return (general.op in ("=", "<>") and general.op in _STRICTER[literal.op]) or (
-        literal.op == "=" and general.op == "<="
-    )
+    if general.op in ("=", "<>"):
+        return general.op in _STRICTER[literal.op]
+    return literal.op == "=" and general.op == "<="
 
 
 def _set_implies(literal: InSet, general: InSet | Like) -> bool:
