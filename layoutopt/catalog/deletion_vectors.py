@@ -23,7 +23,7 @@ from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.keys import one_chunk
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, names_of, next_number, next_time
+from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot, names_of
 from layoutopt.catalog.paths import FileDigest, deletes_path
 from layoutopt.catalog.snapshot import Deletes, EntryName, PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -220,14 +220,5 @@ def _make_snapshot(
     used = {entry.deletes.file for entry in partitions if entry.deletes is not None}
     unused = {entry.deletes.file for entry in latest.partitions if entry.deletes is not None} - used
     kept = {path: digest for path, digest in latest.files.items() if path not in unused}
-    return replace(
-        latest,
-        number=next_number(latest),
-        parent=latest.number,
-        created_at=next_time(latest),
-        operation=operation,
-        load_id=load_id,
-        partitions=partitions,
-        files=dict(sorted({**kept, **digests}.items())),
-        tombstones=(),
-    )
+    content = replace(latest, partitions=partitions, files=dict(sorted({**kept, **digests}.items())))
+    return make_next_snapshot(latest, content, operation, load_id)

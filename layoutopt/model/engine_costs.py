@@ -107,35 +107,19 @@ class Calibration(Document):
 BUILT_IN: Final = Calibration(
     {
         "spark": {
-            "queries": 0.039,
-            "footer_chunks": 2.7e-06,
-            "chunks": 6.9e-06,
-            "bytes": 1.4e-09,
-            "rows": 2.3e-08,
-            "values": 5.3e-09,
-            "joined_segments": 0.008,
-            "joined_rows": 2.3e-08,
-            "joined_values": 1.3e-08,
+            "queries": 0.039, "footer_chunks": 2.7e-06, "chunks": 6.9e-06, "bytes": 1.4e-09, "rows": 2.3e-08,
+            "values": 5.3e-09, "joined_segments": 0.008, "joined_rows": 2.3e-08, "joined_values": 1.3e-08,
         },
         "duckdb": {
-            "footer_chunks": 2e-06,
-            "chunks": 1.8e-05,
-            "bytes": 1.9e-09,
-            "rows": 6.1e-09,
-            "values": 5.9e-09,
-            "joined_rows": 3.9e-08,
-            "joined_values": 1.8e-09,
+            "footer_chunks": 2e-06, "chunks": 1.8e-05, "bytes": 1.9e-09, "rows": 6.1e-09, "values": 5.9e-09,
+            "joined_rows": 3.9e-08, "joined_values": 1.8e-09,
         },
         "arrow": {
-            "row_groups": 4.1e-05,
-            "chunks": 9e-06,
-            "bytes": 1.6e-09,
-            "values": 1.8e-09,
-            "joined_segments": 0.01,
+            "row_groups": 4.1e-05, "chunks": 9e-06, "bytes": 1.6e-09, "values": 1.8e-09, "joined_segments": 0.01,
             "joined_values": 1.2e-08,
         },
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

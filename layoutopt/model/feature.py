@@ -35,8 +35,6 @@ class Feature(HashedOnce, Record):
     predicates: tuple[Predicate, ...]
     weight: float = 1.0
 
-    __hash__ = HashedOnce.__hash__
-
     def __post_init__(self) -> None:
         if not self.predicates:
             raise ValueError("a feature without predicates holds for every row; leave it out")

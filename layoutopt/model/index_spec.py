@@ -30,7 +30,6 @@ class IndexSpec(HashedOnce, Record):
     parameter: float | None = None
 
     form: ClassVar = Form(names={"subject": "of"}, left_out=("parameter",))
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):

@@ -341,11 +341,14 @@ def short(value: object) -> str:
 class HashedOnce:
     """A base for frozen dataclasses that caches the hash: filters are often looked up in tables.
 
-    ``@dataclass`` replaces an inherited ``__hash__``, so a class sets ``__hash__ = HashedOnce.__hash__`` itself. The
-    hash is not pickled: that of a string differs between processes.
+    The hash is not pickled: that of a string differs between processes.
     """
 
     _hash: ClassVar[int]  # of the object; a ClassVar so that dataclasses take it for no field
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__hash__ = HashedOnce.__hash__  # type: ignore[method-assign]  # @dataclass replaces inherited ones only
 
     def __hash__(self) -> int:
         try:

@@ -223,6 +223,11 @@ class TableFiles:
     def _count_requests(self, count: int = 1) -> AbstractContextManager[list[int]]:
         return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
 
+    def _call(self, method: str, path: str, **options: object) -> Any:
+        full = self._full(path)
+        with self._count_requests():
+            return getattr(self._store[0], method)(full, **options)
+
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):
             raise CatalogError(
@@ -377,31 +382,23 @@ class TableFiles:
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes; raise FileNotFoundError if there is no such file."""
-        full = self._full(path)
-        with self._count_requests():
-            return int(self._store[0].size(full))
+        return int(self._call("size", path))
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder of that path ("" is the root)."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
-        with self._count_requests():
-            return bool(self._store[0].exists(full))
+        return bool(self._call("exists", path))
 
     def is_file(self, path: str) -> bool:
         """Return whether the path is a file."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
-        with self._count_requests():
-            return bool(self._store[0].isfile(full))
+        return bool(self._call("isfile", path))
 
     def list(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder, sorted, without temporary files; empty where there is no such folder."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
         try:
-            with self._count_requests():
-                paths = self._store[0].ls(full, detail=False)
+            paths = self._call("ls", path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return ()
         names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in paths}
@@ -413,10 +410,8 @@ class TableFiles:
             yield from walk_local(self.local_root, path)
             return
         self._store[0].invalidate_cache()
-        root, full = self._store[1].strip("/"), self._full(path)
-        with self._count_requests():
-            listing = self._store[0].find(full, detail=True)
-        for name, info in listing.items():
+        root = self._store[1].strip("/")
+        for name, info in self._call("find", path, detail=True).items():
             relative = str(name).strip("/").removeprefix(f"{root}/")
             yield StoredFile(relative, int(info["size"] or 0), read_modified_time(info))
 
@@ -442,9 +437,8 @@ class TableFiles:
 
     def delete(self, path: str) -> None:
         """Remove a file; a no-op where there is none."""
-        full = self._full(path)
-        with suppress(FileNotFoundError), self._count_requests():
-            self._store[0].rm_file(full)
+        with suppress(FileNotFoundError):
+            self._call("rm_file", path)
 
     def write_new(self, path: str, data: bytes) -> None:
         """Create a file with this content, whole and durable, or not at all (put-if-absent).

@@ -38,7 +38,6 @@ class Col(HashedOnce, Record):
     type: TypeName
 
     form: ClassVar = Form(names={"name": "col"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
@@ -55,7 +54,6 @@ class Const(HashedOnce, Record):
     columns: ClassVar[Columns] = frozenset()
 
     form: ClassVar = Form(names={"value": "const"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         _check_kind((self.value,), self.type)
@@ -74,7 +72,6 @@ class Call(HashedOnce, Record):
     type: TypeName
 
     form: ClassVar = Form(names={"fn": "call"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not _FUNCTION_NAME.fullmatch(self.fn):
@@ -109,7 +106,6 @@ class InSet(HashedOnce, Record):
     null: bool = False
 
     form: ClassVar = Form(names={"subject": "in"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         _check_kind((bound for interval in self.values.intervals for bound in interval), self.subject.type)
@@ -137,7 +133,6 @@ class Like(HashedOnce, Record):
     negated: bool = False
 
     form: ClassVar = Form(names={"subject": "like"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if key_kind(self.subject.type) != "str":
@@ -159,7 +154,6 @@ class Comparison(HashedOnce, Record):
     right: Expr
 
     form: ClassVar = Form(names={"op": "compare"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if self.op not in COMPARISONS:
@@ -189,7 +183,6 @@ class Constant(HashedOnce, Record):
     columns: ClassVar[Columns] = frozenset()
 
     form: ClassVar = Form(names={"value": "constant"})
-    __hash__ = HashedOnce.__hash__
 
 
 @dataclass(frozen=True)
@@ -199,7 +192,6 @@ class And(HashedOnce, Record):
     children: tuple[Node, ...]
 
     form: ClassVar = Form(names={"children": "and"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
@@ -214,7 +206,6 @@ class Or(HashedOnce, Record):
     children: tuple[Node, ...]
 
     form: ClassVar = Form(names={"children": "or"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
@@ -235,7 +226,6 @@ class Predicate(HashedOnce, Record):
     literals: tuple[Literal, ...]
 
     form: ClassVar = Form(names={"literals": "predicate"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not self.literals:

@@ -195,8 +195,6 @@ class Filter(HashedOnce, Record):
     max_literals: _Bound = MAX_LITERALS
     form: ClassVar = Form(names={"root": "filter"})
 
-    __hash__ = HashedOnce.__hash__
-
     @classmethod
     def of(cls, root: Node, max_clauses: int = MAX_CLAUSES, max_literals: int = MAX_LITERALS) -> Filter:
         """Return the filter of a tree."""

@@ -35,7 +35,6 @@ class ValueSet(HashedOnce, Record):
     intervals: tuple[Interval, ...]
 
     form: ClassVar = Form(bare=True)
-    __hash__ = HashedOnce.__hash__
 
     @property
     def is_range(self) -> bool:
