@@ -232,7 +232,7 @@ def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[As
         bytes = weights[indices] * read[indices]
         example = queries[indices[int(np.argmax(bytes))]].sql
         usages.append(Asked(names, float(weights[indices].sum()), float(bytes.sum()), example))
-    return tuple(sorted(usages, key=lambda asked: (-asked.bytes, asked.columns))[:MOST_TOLD])
+    return tuple(sorted(usages, key=lambda usage: (-usage.bytes, usage.columns))[:MOST_TOLD])
 
 
 # The relative error of predictions by dry runs, against loaded tables on five workloads (decision 0034).

@@ -56,7 +56,7 @@ def unseal(key: bytes, place: str, data: bytes) -> bytes:
     try:
         return AESGCM(key).decrypt(data[len(MAGIC) : start], data[start:], MAGIC + place.encode("utf-8"))
     except InvalidTag as error:
-        raise ValueError("it was changed, or put in the place of another file") from error
+        raise ValueError("it was changed, or moved from another path") from error
 
 
 ALGORITHM: Final = "AES_GCM_V1"
@@ -147,7 +147,7 @@ def read_keys(marker: bytes, where: str, given: str | None = None) -> TableKeys 
         check = str(encryption["key_check"])
         is_known = encryption["algorithm"] == ALGORITHM
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy") from error
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy") from error
     if not is_known:
         raise CatalogError(f"{where} names the encryption {encryption['algorithm']!r}; install a newer layoutopt")
     key = key_of(_choose_reference(stored, given, where))
@@ -174,7 +174,7 @@ def _choose_reference(stored: str, given: str | None, where: str) -> str:
     try:
         return check_reference(stored)
     except SettingError as error:
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy") from error
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy") from error
 
 
 def _read_encryption(marker: bytes, where: str) -> Mapping[str, Any] | None:
@@ -184,7 +184,7 @@ def _read_encryption(marker: bytes, where: str) -> Mapping[str, Any] | None:
         raise CatalogError(f"{where} is damaged ({error}); restore it from a copy") from error
     encryption = content.get("encryption") if isinstance(content, dict) else None
     if encryption is not None and not isinstance(encryption, dict):
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy")
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy")
     return encryption
 
 

@@ -165,7 +165,7 @@ _MOST_KEPT = 64 << 20
 
 # Immutable contents are cached for all tables of this process: another request takes long.
 _FOOTERS = DecodedFooters()
-_MOST_TEMPLATES = 100_000  # of files; alike files share theirs
+_MOST_TEMPLATES = 100_000  # of files; similar files share one
 _CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
 
 

@@ -54,7 +54,7 @@ class FooterKeeper(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Write bytes, and record them if asked to."""
+        """Write bytes, and record them after :meth:`keep`."""
         if self._kept is not None:
             self._kept.append(bytes(data))
         self._file.write(data)
@@ -185,7 +185,6 @@ I64: Final = 6
 DOUBLE: Final = 7
 BINARY: Final = 8
 LIST: Final = 9
-# Kinds of values, by their numbers in the protocol.
 STRUCT: Final = 12
 _NOTHING = (1, 2)  # true and false, which stand in the kind
 _NUMBERS = (4, I32, I64)

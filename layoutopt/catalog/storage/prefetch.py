@@ -74,4 +74,4 @@ def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) 
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # whoever stops waits for no request
+        pool.shutdown(wait=False, cancel_futures=True)  # an early stop waits for no request

@@ -155,7 +155,7 @@ def _render_expression(x: Expr, style: _Style) -> str:
 
 
 def _render_set(x: InSet, style: _Style) -> list[_All]:
-    """The set as an OR of ANDs; none where it is empty."""
+    """Return the set as an OR of ANDs; empty for the empty set."""
     subject, type = _render_expression(x.subject, style), x.subject.type
     parts = _value_parts(subject, x.values, type, style)
     return [*parts, [f"{subject} IS NULL"]] if x.null else parts
