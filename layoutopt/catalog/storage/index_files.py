@@ -386,11 +386,11 @@ def naming(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:
 
 def list_index_files(metadata: Mapping[bytes, bytes] | None, where: str) -> tuple[IndexFile, ...]:
     """Return the index files in the metadata of a blocks file ``where``; raise CatalogError if it is damaged."""
-    listed = (metadata or {}).get(_KEY)
-    if listed is None:
+    text = (metadata or {}).get(_KEY)
+    if text is None:
         return ()
     try:
-        value = json.loads(listed.decode("utf-8"))
+        value = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise damage_error(where, str(error)) from error
     index_files: tuple[IndexFile, ...] = read_field(tuple[IndexFile, ...], value, f"{where}, indexes")
