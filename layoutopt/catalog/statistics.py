@@ -135,7 +135,7 @@ def _measure_objects(keys: pa.Array, offsets: Ints, type: str) -> tuple[list[Any
     extremes = [pc.min_max(keys.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
     low, high = ([extreme[name].as_py() for extreme in extremes] for name in ("min", "max"))
     if key_kind(type) == "str":
-        texts = [[decode_text(value) for value in bound] for bound in (low, high)]
+        texts = ([decode_text(value) for value in low], [decode_text(value) for value in high])
         return _round_outwards(*texts, _ceil_text)
     if key_kind(type) == "bytes":
         return _round_outwards(low, high, _ceil_bytes)

@@ -66,7 +66,7 @@ def test_data_files_open_in_their_place_by_their_keys() -> None:
     for keys, place in ((KEYS, "data/b"), (OTHERS, "data/a")):
         with pytest.raises(OSError, match=r"ecrypt"):
             pq.read_table(io.BytesIO(data), decryption_properties=keys.decryption(place))
-    assert KEYS._derive("file", "a") != KEYS._derived("file", "b") != KEYS._derived("name", "b")
+    assert KEYS._derive("file", "a") != KEYS._derive("file", "b") != KEYS._derive("name", "b")
 
 
 def test_names_stand_for_texts_and_stay_as_they_are() -> None:

@@ -133,7 +133,7 @@ def test_another_version_is_another_function() -> None:
         (lambda: as_udf(on), "the return type of on is unknown"),
         (lambda: as_udf(3), "3 is no function"),
         (lambda: layoutopt.udf("timestamp")(on), "returns 'timestamp'"),
-        (lambda: layoutopt.udf("string", name="Ä")(shout), "no name of a function"),
+        (lambda: layoutopt.udf("string", name="Ä")(shout), "no function name"),
         (lambda: layoutopt.udf("string", implies={"<>": "TRUE"})(shout), "unknown key '<>'"),
         (lambda: layoutopt.udf("string", implies="TRUE")(shout), "unknown key 'true'"),
         (lambda: layoutopt.udf("string", implies={"=": ":txet = 1"})(shout), "names :txet; its parameters are text"),

@@ -271,7 +271,7 @@ def compare(op: str, value: object, column_type: str) -> ValueSet:
     True
     """
     if op not in _SIDES:
-        raise ValueError(f"{op!r} is no comparison: expected one of = <> < <= > >=")
+        raise ValueError(f"{op!r} is no comparison; use one of = <> < <= > >=")
     first, above = _locate(value, column_type)
     intervals = _SIDES[op](first, above)
     return ValueSet.normalised(intervals, column_type)
