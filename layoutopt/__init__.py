@@ -4,7 +4,7 @@
     >>> layoutopt.open_table  # doctest: +ELLIPSIS
     <function open_table at ...>
 
-Names are loaded when they are first used: importing the package is quick and needs neither Spark nor DuckDB.
+Names are imported on first use: importing the package is quick and needs neither Spark nor DuckDB.
 """
 
 from __future__ import annotations
@@ -40,31 +40,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "BoundError",
-    "CatalogError",
-    "CommitConflictError",
-    "ContentMismatchError",
-    "DataFileError",
-    "Explanation",
-    "InputError",
-    "LayoutoptError",
-    "LogError",
-    "NotATableError",
-    "PlanError",
-    "QueryError",
-    "Scan",
-    "SchemaError",
-    "SettingError",
-    "SourceError",
-    "Table",
-    "TableError",
-    "Udf",
-    "VerifyReport",
-    "evaluate",
-    "open_table",
-    "udf",
+    "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
+    "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
+    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "evaluate", "open_table", "udf",
     "verify",
-]
+]  # fmt: skip
 
 _LAZY = {
     "Explanation": "layoutopt.scan.explain",

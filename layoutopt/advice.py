@@ -1,4 +1,7 @@
-"""What a layout would save, as values: nothing here reads rows or writes anything."""
+"""Advice: what a log's queries read of a table now, what they would read of other layouts, and what that saves.
+
+These are only values: nothing here reads rows or writes files.
+"""
 
 from __future__ import annotations
 
@@ -19,32 +22,26 @@ from layoutopt.sql.statements import order_statement
 from layoutopt.workload.entries import LogEntry
 from layoutopt.workload.log import times_of
 
-# ----------------------------------------------------------------------------------------------------
-# Some of a log's statements that stand for all: to understand one takes milliseconds, and a log may have millions.
-
+# Distinct statements that are analysed, since each takes milliseconds; more are sampled evenly along the log.
 MOST_TEXTS: Final = 1_000
-"""Different texts that are understood; of more so many, spread evenly along the log, each with all of its runs."""
 
 
 def some_statements(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """The entries of some texts, with as many runs as the log has in all.
+    """Return the entries of a sample of statements, scaled to the log's number of runs.
 
     >>> few = some_statements(LogEntry(i, f"SELECT {i}") for i in range(5_000))
     >>> len(few), few[1].sql, few[1].count
     (1000, 'SELECT 7', 5.0)
     """
-    listed = list(entries)
-    texts = list(dict.fromkeys(entry.sql for entry in listed))
+    log = list(entries)
+    texts = list(dict.fromkeys(entry.sql for entry in log))
     if len(texts) <= MOST_TEXTS:
-        return listed
-    kept = set(spread(texts, MOST_TEXTS))
-    some = [entry for entry in listed if entry.sql in kept]
-    factor = sum(entry.count for entry in listed) / sum(entry.count for entry in some)
-    return [replace(entry, count=entry.count * factor) for entry in some]
+        return log
+    chosen = set(spread(texts, MOST_TEXTS))
+    sample = [entry for entry in log if entry.sql in chosen]
+    factor = sum(entry.count for entry in log) / sum(entry.count for entry in sample)
+    return [replace(entry, count=entry.count * factor) for entry in sample]
 
-
-# ----------------------------------------------------------------------------------------------------
-# Advice: what a log's queries read of a table as it is, what they would read of other layouts, and what that saves.
 
 TERABYTE: Final = 1e12
 MONTH: Final = "month"
@@ -52,14 +49,12 @@ MONTH: Final = "month"
 
 @dataclass(frozen=True)
 class Reading:
-    """What the log's queries read of one layout, all their runs together.
+    """The compressed bytes that all runs of the log's queries read of one layout.
 
     Attributes:
-        bytes: compressed bytes of column chunks.
-        share: of what full scans of the same columns read of the table as it is.
-        spread: the standard deviation of ``bytes``, as a share of them, if other queries like these came.
-        error: by what share such predictions were wrong where they were compared with loaded tables; 0 for what is
-            known by the files themselves.
+        share: of full scans of the same columns in the current table.
+        spread: the standard deviation of ``bytes`` over logs of similar queries, as a share of them.
+        error: the relative error of such predictions against loaded tables; 0 for exact values.
     """
 
     bytes: float
@@ -69,19 +64,13 @@ class Reading:
 
     @property
     def give_or_take(self) -> float:
-        """How far off it may be, as a share of the bytes: one standard deviation and the known error together."""
+        """Return the relative error: one standard deviation and the prediction error combined."""
         return math.hypot(self.spread, self.error)
 
 
 @dataclass(frozen=True)
 class Period:
-    """What is saved in.
-
-    Attributes:
-        name: ``month`` or ``1,000 queries``.
-        runs: how many queries run in it.
-        by: where that is known from, in words.
-    """
+    """The period of costs and savings: ``month`` or ``1,000 queries``, its queries, and that number's source."""
 
     name: str
     runs: float
@@ -89,19 +78,15 @@ class Period:
 
     @property
     def each(self) -> str:
-        """How amounts are told: ``a month``, ``per 1,000 queries``."""
+        """Return the period after an amount: ``a month``, ``per 1,000 queries``."""
         return f"a {self.name}" if self.name == MONTH else f"per {self.name}"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """Queries that filter by the same columns.
+    """Queries that filter by the same columns, in the schema's order; none where they read all rows.
 
-    Attributes:
-        columns: those that they filter by, in the schema's order; none where they read all rows.
-        runs: how often they run, of the log.
-        bytes: what they read of the table as it is.
-        example: the text of one of them.
+    ``runs`` and ``bytes`` are totals in the log and of the current table; ``example`` is the text of one of them.
     """
 
     columns: tuple[str, ...]
@@ -112,19 +97,15 @@ class Asked:
 
 @dataclass(frozen=True)
 class LayoutAdvice:
-    """What a method would make of the log's queries.
+    """The predicted effect of a method's layout on the log's queries.
 
     Attributes:
-        method: by its name.
-        columns: of an order of rows those that it goes by.
-        layouts: how many layouts it has: column groups, or copies.
-        row_order: the columns that sort the rows within blocks, ``none`` or ``auto``, as ``plan --row-order`` takes it.
-        reads: what the queries would read.
-        rehearsed: whether that is by whole segments, put into blocks as a load would and encoded; else it is by a
-            sample of rows.
-        stored: compressed bytes of the table that a load would write; None where that was not found out.
-        costs: what the period's queries cost at the price, in its currency.
-        saves: how much less that is than what they cost now.
+        columns: for an order of rows, the columns of the order.
+        layouts: the number of layouts: column groups, or copies.
+        row_order: the columns that sort the rows within blocks, ``none`` or ``auto``, as in ``plan --row-order``.
+        rehearsed: whether a dry run of whole segments predicted it; else a sample of rows did.
+        stored: compressed bytes of the loaded table; None where unknown.
+        costs, saves: of the period's queries at the price, in its currency, and the current costs minus these.
     """
 
     method: str
@@ -140,13 +121,10 @@ class LayoutAdvice:
 
 @dataclass(frozen=True)
 class StatementAdvice:
-    """The best that an engine can be told in its own SQL.
+    """The best layout that can be declared in an engine's own SQL.
 
-    Attributes:
-        engine: its name.
-        statement: what to tell it.
-        layout: the order of rows that it then keeps, and what queries read of it in blocks of the size asked for.
-        gives_away: what the period's queries cost more than by what is recommended.
+    ``layout`` is the resulting order of rows in blocks of the requested size; ``gives_away`` the extra cost of the
+    period's queries compared with the recommended layout.
     """
 
     engine: str
@@ -157,23 +135,19 @@ class StatementAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to do about a table.
+    """The advice about a table.
 
     Attributes:
-        source, log, table: what was looked at, and the table's name in the log.
-        rows, files, stored: of the table as it is: rows, files, and compressed bytes of all columns.
-        partition_by: the column whose every value is a partition, of all layouts that were tried; None for none.
-        block_rows: the mean block of all layouts that were tried.
-        queries, skipped: how many runs the log's usable statements had, and how many statements could not be used.
-        asked: what queries filter by, those that read the most first.
-        full: what full scans of their columns read.
-        now: what queries read of the table as it is, where files and row groups are skipped by their bounds.
-        period: what costs and savings are told for.
+        table: the table's name in the log.
+        rows, files, stored: of the current table: rows, files, and compressed bytes of all columns.
+        partition_by: the column whose every value is a partition in all tried layouts; None for none.
+        queries, skipped: the number of runs of the log's usable statements, and of unusable statements.
+        asked: the queries by filtered columns, those that read the most first.
+        full, now: the bytes of full scans, and of the current table, where files and row groups are skipped by bounds.
         price: of reading a terabyte (10^12 bytes), in any currency.
-        costs_now: what the period's queries cost now.
-        layouts: what was tried, the least bytes first.
-        recommended: the best of them; None where none reads clearly less than the table as it is.
-        writing: what it costs to read the table once, in order to write it anew.
+        layouts: the tried layouts, the fewest bytes first.
+        recommended: the best layout; None where none reads clearly less than the current table.
+        writing: the cost of reading the table once to rewrite it.
         statements: the best of each engine.
     """
 
@@ -200,44 +174,38 @@ class Advice:
 
     @property
     def pays_after(self) -> float | None:
-        """After how many periods what is recommended has saved what reading the table once costs; None if never."""
+        """Return the number of periods after which the recommended layout has paid for its rewrite; None if never."""
         saves = 0.0 if self.recommended is None else self.recommended.saves
         return self.writing / saves if saves > 0 else None
 
     def to_json(self) -> dict[str, object]:
-        """The advice as a JSON object."""
+        """Return the advice as a JSON object."""
         return {**asdict(self), "pays_after": self.pays_after}
 
 
-# ----------------------------------------------------------------------------------------------------
-# How many queries run in a month: as somebody says, or as the times in a log tell.
-
 _DAY: Final = 86_400.0
 _DAYS_A_MONTH: Final = 365.25 / 12
+# Days that a log must span to estimate a month's queries.
 _SHORTEST: Final = 1.0
-"""Days that a log spans at least, so that it tells of a month."""
 _THOUSAND: Final = 1_000
 
 
 def period_of(queries: Sequence[Query], runs_a_month: float | None, time_zone: str = "UTC") -> Period:
-    """What savings are told for: a month, where it is known how many queries it has, else a thousand queries.
+    """Return the period of savings: a month if its number of queries is known, else a thousand queries.
 
-    Args:
-        queries: of the log, each with its runs as its weight.
-        runs_a_month: as somebody says; None asks the log's times.
-        time_zone: of times without one.
+    ``runs_a_month`` is the user's; None derives it from the log's times. ``time_zone`` is that of times without one.
     """
     if runs_a_month is not None:
         return Period(MONTH, runs_a_month, "as --queries-per-month says")
-    days = _days(queries, time_zone)
+    days = _measure_days(queries, time_zone)
     if days is None:
         return Period(f"{_THOUSAND:,} queries", _THOUSAND, "since the log spans no day; see --queries-per-month")
     runs = weight_of(queries)
     return Period(MONTH, runs / days * _DAYS_A_MONTH, f"by the {days:,.1f} days of the log")
 
 
-def _days(queries: Sequence[Query], time_zone: str) -> float | None:
-    """How long the log is; None where a query has no time, or where it is too short to tell of a month."""
+def _measure_days(queries: Sequence[Query], time_zone: str) -> float | None:
+    """Return the length of the log in days; None where a query has no time, or where the log is too short."""
     try:
         times = times_of(queries, time_zone)
     except LogError:
@@ -246,59 +214,39 @@ def _days(queries: Sequence[Query], time_zone: str) -> float | None:
     return days if days >= _SHORTEST else None
 
 
-# ----------------------------------------------------------------------------------------------------
-# What people ask of a table: by which columns they filter, and how much that reads now.
-
 MOST_TOLD: Final = 10
 
 
 def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[Asked, ...]:
-    """Queries by the columns that they filter by, those that read the most first, :data:`MOST_TOLD` at most.
+    """Return queries by the columns that they filter, those that read the most first, :data:`MOST_TOLD` at most.
 
-    Args:
-        queries: of the log, each with its runs as its weight.
-        read: the bytes that one run of each reads, ``float64[queries]``.
-        schema: the table's.
+    ``read`` has the bytes that one run of each query reads, ``float64[queries]``.
     """
     groups: dict[frozenset[str], list[int]] = defaultdict(list)
-    for place, query in enumerate(queries):
-        groups[columns_of(query.filter.root)].append(place)
+    for index, query in enumerate(queries):
+        groups[columns_of(query.filter.root)].append(index)
     weights = np.array([query.weight for query in queries])
-    found = []
-    for filtered, places in groups.items():
-        names = tuple(name for name in schema.names if name in filtered)
-        bytes = weights[places] * read[places]
-        example = queries[places[int(np.argmax(bytes))]].sql
-        found.append(Asked(names, float(weights[places].sum()), float(bytes.sum()), example))
-    return tuple(sorted(found, key=lambda asked: (-asked.bytes, asked.columns))[:MOST_TOLD])
+    usages = []
+    for columns, indices in groups.items():
+        names = tuple(name for name in schema.names if name in columns)
+        bytes = weights[indices] * read[indices]
+        example = queries[indices[int(np.argmax(bytes))]].sql
+        usages.append(Asked(names, float(weights[indices].sum()), float(bytes.sum()), example))
+    return tuple(sorted(usages, key=lambda usage: (-usage.bytes, usage.columns))[:MOST_TOLD])
 
 
-# ----------------------------------------------------------------------------------------------------
-# From what trials read to advice: shares of the table as it is, what they cost, and what engines can be told.
-
+# The relative error of predictions by dry runs, against loaded tables on five workloads (decision 0034).
 REHEARSED_ERROR: Final = 0.07
-"""By what share predictions by whole segments were off, of loaded tables on five workloads (decision 0034)."""
+# The relative error of predictions by a sample of rows, against dry runs.
 SAMPLED_ERROR: Final = 0.33
-"""By what share predictions by a sample of rows were off, of those by whole segments."""
 
+# The least share of bytes that a layout must save to be worth a rewrite.
 LEAST_GAIN: Final = 0.05
-"""A layout that reads so little less than the table as it is is not worth writing."""
 
 
 @dataclass(frozen=True)
 class Tried:
-    """A layout that was tried.
-
-    Attributes:
-        method: by its name.
-        columns: of an order of rows those that it goes by.
-        layouts: how many it has.
-        row_order: what the rows within its blocks are sorted by, as ``plan --row-order`` takes it.
-        share: of the bytes that full scans read of the table as it is, those that its queries read.
-        spread: the standard deviation of these, as a share of them, if other queries like these came.
-        rehearsed: whether it was tried on whole segments; else on a sample of rows.
-        stored: compressed bytes of the table that a load would write; None where that was not found out.
-    """
+    """A tried layout, with attributes as :class:`LayoutAdvice` and :class:`Reading`."""
 
     method: str
     columns: tuple[str, ...]
@@ -312,14 +260,9 @@ class Tried:
 
 @dataclass(frozen=True)
 class AsItIs:
-    """What the whole log reads of the table as it is, all runs together, and what that costs.
+    """The bytes and costs of all runs of the log's queries on the current table.
 
-    Attributes:
-        full: bytes of full scans of the columns that queries read.
-        now: bytes of what is left where files and row groups are skipped by their bounds.
-        runs: how many runs the log has.
-        period: what costs are told for.
-        price: of reading a terabyte.
+    ``full`` are full scans of the queries' columns; ``now`` is with files and row groups skipped by their bounds.
     """
 
     full: float
@@ -329,11 +272,11 @@ class AsItIs:
     price: float
 
     def cost(self, bytes: float) -> float:
-        """What the period's queries cost if the log's read so many bytes."""
+        """Return the cost of the period's queries if the log's queries read so many bytes."""
         return bytes / self.runs * self.period.runs * self.price / TERABYTE
 
     def advice_of(self, tried: Tried) -> LayoutAdvice:
-        """What a trial says of the whole log."""
+        """Return a trial's advice for the whole log."""
         error = REHEARSED_ERROR if tried.rehearsed else SAMPLED_ERROR
         reads = Reading(tried.share * self.full, tried.share, tried.spread, error)
         costs = self.cost(reads.bytes)
@@ -343,29 +286,23 @@ class AsItIs:
         )  # fmt: skip
 
     def is_worth_writing(self, layout: LayoutAdvice) -> bool:
-        """Whether a layout reads clearly less than the table as it is."""
+        """Return whether a layout reads clearly less than the current table."""
         return layout.reads.bytes < (1 - LEAST_GAIN) * self.now
 
 
 def statements_of(
     orders: Sequence[LayoutAdvice], costs: float, engines: Sequence[str], table: str, schema: Schema, partitioned: bool
 ) -> tuple[StatementAdvice, ...]:
-    """Of each engine the statement by which queries read the least, where it has one.
+    """Return for each engine the statement with which queries read the least, if it has one.
 
-    Args:
-        orders: of rows by columns, those that were rehearsed.
-        costs: of the period's queries by what is recommended.
-        engines: their names.
-        table: its name in the log.
-        schema: its columns.
-        partitioned: whether it has partitions.
+    ``orders`` are orders of rows by columns, with dry runs; ``costs`` are those of the recommended layout.
     """
-    found = []
+    advice = []
     for engine in engines:
         for order in sorted(orders, key=lambda order: order.reads.bytes):
             types = [schema.find(name).type for name in order.columns]
             text = order_statement(engine, order.method, table, order.columns, types, partitioned=partitioned)
             if text is not None:
-                found.append(StatementAdvice(engine, text, order, order.costs - costs))
+                advice.append(StatementAdvice(engine, text, order, order.costs - costs))
                 break
-    return tuple(found)
+    return tuple(advice)

@@ -1,35 +1,18 @@
-"""Every error that layoutopt raises on purpose.
+"""All errors that layoutopt raises, in one tree, with the exit codes of the command line::
 
-::
+    LayoutoptError (1)
+    ├── InputError (2)  bad usage or input
+    │   ├── SettingError, LogError, SchemaError, PlanError, QueryError, PublicationError
+    │   ├── EncryptionKeyError, EncryptedTableError
+    │   └── SourceError ── MissingPartitionError (1)
+    ├── NeedsSparkError, WorkerLostError
+    └── TableError (1)  the table itself
+        ├── NotATableError (2) ── SourceIndexError
+        ├── CatalogError ── NoSnapshotError (2)
+        ├── CommitConflictError (3) ── AlreadyLoadedError
+        └── DataFileError, SkippingError, StalePlanError, ContentMismatchError, BoundError
 
-    LayoutoptError                something failed (exit 1): another try may succeed
-    ├── InputError                bad usage or bad input (exit 2): another try will fail too
-    │   ├── SettingError          a setting or flag has a bad value
-    │   ├── LogError              a query log can't be used (empty, unreadable, no usable query)
-    │   ├── SchemaError           a schema, column or type is unknown, or differs from the plan's
-    │   ├── PlanError             a features or plan document can't be used
-    │   ├── EncryptionKeyError    the key of an encrypted table can't be had, or is another one
-    │   ├── EncryptedTableError   what is asked for can't be done without showing an encrypted table's rows
-    │   ├── QueryError            a SQL text can't be used on a table
-    │   ├── PublicationError      a table can't be shown at a place, or as a table of another format
-    │   └── SourceError           a source can't be read (missing, truncated, not Parquet)
-    │       └── MissingPartitionError  the source has no rows (yet) for a partition (exit 1)
-    ├── NeedsSparkError           what is asked for can't be done without Spark; caught, and done with it
-    ├── WorkerLostError           a process that did a part of the work was killed
-    └── TableError                the table itself
-        ├── NotATableError        the path holds something else, or nothing
-        │   └── SourceIndexError    the path holds the indexes of files that somebody else keeps
-        ├── CatalogError          a catalog file is missing, damaged or of an unknown version
-        │   └── NoSnapshotError     the table has no snapshot of that number, or as old (exit 2)
-        ├── DataFileError         a data file is missing or damaged
-        ├── CommitConflictError   somebody else committed the same partition first (exit 3)
-        │   └── AlreadyLoadedError  the partition holds other rows, or another plan's; replace it if that is meant
-        ├── SkippingError         a scan would skip rows that match; found where skipping is checked
-        ├── StalePlanError        the queries that people run now skip much less than those of the plan
-        ├── ContentMismatchError  rows or checksums differ from the source: the commit is refused
-        └── BoundError            a bound (memory, vectors, rows) would be exceeded; names the setting
-
-Each message is one sentence that names the offending value and what to do.
+Each message is one sentence with the offending value and what to do.
 """
 
 from __future__ import annotations
@@ -41,19 +24,19 @@ from contextlib import contextmanager
 
 
 class LayoutoptError(Exception):
-    """The root: everything that layoutopt raises on purpose."""
+    """The root of all errors that layoutopt raises on purpose."""
 
     exit_code = 1
 
 
 class InputError(LayoutoptError):
-    """Bad usage or bad input."""
+    """Bad usage or input."""
 
     exit_code = 2
 
 
 class SettingError(InputError):
-    """A setting or flag has a bad value."""
+    """A setting or flag has an invalid value."""
 
 
 class LogError(InputError):
@@ -69,11 +52,11 @@ class PlanError(InputError):
 
 
 class EncryptionKeyError(InputError):
-    """The key of an encrypted table can't be had, or is another one than it was encrypted by."""
+    """The key of an encrypted table is unavailable or wrong."""
 
 
 class EncryptedTableError(InputError):
-    """What is asked for would show an encrypted table's rows to who has no key."""
+    """The operation would reveal an encrypted table's rows."""
 
 
 class QueryError(InputError):
@@ -81,39 +64,39 @@ class QueryError(InputError):
 
 
 class PublicationError(InputError):
-    """A table can't be shown at a place, or as a table of another format."""
+    """A table can't be published at a place or in a format."""
 
 
 class SourceError(InputError):
-    """A source can't be read."""
+    """A source can't be read: it is missing, truncated, or no Parquet."""
 
 
 class MissingPartitionError(SourceError):
-    """The source has no rows for a partition that was asked for; they may come."""
+    """The source has no rows for a requested partition, perhaps not yet."""
 
     exit_code = 1
 
 
 class NeedsSparkError(LayoutoptError):
-    """What is asked for can't be done without Spark, or not surely as Spark does it; who catches this starts it."""
+    """The work needs Spark, or only Spark is known to do it right; callers catch this and start Spark."""
 
 
 class WorkerLostError(LayoutoptError):
-    """A process that did a part of the work was killed."""
+    """A worker process was killed."""
 
 
 class TableError(LayoutoptError):
-    """The table itself is the trouble."""
+    """The table itself is the problem."""
 
 
 class NotATableError(TableError):
-    """The path holds something else than a layoutopt table, or nothing."""
+    """The path holds no layoutopt table."""
 
     exit_code = 2
 
 
 class SourceIndexError(NotATableError):
-    """The path holds the indexes of files that somebody else keeps; ``source`` names these."""
+    """The path holds the indexes of external files; ``source`` names these."""
 
     def __init__(self, message: str, source: str = "") -> None:
         super().__init__(message)
@@ -125,7 +108,7 @@ class CatalogError(TableError):
 
 
 class NoSnapshotError(CatalogError):
-    """The table has no snapshot of that number, or none as old as was asked for."""
+    """The table has no snapshot of that number or age."""
 
     exit_code = 2
 
@@ -135,21 +118,21 @@ class DataFileError(TableError):
 
 
 class CommitConflictError(TableError):
-    """Somebody else committed the same partition first."""
+    """Another commit changed the same partition first."""
 
     exit_code = 3
 
 
 class AlreadyLoadedError(CommitConflictError):
-    """The table's partition holds other rows, or another plan's; nothing replaces it unless that is asked for."""
+    """The partition holds other rows, or another plan's, and replacing them was not requested."""
 
 
 class SkippingError(TableError):
-    """A scan would skip rows that match: the catalog is wrong, or layoutopt is."""
+    """A scan would skip matching rows: the catalog is wrong, or layoutopt is."""
 
 
 class StalePlanError(TableError):
-    """The queries that people run now skip much less than those that the plan was made for."""
+    """Current queries skip much less than those of the plan."""
 
 
 class ContentMismatchError(TableError):
@@ -157,14 +140,11 @@ class ContentMismatchError(TableError):
 
 
 class BoundError(TableError):
-    """A bound would be exceeded; the message names the setting."""
+    """A bound (memory, vectors, rows) would be exceeded; the message names the setting."""
 
 
 def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The Ctrl-C that led to an error, None where there was none.
-
-    Spark's own clean-up of a query that is interrupted fails, and what it raises hides the interruption.
-    """
+    """Return the Ctrl-C that led to an error, or None: errors of Spark's clean-up hide an interrupted query."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error
@@ -174,14 +154,16 @@ _CARRIED = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 
 
 def carried(error: LayoutoptError) -> RuntimeError:
-    """An error whose text, inside whatever another process makes of it, :func:`recovered` finds again."""
-    payload = json.dumps({"kind": type(error).__name__, "message": str(error)})
+    """Return an error whose text survives other processes, for :func:`recovered`."""
+    kinds = [_name(kind) for kind in type(error).__mro__ if issubclass(kind, LayoutoptError)]
+    texts = {name: value for name, value in vars(error).items() if isinstance(value, str)}
+    payload = json.dumps({"kinds": kinds, "message": str(error), "attributes": texts})
     return RuntimeError(f"layoutopt-error:{payload}:end")
 
 
 @contextmanager
 def carrying() -> Iterator[None]:
-    """Raises layoutopt's own errors as what :func:`carried` makes of them; for the body of a task."""
+    """Raise layoutopt's errors as :func:`carried` within the block; for the body of a task."""
     try:
         yield
     except LayoutoptError as error:
@@ -189,15 +171,28 @@ def carrying() -> Iterator[None]:
 
 
 def recovered(text: str) -> LayoutoptError | None:
-    """The error that :func:`carried` put into a text, None where there is none.
+    """Return the error that :func:`carried` put into a text, or None.
+
+    An error class that is not imported here becomes its nearest imported base class.
 
     >>> recovered(f"task 3 failed: {carried(PlanError('no such column'))} at line 7")
     PlanError('no such column')
     """
-    found = _CARRIED.search(text)
-    if found is None:
+    match = _CARRIED.search(text)
+    if match is None:
         return None
-    said = json.loads(found[1])
-    kind = globals().get(said["kind"], TableError)
-    error: LayoutoptError = kind(said["message"])
+    payload = json.loads(match[1])
+    imported = {_name(kind): kind for kind in _list_subclasses(LayoutoptError)}
+    kind = next((imported[name] for name in payload["kinds"] if name in imported), TableError)
+    # Constructors of subclasses may take other arguments than the message.
+    error: LayoutoptError = kind.__new__(kind, payload["message"])
+    vars(error).update(payload["attributes"])
     return error
+
+
+def _name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def _list_subclasses(kind: type[LayoutoptError]) -> list[type[LayoutoptError]]:
+    return [kind, *(inner for subclass in kind.__subclasses__() for inner in _list_subclasses(subclass))]

@@ -1,4 +1,4 @@
-"""What is told of work: structured logs, one JSON object a line, for machines; its stages, for people too."""
+"""Structured logs, one JSON object a line, for machines; progress of stages, for people too."""
 
 from __future__ import annotations
 
@@ -19,16 +19,12 @@ STDERR: Final = "-"
 
 @dataclass(frozen=True)
 class EventLog:
-    """Where events go; nowhere by default.
-
-    Attributes:
-        stream: an open text stream, or None.
-    """
+    """A destination of events, an open text stream; by default none."""
 
     stream: IO[str] | None = None
 
     def write(self, event: str, **fields: object) -> None:
-        """Write one line: ``at`` (UTC), ``event`` and the fields; it is there as soon as this returns."""
+        """Write one line with ``at`` (UTC), ``event`` and the fields, and flush it."""
         if self.stream is None:
             return
         line = {"at": datetime.now(UTC).isoformat(timespec="milliseconds"), "event": event, **fields}
@@ -41,42 +37,35 @@ NO_EVENTS: Final = EventLog()
 
 @contextmanager
 def event_log(target: str | None) -> Iterator[EventLog]:
-    """The log of a file's path (lines are added to what is there), of ``-`` for stderr, or of None for nothing.
-
-    Raises:
-        SettingError: the file can't be written.
-    """
+    """Open the log at a file's path (appending), ``-`` for stderr, or None for no log."""
     if target is None:
         yield NO_EVENTS
     elif target == STDERR:
         yield EventLog(sys.stderr)
     else:
-        with _opened(target) as stream:
+        with _open_log(target) as stream:
             yield EventLog(stream)
 
 
-def _opened(target: str) -> IO[str]:
+def _open_log(path: str) -> IO[str]:
     try:
-        return Path(target).open("a", encoding="utf-8", errors="backslashreplace")
+        return Path(path).open("a", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        raise SettingError(f"the log {target!r} can't be written ({error.strerror}); name another file") from error
+        raise SettingError(f"the log {path!r} can't be written ({error.strerror}); name another file") from error
 
 
 Progress = Callable[[str], None]
 
 
 def silent(sentence: str) -> None:
-    """Progress that nobody wants to see."""
+    """Ignore progress."""
 
 
 @dataclass(frozen=True)
 class Stages:
-    """What watches one piece of work.
+    """The observers of one piece of work.
 
-    Attributes:
-        say: called with a short sentence as each stage begins.
-        log: gets an event ``stage`` as each ends.
-        seconds: how long each took, by name, in the order of their ends.
+    ``say`` gets a short sentence as each stage begins, ``log`` an event as it ends; ``seconds`` are by stage name.
     """
 
     say: Progress = silent
@@ -85,7 +74,7 @@ class Stages:
 
     @contextmanager
     def stage(self, name: str, sentence: str, **fields: object) -> Iterator[dict[str, object]]:
-        """Time the block; what it puts into the mapping is logged too, and so is its failure."""
+        """Time and log the block, even if it fails; the caller may add counts to the mapping."""
         self.say(sentence)
         counts = dict(fields)
         start = time.perf_counter()

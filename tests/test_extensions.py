@@ -76,7 +76,7 @@ def test_a_type_of_index(installed: Path, tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said(installed: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"no partitioner 'two-blocks'; choose one of ward, .*one-block"):
+    with pytest.raises(SettingError, match=r"unknown partitioner 'two-blocks': expected one of ward, .*one-block"):
         find_partitioner("two-blocks")
     with pytest.raises(LogError, match=r"no \.sql, \.jsonl, \.csv, \.pipes, \.json or \.parquet file"):
         list(read_log(tmp_path / "queries.txt"))
@@ -88,5 +88,5 @@ def test_what_is_not_there_is_said(installed: Path, tmp_path: Path) -> None:
 def test_nothing_replaces_what_is_built_in_and_two_claims_are_refused(installed: Path) -> None:
     install(installed, "other", "[layoutopt.partitioners]\nward = json:loads\none-block = json:dumps\n")
     assert find_partitioner("ward") is ward
-    with pytest.raises(SettingError, match="claimed by json:dumps and by tiny_extensions:one_block"):
+    with pytest.raises(SettingError, match="defined by json:dumps and by tiny_extensions:one_block"):
         find_partitioner("one-block")

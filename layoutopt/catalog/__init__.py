@@ -1,1 +1,1 @@
-"""What a table knows of itself, on disk: snapshots, partitions, blocks and their statistics. See SPEC.md."""
+"""The catalog: snapshots, commits, blocks and their statistics (SPEC.md)."""

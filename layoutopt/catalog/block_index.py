@@ -1,4 +1,4 @@
-"""The block index (in which file, partition, segment and layout each block lies): its schema, and checks of it."""
+"""The block index (the file, partition, segment and layout of each block): its schema and its checks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from layoutopt.model.records import short
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import words_for
 
-# Names repeat in long runs; statistics hardly repeat, and dictionaries of them cost more than they save.
+# Names repeat in long runs. Statistics hardly repeat: dictionaries of them cost more than they save.
 REPEATING = ["file", "partition", "footer"]
 
+# The column of measured indexes in tables of unwritten blocks; blocks files never have it.
 INDEXES = "indexes"
-"""The column of measured indexes, in tables of blocks that are not written yet; it never stands in a blocks file."""
 
-# Honest blocks take a few times their compressed bytes; what takes so many more was made to fill the memory.
+# Valid blocks take a few times their compressed bytes. A higher ratio is an attempt to fill the memory.
 _MOST_EXPANSION = 256
 _FREE_BYTES = 64 * 2**20
 _LONGEST_TEXT = 8 * 1024
+# Columns that older tables lack.
 _LATER = {"footer": pa.string(), "start": pa.int64()}
-"""Columns that tables of older versions lack."""
 
 
 def block_schema(schema: Schema, n_words: int) -> pa.Schema:
-    """The Arrow schema of a table with one row a block.
+    """Return the Arrow schema of a table with one row a block.
 
     ``words`` holds the union vector's bit patterns as ``n_words`` int64; ``stats`` has one child ``c<i>`` for the i-th
-    column of ``schema``, null where the block does not hold that column. ``footer`` is the digest of the file's
-    footer, null where unknown. ``start`` is where the block's column chunks begin in its file if they follow each other
-    in the order of the file's columns; null where unknown.
+    column of ``schema``, null where the block does not hold that column. ``footer`` is the digest of the file's footer.
+    ``start`` is the offset of the block's column chunks if they lie in the order of the file's columns. Both are null
+    where unknown.
     """
     return pa.schema(
         [
@@ -57,85 +57,73 @@ def block_schema(schema: Schema, n_words: int) -> pa.Schema:
     )
 
 
-def damaged(where: str, reason: str) -> CatalogError:
-    """The error for a blocks file whose content can't be used."""
+def damage_error(where: str, reason: str) -> CatalogError:
+    """Return the error for a blocks file whose content can't be used."""
     return CatalogError(f"{where} is damaged ({short(reason)}); restore the file from a copy or load again")
 
 
 def check_expansion(metadata: pq.FileMetaData, size: int, where: str) -> None:
-    """Refuse a blocks file of ``size`` bytes that says it becomes too large in memory.
-
-    Raises:
-        CatalogError: it does.
-    """
+    """Raise CatalogError if the metadata of a file of ``size`` bytes declares far more bytes in memory."""
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     decoded = sum(group.column(i).total_uncompressed_size for group in groups for i in range(group.num_columns))
     most = _FREE_BYTES + _MOST_EXPANSION * size
-    for taken in (decoded, 8 * metadata.num_rows):
-        if taken > most:
-            raise damaged(where, f"its {size} bytes become {taken}")
+    for needed in (decoded, 8 * metadata.num_rows):
+        if needed > most:
+            raise damage_error(where, f"its {size} bytes expand to {needed}")
 
 
 def plain_texts(table: pa.Table, where: str) -> pa.Table:
-    """Texts that were read as dictionaries as plain ones: a long one is not repeated for many rows.
-
-    Raises:
-        CatalogError: a text is too long to be a path or a digest.
-    """
+    """Return dictionary-encoded texts as plain ones; raise CatalogError if one is too long to be a path or a digest."""
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             for chunk in table.column(i).chunks:
                 longest = pc.max(pc.binary_length(chunk.dictionary)).as_py() or 0
                 if longest > _LONGEST_TEXT:
-                    raise damaged(where, f"its column {field.name} has a text of {longest} bytes")
+                    raise damage_error(where, f"its column {field.name} has a text of {longest} bytes")
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
     return table
 
 
-def checked_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
-    """Every column of :func:`block_schema` but ``stats``, with types and ranges checked.
+def check_block_index(table: pa.Table, plan: Plan, where: str) -> pa.Table:
+    """Return the columns of :func:`block_schema` but ``stats``; raise CatalogError where one is missing or invalid.
 
-    Older tables have no ``footer`` and no ``start``: they are null then.
-
-    Raises:
-        CatalogError: a column is missing, of another type, or has impossible values.
+    The ``footer`` and ``start`` of older tables are null.
     """
     for name, type in _LATER.items():
         if name not in table.column_names:
             table = table.append_column(name, pa.nulls(table.num_rows, type))
-    wanted = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
-    for field in wanted:
+    fields = [field for field in block_schema(plan.schema, words_for(len(plan.features))) if field.name != "stats"]
+    for field in fields:
         if field.name not in table.column_names:
-            raise damaged(where, f"it has no column {field.name}")
+            raise damage_error(where, f"it has no column {field.name}")
         _check_column(table[field.name], field, where)
     widths = pc.unique(pc.list_value_length(table["words"])).to_pylist()
     if set(widths) - {None, words_for(len(plan.features))}:
-        raise damaged(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
+        raise damage_error(where, f"its union vectors have {widths} words, the plan {words_for(len(plan.features))}")
     layouts = len(plan.scheme.layouts)
     if table.num_rows and pc.max(table["layout"]).as_py() >= layouts:
-        raise damaged(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
+        raise damage_error(where, f"it names layout {pc.max(table['layout']).as_py()}, the plan has {layouts}")
     _check_names(table, where)
-    return table.select([field.name for field in wanted]).combine_chunks()
+    return table.select([field.name for field in fields]).combine_chunks()
 
 
 def _check_column(column: pa.ChunkedArray, field: pa.Field, where: str) -> None:
-    same = column.type == field.type or (pa.types.is_list(column.type) and column.type.value_type == pa.int64())
-    if not same:
-        raise damaged(where, f"its column {field.name} is of type {column.type}")
+    if column.type != field.type and not (pa.types.is_list(column.type) and column.type.value_type == pa.int64()):
+        raise damage_error(where, f"its column {field.name} is of type {column.type}")
     if not (field.nullable or field.name == "words") and column.null_count:
-        raise damaged(where, f"its column {field.name} has a null")
+        raise damage_error(where, f"its column {field.name} has a null")
     if field.name == "words" and pc.list_flatten(column).null_count:
-        raise damaged(where, "a union vector has a null word")
+        raise damage_error(where, "a union vector has a null word")
     lowest = {"rows": 1, "block": None}.get(field.name, 0)
     known = len(column) - column.null_count
     if pa.types.is_integer(field.type) and lowest is not None and known and pc.min(column).as_py() < lowest:
-        raise damaged(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
+        raise damage_error(where, f"its column {field.name} has the value {pc.min(column).as_py()}")
 
 
 def _check_names(table: pa.Table, where: str) -> None:
     for name in ("file", "partition"):
         for path in pc.unique(table[name]).to_pylist():
             if not is_safe_path(path):
-                raise damaged(where, f"it names {path!r}, no path inside the table")
+                raise damage_error(where, f"it names {path!r}, which is no path inside the table")
     if pc.count_distinct(table["block"]).as_py() < table.num_rows:
-        raise damaged(where, "it has a block twice")
+        raise damage_error(where, "it has a block twice")

@@ -1,4 +1,4 @@
-"""From stored statistics to what skipping may believe: missing or contradictory ones become unknown."""
+"""Bounds from stored statistics: missing or contradictory values become unknown."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from layoutopt.skipping.cannot_match import ColumnBounds
 
 
 def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
-    """One column's bounds over n blocks, from its ``stats`` child and the blocks' ``rows`` (int64[n]).
+    """Return one column's bounds over n blocks, from its ``stats`` child and the blocks' ``rows`` (int64[n]).
 
     A block that has, or may have, a NaN has NAN_KEY as its high key, since Spark orders NaN last.
     """
-    nulls = _counts(stats, "nulls", rows)
-    low, high, known = _range(stats, type)
-    # Contradictions: a range where every row is null, or an upside-down one. Nothing of such a block is believed.
+    nulls = _read_counts(stats, "nulls", rows)
+    low, high, known = _read_range(stats, type)
+    # Contradictions: a range where every row is null, or an upside-down one. Such bounds become unknown.
     contradictory = known & ((nulls == rows) | np.greater(low, high).astype(np.bool_))
     known &= ~contradictory
     nulls[contradictory] = UNKNOWN
     if type in FLOATS:
-        nans = _counts(stats, "nans", np.where(nulls == UNKNOWN, rows, rows - nulls))
+        nans = _read_counts(stats, "nans", np.where(nulls == UNKNOWN, rows, rows - nulls))
         only_nans = (nans > 0) & (nulls != UNKNOWN) & (nans == rows - nulls) & ~known
         low = np.where(only_nans, NAN_KEY, low)
         high = np.where(nans == 0, high, NAN_KEY)
@@ -38,25 +38,19 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
 
 
 class LazyBounds(Mapping[str, ColumnBounds]):
-    """The bounds of the columns of n blocks by name, each made when it is first asked for.
-
-    Args:
-        schema: the columns.
-        statistics: the stored statistics of a column, by its name.
-        rows: the blocks' rows, int64[n].
-    """
+    """The bounds of the columns of n blocks by name, computed on first use; ``rows`` are the blocks', int64[n]."""
 
     def __init__(self, schema: Schema, statistics: Callable[[str], pa.StructArray], rows: Ints) -> None:
         self._schema, self._statistics, self._rows = schema, statistics, rows
-        self._made: dict[str, ColumnBounds] = {}
+        self._bounds: dict[str, ColumnBounds] = {}
 
     def __getitem__(self, name: str) -> ColumnBounds:
-        if name not in self._made:
+        if name not in self._bounds:
             column = self._schema.get(name)
             if column is None or column.name != name:
                 raise KeyError(name)
-            self._made[name] = column_bounds(self._statistics(name), self._rows, column.type)
-        return self._made[name]
+            self._bounds[name] = column_bounds(self._statistics(name), self._rows, column.type)
+        return self._bounds[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._schema.names)
@@ -65,17 +59,17 @@ class LazyBounds(Mapping[str, ColumnBounds]):
         return len(self._schema.names)
 
 
-def _member(stats: pa.StructArray, name: str, type: pa.DataType) -> pa.Array | None:
-    """A member of the struct with the struct's own nulls; None where it is missing or of another type."""
+def _read_member(stats: pa.StructArray, name: str, type: pa.DataType) -> pa.Array | None:
+    """Return a member of the struct with the struct's nulls; None where missing or of another type."""
     index = stats.type.get_field_index(name)
     if index < 0 or stats.type.field(index).type != type:
         return None
     return pc.struct_field(stats, [index])
 
 
-def _counts(stats: pa.StructArray, name: str, most: Ints) -> Ints:
-    """A count in 0 .. ``most`` for each block, int64[n]; -1 where unknown or impossible."""
-    stored = _member(stats, name, pa.int64())
+def _read_counts(stats: pa.StructArray, name: str, most: Ints) -> Ints:
+    """Return a count in 0 .. ``most`` for each block, int64[n]; -1 where unknown or impossible."""
+    stored = _read_member(stats, name, pa.int64())
     if stored is None:
         return np.full(len(stats), UNKNOWN, dtype=np.int64)
     counts = np.array(pc.fill_null(stored, UNKNOWN), dtype=np.int64)
@@ -83,20 +77,20 @@ def _counts(stats: pa.StructArray, name: str, most: Ints) -> Ints:
     return counts
 
 
-def _range(stats: pa.StructArray, type: str) -> tuple[Keys, Keys, Bits]:
-    """Smallest and largest key of each block, and where both are known."""
+def _read_range(stats: pa.StructArray, type: str) -> tuple[Keys, Keys, Bits]:
+    """Return each block's smallest and largest key, and where both are known."""
     storage = key_storage(type)
-    low = None if storage is None else _member(stats, "min", storage)
-    high = None if storage is None else _member(stats, "max", storage)
+    low = None if storage is None else _read_member(stats, "min", storage)
+    high = None if storage is None else _read_member(stats, "max", storage)
     if low is None or high is None:
         zeros = np.zeros(len(stats), dtype=np.int64)
         return zeros, zeros, np.zeros(len(stats), dtype=np.bool_)
     known = np.asarray(low.is_valid()) & np.asarray(high.is_valid())
-    return _keys(low), _keys(high), known
+    return _decode_keys(low), _decode_keys(high), known
 
 
-def _keys(stored: pa.Array) -> Keys:
-    """Stored keys as int64[n], or object[n] of int, str or bytes; what stands for null means nothing."""
+def _decode_keys(stored: pa.Array) -> Keys:
+    """Return stored keys as int64[n], or object[n] of int, str or bytes; the values at nulls are arbitrary."""
     if stored.type == pa.int64():
         return np.array(pc.fill_null(stored, 0), dtype=np.int64)
     keys = np.empty(len(stored), dtype=np.object_)
@@ -108,9 +102,9 @@ def _keys(stored: pa.Array) -> Keys:
 
 
 def merged(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
-    """The bounds of some blocks (their indices) together; the range is unknown if that of one block with values is.
+    """Return the bounds over some blocks (their indices); ``rows`` are all blocks', int64[n].
 
-    ``rows`` are all blocks' rows, int64[n].
+    The range is unknown if it is unknown for a block with values.
     """
     counts = bounds.nulls[blocks]
     nulls = None if (counts == UNKNOWN).any() else int(counts.sum())
@@ -118,29 +112,29 @@ def merged(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
     if not known.any() or not (known | (counts == rows[blocks])).all():
         return Bounds(nulls=nulls)
     ranged = blocks[known]
-    return Bounds(_key(bounds.low[ranged].min()), _key(bounds.high[ranged].max()), nulls)
+    return Bounds(_to_key(bounds.low[ranged].min()), _to_key(bounds.high[ranged].max()), nulls)
 
 
-def _key(value: object) -> Key:
+def _to_key(value: object) -> Key:
     return int(value) if isinstance(value, np.integer) else value  # type: ignore[return-value]
 
 
 def bounds_over(entries: list[Bounds], rows: Ints, type: str) -> ColumnBounds:
-    """The other way: bounds of single partitions as one :class:`ColumnBounds` over them."""
+    """Return bounds of single partitions as one :class:`ColumnBounds` over them."""
     known = np.array([b.low is not None and b.high is not None for b in entries], dtype=np.bool_)
     nulls = np.array(
         [UNKNOWN if b.nulls is None or b.nulls > n else b.nulls for b, n in zip(entries, rows, strict=True)]
     )
     return ColumnBounds(
-        low=_key_column([b.low for b in entries], type),
-        high=_key_column([b.high for b in entries], type),
+        low=_to_keys([b.low for b in entries], type),
+        high=_to_keys([b.high for b in entries], type),
         known=known,
         nulls=nulls.astype(np.int64),
         type=type,
     )
 
 
-def _key_column(keys: list[Key | None], type: str) -> Keys:
+def _to_keys(keys: list[Key | None], type: str) -> Keys:
     storage = key_storage(type)
     if storage is None or storage == pa.int64():
         return np.array([0 if key is None else key for key in keys], dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The check before every commit: what was written is what the source has."""
+"""The checks before every commit: the written rows equal the source's."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
 
+# Sums of hash(tid, value) by (partition key, segment, layout) and column; columns without sums are left out.
 TidSums = Mapping[tuple[str, int, int], Mapping[str, int]]
-"""Sums of hash(tid, value) by (partition key, segment, layout) and column; a column without one is left out."""
 
 
 @dataclass(frozen=True)
 class Content:
-    """What a set of rows holds, whatever their order: how many, and by column the sum of unsigned 32-bit hashes.
+    """A fingerprint of a set of rows: their number and, by column, the sum of unsigned 32-bit hashes.
 
-    A sum notices a duplicate (unlike xor) and fits an int64 below 2^31 rows. A lost row shows even where its hash is 0.
+    Sums notice duplicates (unlike xor) and fit an int64 below 2^31 rows. The count notices a lost row whose hash is 0.
     """
 
     rows: int
@@ -25,40 +25,28 @@ class Content:
 
 
 def check_content(source: Content, written: Content, place: str) -> None:
-    """Refuse rows that are not the source's; ``place`` names them in messages ("partition 1994").
-
-    Raises:
-        ContentMismatchError: rows or checksums differ, or only one side has a column; the columns are named.
-    """
+    """Raise ContentMismatchError if rows or checksums differ; ``place`` names them in messages ("partition 1994")."""
     if source.rows != written.rows:
         raise ContentMismatchError(
             f"{place} has {source.rows} rows in the source but {written.rows} were written; nothing was committed, "
-            "load again, from a source that nobody changes meanwhile"
+            "load again while the source does not change"
         )
-    differing = [name for name in _all_names(source, written) if source.sums.get(name) != written.sums.get(name)]
+    names = dict.fromkeys([*source.sums, *written.sums])
+    differing = [name for name in names if source.sums.get(name) != written.sums.get(name)]
     if differing:
         raise ContentMismatchError(
             f"{place} differs from the source in {', '.join(differing)}; nothing was committed, "
-            "load again, from a source that nobody changes meanwhile"
+            "load again while the source does not change"
         )
 
 
 def check_positions(expected: TidSums, written: TidSums, place: str) -> None:
-    """Refuse rows that would be put together wrongly: values that lie at other tids than they have in the source.
-
-    Args:
-        expected: from the source's rows.
-        written: from the blocks.
-        place: names the source in messages.
-
-    Raises:
-        ContentMismatchError: sums differ, or only one side has one; segments and columns are named.
-    """
-    for where in [*expected, *(where for where in written if where not in expected)]:
-        sums, found = expected.get(where, {}), written.get(where, {})
-        differing = [name for name in dict.fromkeys([*sums, *found]) if sums.get(name) != found.get(name)]
+    """Raise ContentMismatchError if values are at other tids than in the source, which ``place`` names."""
+    for group in [*expected, *(group for group in written if group not in expected)]:
+        sums, own_sums = expected.get(group, {}), written.get(group, {})
+        differing = [name for name in dict.fromkeys([*sums, *own_sums]) if sums.get(name) != own_sums.get(name)]
         if differing:
-            partition, segment, layout = where
+            partition, segment, layout = group
             raise ContentMismatchError(
                 f"in segment {segment} of partition {partition!r} layout {layout} has {', '.join(differing)} at other "
                 f"row positions than {place}; nothing was committed, load again and report it if it happens twice"
@@ -72,34 +60,26 @@ def check_partitions(
     counted: Mapping[str, int],
     source: str,
 ) -> None:
-    """Refuse partitions that have other rows than were counted, or rows of another value than they stand for.
+    """Raise ContentMismatchError where a partition has another row count, or rows of another partition value.
 
-    What stands in the rows is taken from them as they were written, not from how partitions were named.
+    The values are taken from the rows as written, not from the partitions' names.
 
     Args:
-        entries: as they were measured.
+        entries: as measured from the blocks.
         names: of the partitions.
-        values: what each stands for, by its key.
-        counted: the rows of each in the source, by its key, where they are known.
+        values: each partition's value, by its key.
+        counted: each partition's rows in the source, by its key, where known.
         source: names it in messages.
-
-    Raises:
-        ContentMismatchError: names the partition.
     """
     for entry in entries:
-        said = f"partition {names.shown(values[entry.key])} of {source}"
+        label = f"partition {names.shown(values[entry.key])} of {source}"
         if counted.get(entry.key, entry.rows) != entry.rows:
             raise ContentMismatchError(
-                f"{said} has {counted[entry.key]} rows but {entry.rows} were written; nothing was committed, "
-                "load again, from a source that nobody changes meanwhile"
+                f"{label} has {counted[entry.key]} rows but {entry.rows} were written; nothing was committed, "
+                "load again while the source does not change"
             )
-        if not names.is_of(entry, values[entry.key]):
+        if not names.fits_bounds(entry, values[entry.key]):
             raise ContentMismatchError(
-                f"{said} got rows of other partitions; nothing was committed, load again and report it if it happens "
+                f"{label} got rows of other partitions; nothing was committed, load again and report it if it happens "
                 "twice"
             )
-
-
-def _all_names(source: Content, written: Content) -> list[str]:
-    """The columns of either side, each once, the source's first."""
-    return list(dict.fromkeys([*source.sums, *written.sums]))

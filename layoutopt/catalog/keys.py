@@ -1,11 +1,10 @@
-"""Arrow arrays of a Spark type as whole arrays of keys (:mod:`layoutopt.model.values`), never row by row."""
+"""Keys of whole Arrow columns (:mod:`layoutopt.model.values`), never row by row."""
 
 from __future__ import annotations
 
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,7 +24,7 @@ ArrowValues: TypeAlias = pa.Array | pa.ChunkedArray
 
 
 def key_storage(type: str) -> pa.DataType | None:
-    """How the keys of a Spark type are stored in Arrow; None where it has no order.
+    """Return the Arrow type that stores the keys of a Spark type; None where it has no order.
 
     >>> key_storage("date"), key_storage("decimal(38,2)"), key_storage("array<int>")
     (DataType(int64), Decimal128Type(decimal128(38, 0)), None)
@@ -37,49 +36,44 @@ def key_storage(type: str) -> pa.DataType | None:
 
 
 def is_wide_decimal(type: str) -> bool:
-    """Whether the type is a decimal whose unscaled values may need more than 64 bits."""
+    """Return whether the type is a decimal whose unscaled values may need more than 64 bits."""
     digits = decimal_digits(type)
     return digits is not None and digits[0] > _NARROW_DIGITS
 
 
 def key_array(array: ArrowValues, type: str) -> Keys:
-    """The keys of a column, shape [rows]: int64 where 64 bits hold them, else an object array of int, str or bytes.
+    """Return the keys of a column, shape [rows]: int64 where 64 bits hold them, else objects of int, str or bytes.
 
-    A null's place holds 0, "" or b"", and so does that of text that is no UTF-8: ask :func:`has_key` which are keys.
-
-    Raises:
-        SchemaError: the type has no order, or the array's values are no values of it.
+    The key of a null, or of text that is no UTF-8, is 0, "" or b"": ask :func:`has_key`. Raises as :func:`stored_keys`.
     """
     stored = stored_keys(array, type)
     if stored.type == pa.int64():
         return np.asarray(filled(stored, 0))
-    return _object_keys(stored, type)
-
-
-def _object_keys(stored: pa.Array, type: str) -> npt.NDArray[np.object_]:
     keys = np.empty(len(stored), dtype=np.object_)
     if key_kind(type) == "int":
         keys[:] = [int(value or 0) for value in stored.to_pylist()]
     elif key_kind(type) == "str":
-        keys[:] = [decoded(value) or "" for value in stored.to_pylist()]
+        keys[:] = [decode_text(value) or "" for value in stored.to_pylist()]
     else:
         keys[:] = [value or b"" for value in stored.to_pylist()]
     return keys
 
 
 def has_key(array: ArrowValues, type: str) -> Bits:
-    """Which values of a column of an ordered type have a key, bool[rows]: neither null nor text that is no UTF-8.
+    """Return which values of a column of an ordered type have a key, bool[rows]: no nulls, no text that is no UTF-8.
 
-    Spark orders texts by their bytes, and no str stands for such bytes in the right place among all others: what stands
-    for U+DCFF sorts below U+1F600, but 0xFF above its bytes. So they are unknown, and unknown never skips.
+    Spark orders texts by their bytes, and no str sorts like invalid bytes: U+DCFF sorts below U+1F600, but 0xFF above
+    its bytes. Such values are unknown, and unknown never skips.
     """
     if key_kind(type) == "str":
-        return np.array([decoded(value) is not None for value in stored_keys(array, type).to_pylist()], dtype=np.bool_)
+        return np.array(
+            [decode_text(value) is not None for value in stored_keys(array, type).to_pylist()], dtype=np.bool_
+        )
     return np.asarray(array.is_valid())
 
 
-def decoded(value: bytes | None) -> str | None:
-    """The text of UTF-8 bytes; None for None and for bytes that are no UTF-8."""
+def decode_text(value: bytes | None) -> str | None:
+    """Return the text of UTF-8 bytes; None for None and for bytes that are no UTF-8."""
     try:
         return None if value is None else value.decode("utf-8")
     except UnicodeDecodeError:
@@ -87,12 +81,9 @@ def decoded(value: bytes | None) -> str | None:
 
 
 def stored_keys(array: ArrowValues, type: str) -> pa.Array:
-    """The keys of a column as Arrow, nulls kept: int64, decimal128(38, 0), or large_binary for strings and binary.
+    """Return the keys of a column as Arrow with its nulls: int64, decimal128(38, 0), or large_binary for texts.
 
-    Strings are in their UTF-8 bytes, whose order is that of the texts; text that is no valid UTF-8 passes unharmed.
-
-    Raises:
-        SchemaError: the type has no order, or the array's values are no values of it.
+    Texts become UTF-8 bytes, even invalid ones. Raises SchemaError if the type has no order, or values of another type.
     """
     if key_kind(type) is None:
         raise SchemaError(f"the type {type!r} has no order, so its values have no keys; leave the column out")
@@ -119,14 +110,15 @@ def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
         zone = array.type.tz if pa.types.is_timestamp(array.type) else None
         return one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
     if type in FLOATS:
-        return _stored_floats(one_chunk(array.cast(pa.float64())))
+        values = one_chunk(array.cast(pa.float64()))
+        return _mask_like(values, float_keys(np.asarray(filled(values, 0.0))))
     digits = decimal_digits(type)
     assert digits is not None, type  # the last type with int keys
     return _unscaled(one_chunk(array.cast(pa.decimal128(*digits))), type)
 
 
 def one_chunk(array: ArrowValues) -> pa.Array:
-    """The values as one array; of a single chunk, or none, nothing is copied."""
+    """Return the values as one array; zero-copy for at most one chunk."""
     if not isinstance(array, pa.ChunkedArray):
         return array
     if array.num_chunks == 1:
@@ -135,31 +127,27 @@ def one_chunk(array: ArrowValues) -> pa.Array:
 
 
 def dense_ranks(values: pa.Array) -> tuple[pa.Array, Ints]:
-    """Distinct stored keys in their order, and the rank of each as it stands, ``int64[n]``."""
+    """Return distinct stored keys in their order, and the rank of each in place, ``int64[n]``."""
     in_order = pc.sort_indices(values)
     rank = np.empty(len(values), dtype=np.int64)
     rank[np.asarray(in_order)] = np.arange(len(values))
     return values.take(in_order), rank
 
 
-def _stored_floats(values: pa.Array) -> pa.Array:
-    return _masked_like(values, float_keys(np.asarray(filled(values, 0.0))))
-
-
 def filled(values: pa.Array, value: float) -> pa.Array:
-    """The numbers with a value for each null; where there is none, the very array."""
+    """Return the numbers with a value for each null; without nulls, the same array."""
     return pc.fill_null(values, value) if values.null_count else values
 
 
-def _masked_like(values: pa.Array, keys: Ints) -> pa.Array:
-    """Keys as Arrow, null where the values are."""
+def _mask_like(values: pa.Array, keys: Ints) -> pa.Array:
+    """Return keys as Arrow, null where the values are."""
     return pa.array(keys, mask=np.asarray(values.is_null()) if values.null_count else None)
 
 
 def _unscaled(values: pa.Array, type: str) -> pa.Array:
-    """Decimals as their unscaled integers, by a new view of the same 128 bits."""
+    """Return decimals as their unscaled integers, as a new view of the same 128 bits."""
     if is_wide_decimal(type):
         return pa.Array.from_buffers(_WIDE_DECIMAL, len(values), values.buffers(), offset=values.offset)
     words = np.frombuffer(values.buffers()[1], dtype="<i8").reshape(-1, 2)
     unscaled = words[values.offset : values.offset + len(values), 0]
-    return _masked_like(values, unscaled)
+    return _mask_like(values, unscaled)

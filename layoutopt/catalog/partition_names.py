@@ -1,8 +1,8 @@
-"""What partitions are called: keys in paths and snapshots, made from plain values alone.
+"""The names of partitions: keys in paths and snapshots, made from plain values.
 
-A *plain* value is what a partition value is in Python: None for NULL, a bool, a str, a Decimal, an int for whole
-numbers; days since 1970 for a date, microseconds since 1970 for both timestamps (in UTC, or in no zone). So no value
-is ever taken for another one, or for one in another time zone; names are made from it and never read back.
+A *plain* value is a partition value in Python: None for NULL, a bool, a str, a Decimal, an int for whole numbers; days
+since 1970 for a date, microseconds since 1970 for both timestamps (in UTC, or in no zone). So no value is mistaken for
+another one, or for one in another time zone. Names are made from values and never parsed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PartitionNames:
     Attributes:
         column: the partition column, None where the table has no partitions.
         type: the column's Spark type.
-        older: keys by instant that a table has from the days when they were told in the loader's own time zone.
+        older: keys by instant, in a table whose keys were made in the loader's time zone by an older version.
     """
 
     column: str | None
@@ -40,33 +40,33 @@ class PartitionNames:
 
     @classmethod
     def of(cls, schema: Schema, column: str | None, snapshot: Snapshot | None = None) -> PartitionNames:
-        """The names under a schema, those that a snapshot has among them."""
+        """Return the names under a schema, including those in a snapshot."""
         if column is None:
             return cls(None)
         type = schema.find(column).type
         entries = () if snapshot is None or type != "timestamp" else snapshot.partitions
-        instants = {entry.key: _instant(entry, column) for entry in entries}
+        instants = {entry.key: _find_instant(entry, column) for entry in entries}
         return cls(column, type, {instant: key for key, instant in instants.items() if instant is not None})
 
     def key(self, value: PlainValue) -> str:
-        """The key of a partition: safe in any path, and the value's alone."""
+        """Return a partition's key: safe in any path, and unique to the value."""
         if self.column is None:
             return WHOLE
         if self.type == "timestamp" and isinstance(value, int) and value in self.older:
             return self.older[value]
-        return partition_key(self._spelled(value, " "))
+        return partition_key(self._spell(value, " "))
 
     def scalar(self, value: PlainValue) -> Scalar:
-        """The value as a snapshot's JSON has it: dates, times and decimals as text."""
-        spelled = self._spelled(value, "T")
+        """Return the value as in a snapshot's JSON: dates, times and decimals as text."""
+        spelled = self._spell(value, "T")
         return str(spelled) if isinstance(spelled, Decimal) else spelled
 
     def shown(self, value: PlainValue) -> str:
-        """The value as messages have it: ``day=1994-01-01``."""
+        """Return the value for messages: ``day=1994-01-01``."""
         return "all rows" if self.column is None else f"{self.column}={self.scalar(value)}"
 
-    def is_of(self, entry: PartitionEntry, value: PlainValue) -> bool:
-        """Whether all that was measured of a partition's rows says that they have this value."""
+    def fits_bounds(self, entry: PartitionEntry, value: PlainValue) -> bool:
+        """Return whether the measured bounds of an entry's rows fit the value."""
         if self.column is None or entry.rows == 0 or self.column not in entry.bounds:
             return True
         bounds = entry.bounds[self.column]
@@ -82,10 +82,7 @@ class PartitionNames:
         return bounds.low == bounds.high == key
 
     def value_of(self, entry: PartitionEntry) -> tuple[PlainValue, ...]:
-        """The value of an entry's rows, by what was measured of them; nothing where that doesn't tell it.
-
-        A value is told only if the entry has its key: no other value has that.
-        """
+        """Return the value of an entry's rows by their bounds, in a tuple; empty where bounds and key don't tell it."""
         if self.column is None:
             return (None,)
         bounds = entry.bounds.get(self.column)
@@ -98,7 +95,7 @@ class PartitionNames:
             value = bool(bounds.low) if self.type == "boolean" else bounds.low
         return (value,) if self.key(value) == entry.key else ()
 
-    def _spelled(self, value: PlainValue, between: str) -> PlainValue:
+    def _spell(self, value: PlainValue, between: str) -> PlainValue:
         if value is None or not isinstance(value, int) or isinstance(value, bool):
             return value
         if self.type == "date":
@@ -110,8 +107,8 @@ class PartitionNames:
         return f"{text}Z" if self.type == "timestamp" else text.replace("T", between)
 
 
-def _instant(entry: PartitionEntry, column: str) -> int | None:
-    """The one instant of all rows of a partition, as they were measured; None where it is not known."""
+def _find_instant(entry: PartitionEntry, column: str) -> int | None:
+    """Return the one instant of all rows of an entry by their bounds; None where unknown."""
     bounds = entry.bounds.get(column)
     if bounds is None or bounds.nulls != 0 or bounds.low != bounds.high or not isinstance(bounds.low, int):
         return None

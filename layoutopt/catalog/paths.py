@@ -1,4 +1,7 @@
-"""Where things lie in a table's folder: the only module that puts names together (SPEC.md, "Files")."""
+"""The paths in a table's folder; no other module builds names (SPEC.md, "Files"). Types of values in catalog files.
+
+Anyone may have written a catalog file, so each value is checked against its range when it is read.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +37,12 @@ _LONGEST_KEY = 150
 
 
 def snapshot_path(number: int) -> str:
-    """The file of a snapshot."""
+    """Return the file of a snapshot."""
     return f"{SNAPSHOTS}/{number}.json"
 
 
 def snapshot_number(name: str) -> int | None:
-    """The number in a snapshot's file name; None for any other name.
+    """Return the number in a snapshot's file name; None for any other name.
 
     >>> snapshot_number("12.json"), snapshot_number("012.json"), snapshot_number("12.json.bak")
     (12, None, None)
@@ -49,46 +52,46 @@ def snapshot_number(name: str) -> int | None:
 
 
 def plan_path(digest: str) -> str:
-    """The file of a plan."""
+    """Return the file of a plan."""
     return f"{PLANS}/{digest}.json"
 
 
 def blocks_path(load_id: str, version: int = 1) -> str:
-    """The file with a load's blocks; a retry whose blocks differ takes the next version."""
+    """Return the file of a load's blocks; a retry with different blocks takes the next version."""
     suffix = "" if version == 1 else f"-{version}"
     return f"{BLOCKS}/{load_id}{suffix}.parquet"
 
 
 def index_path(load_id: str, sha256: str) -> str:
-    """The file of one index of a load, named by its content: equal ones are one file."""
+    """Return the file of one index of a load, named by its content: equal indexes are one file."""
     return f"{INDEXES}/{load_id}-{sha256[:16]}.parquet"
 
 
 def deletes_path(load_id: str) -> str:
-    """The file with the deletion vectors that a change wrote."""
+    """Return the file of a change's deletion vectors."""
     return f"{DELETES}/{load_id}.parquet"
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:
-    """One Parquet file of one task attempt; ``part`` 1 has the master columns of the rows outside the layout."""
+    """Return a Parquet file of one task attempt; ``part`` 1 has the master columns of the rows outside the layout."""
     suffix = "" if part == 0 else f"-part{part}"
     return f"{DATA}/{partition}/{load_id}/layout-{layout}/{segment}-{attempt}{suffix}.parquet"
 
 
 def load_folder(partition: str, load_id: str) -> str:
-    """The folder of a load's data files in a partition; nobody else writes there."""
+    """Return the folder of a load's data files in a partition; no other load writes there."""
     return f"{DATA}/{partition}/{load_id}"
 
 
 def is_of_catalog(path: str) -> bool:
-    """Whether a file is one of the catalog's that tell of rows or queries: all but the table's marker."""
+    """Return whether a catalog file contains rows or queries: all but the table's marker."""
     return path.startswith(f"{CATALOG}/") and path != MARKER
 
 
 def hides_values(path: str) -> tuple[str, str, str]:
-    """What of a path tells of values, with what comes before and after; empty where nothing does.
+    """Split a path around the part that reveals values; the last two parts are empty if none does.
 
-    That is the partition of data files, and the digest of what a plan or an index holds.
+    The part is the partition of a data file, or the digest in the name of a plan or an index.
 
     >>> hides_values("data/FR/l1/layout-0/0-a.parquet"), hides_values("_layoutopt/plans/a1b2.json")
     (('data/', 'FR', '/l1/layout-0/0-a.parquet'), ('_layoutopt/plans/', 'a1b2', '.json'))
@@ -103,7 +106,7 @@ def hides_values(path: str) -> tuple[str, str, str]:
 
 
 def load_of(path: str) -> tuple[str, str] | None:
-    """The partition and load id of a data file, also of one whose writing was cut short; None for any other file.
+    """Return the partition and load id of a data file, even an incomplete one; None for any other file.
 
     >>> load_of("data/1994/l1/layout-0/0-a.parquet"), load_of("data/1994/l1/notes.txt"), load_of("data/mine.parquet")
     (('1994', 'l1'), None, None)
@@ -113,12 +116,12 @@ def load_of(path: str) -> tuple[str, str] | None:
 
 
 def new_load_id() -> str:
-    """A load id that nobody else has: UTC time to the second, and 64 random bits."""
+    """Return a unique load id: UTC time to the second, and 64 random bits."""
     return f"{datetime.now(UTC):%Y%m%dt%H%M%Sz}-{secrets.token_hex(8)}"
 
 
 def load_time(load_id: str) -> float:
-    """When a load began, in seconds since 1970, by its id; 0, as if always, of an id that does not tell.
+    """Return the start of a load in seconds since 1970, by its id; 0 if the id has no time.
 
     >>> load_time("20260101t000000z-a"), load_time("mine")
     (1767225600.0, 0.0)
@@ -130,7 +133,7 @@ def load_time(load_id: str) -> float:
 
 
 def partition_key(value: object) -> str:
-    """A partition value as a name that is safe in any path; equal only for values with equal text.
+    """Return a partition value as a name that is safe in any path; equal only for values with equal text.
 
     >>> partition_key(1994), partition_key(None), partition_key("a/b=c d"), partition_key("")
     ('1994', '__null__', 'a%2Fb%3Dc%20d', '__empty__')
@@ -145,68 +148,54 @@ def partition_key(value: object) -> str:
     if not text:
         return EMPTY_PARTITION
     if text.startswith((".", "~", "__")):
-        # Percent-escaped by hand: quote() leaves these alone, but they would be a folder, a home or our own names.
+        # Percent-escaped by hand: quote() keeps these, but they would be a folder, a home or a reserved name.
         text = f"%{ord(text[0]):02X}{text[1:]}"
     if len(text) > _LONGEST_KEY:
         return f"{text[: _LONGEST_KEY - 40]}-{hashlib.sha256(text.encode()).hexdigest()[:32]}"
     return text
 
 
-# ----------------------------------------------------------------------------------------------------
-# Types of what stands in catalog files, which anybody may have written: each is read only within its range.
-
 LONGEST_PATH = 1024
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether a path stays inside the table: relative, not endless, no ``..``, scheme, backslash or control character.
+    """Return whether a path stays inside the table: relative, bounded, no ``..``, scheme, backslash or control code.
 
     >>> is_safe_path("data/1994/l1/layout-0/0-a.parquet")
     True
     >>> [is_safe_path(p) for p in ("/etc/passwd", "a/../b", "s3://b/k", "a//b", "")]
     [False, False, False, False, False]
     """
-    if (
-        not 0 < len(path) <= LONGEST_PATH
-        or path.startswith("~")
-        or "\\" in path
-        or ":" in path
-        or not path.isprintable()
-    ):
+    if not 0 < len(path) <= LONGEST_PATH or path[0] == "~" or set(path) & set("\\:") or not path.isprintable():
         return False
     return all(part not in ("", ".", "..") for part in path.split("/"))
 
 
-def _only(accepts: Callable[[Any], object], wanted: str) -> Callable[[Any], Any]:
-    def only(value: Any) -> Any:
+def _require(accepts: Callable[[Any], object], expected: str) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
         if not accepts(value):
-            raise ValueError(f"it should be {wanted}")
+            raise ValueError(f"it should be {expected}")
         return value
 
-    return only
+    return check
 
 
-def _is_utc(text: str) -> bool:
-    return datetime.fromisoformat(text).utcoffset() == timedelta(0)
-
-
-Count = Annotated[int, As(int, _only(lambda number: 0 <= number < 2**63, "a whole number in 0 .. 2^63-1"))]
-Text = Annotated[str, As(str, _only(bool, "a text that is not empty"))]
-SafePath = Annotated[str, As(str, _only(is_safe_path, "a path inside the table"))]
+Count = Annotated[int, As(int, _require(lambda number: 0 <= number < 2**63, "a whole number in 0 .. 2^63-1"))]
+Text = Annotated[str, As(str, _require(bool, "a text that is not empty"))]
+SafePath = Annotated[str, As(str, _require(is_safe_path, "a path inside the table"))]
 PartitionKey = Annotated[
-    str, As(str, _only(lambda key: is_safe_path(key) and not set(key) & set("/="), "a name that is safe in any path"))
+    str,
+    As(str, _require(lambda key: is_safe_path(key) and not set(key) & set("/="), "a name that is safe in any path")),
 ]
-LoadId = Annotated[str, As(str, _only(re.compile(r"[0-9a-z-]{1,128}").fullmatch, "a load id of 0-9, a-z and -"))]
-Digest = Annotated[str, As(str, _only(re.compile(r"[0-9a-f]{1,64}").fullmatch, "a hexadecimal digest"))]
-UtcTime = Annotated[str, As(str, _only(_is_utc, "a time in UTC"))]
+LoadId = Annotated[str, As(str, _require(re.compile(r"[0-9a-z-]{1,128}").fullmatch, "a load id of 0-9, a-z and -"))]
+Digest = Annotated[str, As(str, _require(re.compile(r"[0-9a-f]{1,64}").fullmatch, "a hexadecimal digest"))]
+UtcTime = Annotated[
+    str, As(str, _require(lambda text: datetime.fromisoformat(text).utcoffset() == timedelta(0), "a time in UTC"))
+]
 
 
 def read_field(kind: Any, value: object, where: str) -> Any:
-    """A JSON value as a value of a type, as :func:`~layoutopt.model.records.read`; ``where`` names the file.
-
-    Raises:
-        CatalogError: it is no such value.
-    """
+    """Return a JSON value as a value of a type; raise CatalogError with the file's name ``where`` if invalid."""
     try:
         return read(kind, value, where)
     except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
@@ -215,12 +204,12 @@ def read_field(kind: Any, value: object, where: str) -> Any:
 
 @dataclass(frozen=True)
 class FileDigest(Record):
-    """Size in bytes and SHA-256 (64 hex digits) of a catalog file, so that a flipped bit is noticed."""
+    """Size in bytes and SHA-256 (64 hex digits) of a catalog file, to detect flipped bits."""
 
     size: Count
     sha256: Digest
 
     @classmethod
     def of(cls, data: bytes) -> FileDigest:
-        """The digest of these bytes."""
+        """Return the digest of file content."""
         return cls(len(data), hashlib.sha256(data).hexdigest())

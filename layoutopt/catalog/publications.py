@@ -1,4 +1,9 @@
-"""What of a table's past is kept: vacuums, and notes of what is published."""
+"""Notes of where a table is published, so that vacuums keep what those readers need (SPEC.md, "Publications").
+
+Each publication is noted before it is made ("begun") and afterwards ("done"), by small files that are created once. The
+files of noted snapshots are kept until a later snapshot is published at the same place. So a crash between the two
+notes leaves both snapshots whole.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +23,6 @@ from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.errors import CatalogError, PlanError
 from layoutopt.model.records import As, Form, Record
 
-# ----------------------------------------------------------------------------------------------------
-# What of a table is published where: a note for each, so that a vacuum keeps what readers of other formats need.
-#
-# A publication is noted before it is made ("begun") and afterwards ("done"), each by a small file that is created once
-# (SPEC.md, "Publications"). Until a later snapshot is known to be published at the same place, whatever the noted ones
-# name is kept: a crash between the two notes leaves both snapshots whole.
-
 PUBLISHED: Final = f"{CATALOG}/published"
 TABLE_ID: Final = f"{CATALOG}/id.json"
 FORMATS: Final = ("delta", "iceberg")
@@ -41,7 +39,7 @@ def _known_format(text: str) -> str:
 
 @dataclass(frozen=True)
 class Publication(Record):
-    """Where a table is shown: as a table of which format, and at which folder, URL or name in a catalog."""
+    """A place where a table is published: a format, and a folder, URL or catalog name."""
 
     format: Annotated[str, As(str, _known_format)]
     location: Text
@@ -49,61 +47,48 @@ class Publication(Record):
 
     @property
     def folder(self) -> str:
-        """The folder of its notes."""
+        """Return the folder of its notes."""
         digest = hashlib.sha256(f"{self.format}\n{self.location}".encode()).hexdigest()
         return f"{PUBLISHED}/{digest[:16]}"
 
 
 @dataclass(frozen=True)
 class Notes:
-    """The notes of one publication.
-
-    Attributes:
-        begun: snapshots by number, with the time of the note in seconds since 1970; None where that is not known.
-        done: the same of those that were published.
-    """
+    """The notes of one publication: numbers of snapshots, with the time of the note in seconds since 1970, if known."""
 
     begun: Mapping[int, float | None]
     done: Mapping[int, float | None]
 
     def needed(self, horizon: float) -> frozenset[int]:
-        """The snapshots that readers of the publication may need.
-
-        The last one that was published, whatever was begun since, and those that were replaced after ``horizon``
-        (seconds since 1970): a query may still read them.
-        """
+        """Return the last published snapshot, all begun later, and those replaced after a time (in s since 1970)."""
         return frozenset(self.begun) - self.given_up(horizon)
 
     def given_up(self, horizon: float) -> frozenset[int]:
-        """The snapshots that were replaced by later ones before ``horizon``."""
-        old = [number for number, at in self.done.items() if at is not None and at <= horizon]
+        """Return the snapshots that later ones replaced before ``horizon``."""
+        old = [number for number, time in self.done.items() if time is not None and time <= horizon]
         return frozenset(number for number in {*self.begun, *self.done} if old and number < max(old))
 
 
 def table_id(files: TableFiles) -> str:
-    """The name that a table has for others, made when it is first asked for; copies of the folder share it.
-
-    Raises:
-        CatalogError: the file that holds it is damaged.
-    """
+    """Return the table's public id, created on first use; copies of the folder share it."""
     with suppress(FileExistsError):
         files.write_new(TABLE_ID, json.dumps({"id": str(uuid.uuid4())}).encode())
     where = files.full_path(TABLE_ID)
-    found = parse_json(files.read_bytes(TABLE_ID), where).get("id")
-    if not isinstance(found, str) or not re.fullmatch(r"[0-9a-f-]{36}", found):
-        raise CatalogError(f"{where} holds no table's id; restore it from a copy")
-    return found
+    identifier = parse_json(files.read_bytes(TABLE_ID), where).get("id")
+    if not isinstance(identifier, str) or not re.fullmatch(r"[0-9a-f-]{36}", identifier):
+        raise CatalogError(f"{where} holds no table id; restore it from a copy")
+    return identifier
 
 
 def note(files: TableFiles, publication: Publication, snapshot: int, stage: Stage) -> None:
-    """Write down that a snapshot is about to be published, or was; nothing happens where that is known."""
+    """Record that a snapshot is about to be published, or was; a no-op if it is recorded."""
     with suppress(FileExistsError):
         data = json.dumps(publication.to_json(), sort_keys=True).encode()
         files.write_new(f"{publication.folder}/{snapshot}-{stage}.json", data)
 
 
 def forget(files: TableFiles, publication: Publication) -> int:
-    """Remove every note of a publication: a vacuum keeps nothing for it any more. How many there were."""
+    """Remove every note of a publication, so that a vacuum keeps nothing for it; return their number."""
     names = files.list(publication.folder)
     for name in names:
         files.delete(f"{publication.folder}/{name}")
@@ -112,33 +97,29 @@ def forget(files: TableFiles, publication: Publication) -> int:
 
 
 def publications(files: TableFiles) -> tuple[Publication, ...]:
-    """Where the table is published, sorted.
-
-    Raises:
-        CatalogError: a note is damaged.
-    """
-    found = set()
+    """Return where the table is published, sorted; raise CatalogError if a note is damaged."""
+    places = set()
     for folder in files.list(PUBLISHED):
         for name in files.list(f"{PUBLISHED}/{folder}")[:1]:
             path = f"{PUBLISHED}/{folder}/{name}"
             where = files.full_path(path)
             try:
-                found.add(Publication.from_json(parse_json(files.read_bytes(path), where)))
+                places.add(Publication.from_json(parse_json(files.read_bytes(path), where)))
             except PlanError as error:
                 raise CatalogError(f"{where} is damaged ({error}); remove it and publish again") from error
-    return tuple(sorted(found, key=lambda one: (one.format, one.location)))
+    return tuple(sorted(places, key=lambda place: (place.format, place.location)))
 
 
-def notes_among(stored: Iterable[StoredFile]) -> dict[str, Notes]:
-    """The notes among stored files, by the folder of their publication."""
-    found: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: {"begun": {}, "done": {}})
+def group_notes(stored: Iterable[StoredFile]) -> dict[str, Notes]:
+    """Return the notes among stored files, by the folder of their publication."""
+    times: dict[str, dict[str, dict[int, float | None]]] = defaultdict(lambda: {"begun": {}, "done": {}})
     for file in stored:
         match = _NOTE.fullmatch(file.path)
         if match:
-            found[f"{PUBLISHED}/{match[1]}"][match[3]][int(match[2])] = file.modified
-    return {folder: Notes(**stages) for folder, stages in found.items()}
+            times[f"{PUBLISHED}/{match[1]}"][match[3]][int(match[2])] = file.modified
+    return {folder: Notes(**stages) for folder, stages in times.items()}
 
 
 def note_paths(folder: str, snapshot: int) -> tuple[str, str]:
-    """The files of a snapshot's two notes."""
+    """Return the files of a snapshot's two notes."""
     return f"{folder}/{snapshot}-begun.json", f"{folder}/{snapshot}-done.json"

@@ -1,4 +1,7 @@
-"""The nouns of a snapshot: what a table is at one moment. Their JSON is in :mod:`layoutopt.catalog.snapshot`."""
+"""Snapshots: what a table is at one moment, their JSON, and their files.
+
+Whatever is read is validated: a changed, truncated or unrelated file never becomes a :class:`Snapshot`.
+"""
 
 from __future__ import annotations
 
@@ -44,27 +47,24 @@ from layoutopt.model.records import As, Form, Record, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
-# ----------------------------------------------------------------------------------------------------
-# Versions of the on-disk format, in four states.
-
 FORMAT = "layoutopt-table"
+# The newest version: rows may be deleted by vectors. A reader that ignores vectors would return deleted rows.
 FORMAT_VERSION = 3
-"""The newest: rows may be deleted by vectors, which a reader that knows nothing of them would bring back."""
 
+# The version of an encrypted table's marker, so that programs that know no keys see that the table is too new.
 ENCRYPTED = 4
-"""The version of an encrypted table's marker: programs that know nothing of keys see that the table is too new."""
 
+# From this version on a partition may have several entries, and appended batches are listed.
 SEVERAL_ENTRIES = 2
-"""From this one on a partition may have several entries, and batches that were appended are listed."""
 
+# The oldest version that is read. It is also written where it can express the snapshot, for older programs.
 OLDEST_SUPPORTED = 1
-"""The oldest that is read. It is written, too, where it can say all that there is: older programs then go on."""
 
 VersionState = Literal["current", "supported", "unsupported", "too new"]
 
 
 def version_state(version: int, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> VersionState:
-    """What this program makes of a format version: write and read it, only read it, or neither.
+    """Return what this program does with a format version: write and read it, only read it, or neither.
 
     >>> [version_state(v, current=3, oldest=2) for v in (1, 2, 3, 4)]
     ['unsupported', 'supported', 'current', 'too new']
@@ -77,11 +77,7 @@ def version_state(version: int, current: int = FORMAT_VERSION, oldest: int = OLD
 
 
 def check_version(version: object, where: str, current: int = FORMAT_VERSION, oldest: int = OLDEST_SUPPORTED) -> None:
-    """Refuse versions that can't be read.
-
-    Raises:
-        CatalogError: the version is no number, unsupported or too new.
-    """
+    """Refuse versions that can't be read; raise CatalogError if the version is no number, unsupported or too new."""
     state = version_state(number := read_field(Count, version, f"the version of {where}"), current, oldest)
     if state == "too new":
         raise CatalogError(f"{where} has format version {number}, newer than {current}; install a newer layoutopt")
@@ -94,7 +90,7 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True)
 class Bounds:
-    """What is known of one column over a set of rows.
+    """The bounds of one column over a set of rows.
 
     ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null value lies outside (a NaN has the largest
     key). Both are None where unknown, or where every value is null. ``nulls`` is a count, None where unknown.
@@ -105,49 +101,46 @@ class Bounds:
     nulls: int | None = None
 
 
+# Bounds in a snapshot's JSON: low, high, nulls; bytes as base64.
 _Row = tuple[int | str | None, int | str | None, Count | None]
-"""Bounds in a snapshot's JSON: low, high, nulls; of bytes the base64."""
 
 
-def _rows(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
-    return {name: (_key_json(of.low), _key_json(of.high), of.nulls) for name, of in bounds.items()}
+def _format_bounds(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
+    def encode(key: Key | None) -> str | int | None:
+        return base64.b64encode(key).decode("ascii") if isinstance(key, bytes) else key
+
+    return {name: (encode(bound.low), encode(bound.high), bound.nulls) for name, bound in bounds.items()}
 
 
-def _key_json(key: Key | None) -> str | int | None:
-    return base64.b64encode(key).decode("ascii") if isinstance(key, bytes) else key
-
-
-def _bounds(rows: Mapping[str, _Row]) -> dict[str, Bounds]:
-    """The bounds of a snapshot's JSON, bytes still as base64: only the schema tells them from texts."""
-    return {name: Bounds(*row) for name, row in rows.items()}
+# Bytes stay base64: only the schema tells them from texts.
+_BoundsByColumn = Annotated[
+    Mapping[str, Bounds],
+    As(Mapping[str, _Row], lambda rows: {name: Bounds(*row) for name, row in rows.items()}, _format_bounds),
+]
 
 
 @dataclass(frozen=True)
 class Deletes(Record):
-    """Rows of an entry that are deleted, by the vectors of a file.
-
-    ``rows`` is how many, each counted once however many layouts it lies in; ``checksums`` are theirs, of the columns
-    of which the entry has some.
-    """
+    """Deleted rows of an entry in a file of deletion vectors, each counted once, with their checksums."""
 
     file: SafePath
     rows: Count
     checksums: Mapping[str, Count]
 
 
+# A partition's key, and the load that wrote the entry.
 EntryName = tuple[str, str]
-"""A partition's key, and the load that left the entry."""
 
 
 @dataclass(frozen=True)
 class PartitionEntry(Record):
-    """What one load left of one date partition. A partition has several entries where rows were appended to it.
+    """A manifest entry: what one load wrote of one partition. Appended partitions have several entries.
 
     ``key`` is path-safe, and with ``load_id`` unique in the snapshot; ``value`` is the partition column's value as a
     JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
     is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
-    all layouts. ``source`` is a digest of the source's files that the rows came from, None where it is not known.
-    All of it is of the rows as they were written; ``deletes`` says which of them are deleted since, None where none is.
+    all layouts. ``source`` is a digest of the rows' source files, None where unknown. All of these describe the rows as
+    written; ``deletes`` are the rows deleted since, None for none.
     """
 
     key: PartitionKey
@@ -156,7 +149,7 @@ class PartitionEntry(Record):
     load_id: LoadId
     blocks_file: SafePath
     rows: Count
-    bounds: Annotated[Mapping[str, Bounds], As(Mapping[str, _Row], _bounds, _rows)]
+    bounds: _BoundsByColumn
     checksums: Mapping[str, Count]
     bytes: Count
     source: Digest | None = None
@@ -165,38 +158,40 @@ class PartitionEntry(Record):
 
     @property
     def name(self) -> EntryName:
-        """What tells the entry from all others of a snapshot."""
+        """Return what identifies the entry in a snapshot."""
         return self.key, self.load_id
 
     @property
     def live_rows(self) -> int:
-        """The rows that are not deleted."""
+        """Return the number of rows that are not deleted."""
         return self.rows - (0 if self.deletes is None else self.deletes.rows)
 
     @property
     def live_checksums(self) -> Mapping[str, int]:
-        """The checksums of the rows that are not deleted, by column."""
+        """Return the checksums of the rows that are not deleted, by column."""
         if self.deletes is None:
             return self.checksums
-        gone = self.deletes.checksums
-        return {name: sum - gone[name] for name, sum in self.checksums.items() if name in gone}
+        deleted = self.deletes.checksums
+        return {name: sum - deleted[name] for name, sum in self.checksums.items() if name in deleted}
 
     @property
     def catalog_files(self) -> tuple[str, ...]:
-        """The catalog's files that the entry needs beside its plan."""
+        """Return the catalog's files that the entry needs besides its plan."""
         return (self.blocks_file,) if self.deletes is None else (self.blocks_file, self.deletes.file)
 
 
 @dataclass(frozen=True)
 class Snapshot(Record):
-    """A table at one moment: its schema and, per partition, what to read; ``partitions`` are sorted by key.
+    """A table at one moment: its schema and, for each partition, what to read.
 
-    ``created_at`` is ISO 8601 in UTC and never before the parent's. ``load_id`` is the load that made the snapshot.
-    ``files`` has the digest of every plan and blocks file that the partitions name, by path. ``tombstones``
-    are the load folders and blocks files that a vacuum removes after it committed this snapshot: nothing may name them
-    any more. ``batches`` are those that were appended so far, so that none is appended twice. ``plans`` are the digests
-    of those that came to the table, the newest last, also of some that no partition names any more; see
-    :attr:`plans_in_order`.
+    Attributes:
+        created_at: ISO 8601 in UTC, never before the parent's.
+        load_id: the load that made the snapshot.
+        partitions: the entries, sorted by key.
+        files: the digest of every plan and blocks file that the partitions name, by path.
+        tombstones: the load folders and files that a vacuum removes after this snapshot; nothing may name them again.
+        batches: the appended batches, so that none is appended twice.
+        plans: digests of the table's plans, the newest last, also unused ones; see :attr:`plans_in_order`.
     """
 
     number: Count
@@ -220,77 +215,63 @@ class Snapshot(Record):
 
     @property
     def rows(self) -> int:
-        """Rows of the whole table, without those that are deleted."""
+        """Return the number of rows that are not deleted."""
         return sum(entry.live_rows for entry in self.partitions)
 
     @property
     def stored_rows(self) -> int:
-        """Rows of the whole table's files, deleted ones among them."""
+        """Return the number of rows in the table's files, including deleted ones."""
         return sum(entry.rows for entry in self.partitions)
 
     @property
     def plans_in_order(self) -> tuple[str, ...]:
-        """The digests of the plans that came to the table, the newest last.
-
-        A plan by which a partition is loaded again stays where it was. Where nobody noted the order, it is that of the
-        oldest load that is left of each.
-        """
-        first: dict[str, str] = {}
+        """Return the digests of the table's plans, the newest last; unrecorded ones by their oldest loads."""
+        first_loads: dict[str, str] = {}
         for entry in self.partitions:
-            first[entry.plan] = min(entry.load_id, first.get(entry.plan, entry.load_id))
-        unnoted = first.keys() - set(self.plans)
-        return (*sorted(unnoted, key=lambda digest: (first[digest], digest)), *self.plans)
+            first_loads[entry.plan] = min(entry.load_id, first_loads.get(entry.plan, entry.load_id))
+        unrecorded = first_loads.keys() - set(self.plans)
+        return (*sorted(unrecorded, key=lambda digest: (first_loads[digest], digest)), *self.plans)
 
     @property
     def plans_read(self) -> tuple[str, ...]:
-        """The digests of the plans that a reader needs: those of the partitions; where there are none, the newest."""
-        named = {entry.plan for entry in self.partitions} or {
-            digest for digest in self.plans[-1:] if plan_path(digest) in self.files
-        }
-        return tuple(sorted(named))
+        """Return the digests of the plans that a reader needs: the partitions' or, without any, the newest."""
+        newest = [digest for digest in self.plans[-1:] if plan_path(digest) in self.files]
+        return tuple(sorted({entry.plan for entry in self.partitions} or newest))
 
     @cached_property
     def by_key(self) -> Mapping[str, tuple[PartitionEntry, ...]]:
-        """The partitions by their keys, of each the entries in the order in which they came."""
-        found: dict[str, tuple[PartitionEntry, ...]] = {}
+        """Return the entries by partition key, in the order of their loads."""
+        entries: dict[str, tuple[PartitionEntry, ...]] = {}
         for entry in self.partitions:
-            found[entry.key] = (*found.get(entry.key, ()), entry)
-        return found
-
-
-# ----------------------------------------------------------------------------------------------------
-# A snapshot as JSON and back. What is read is validated: a changed, cut or foreign file never becomes a Snapshot.
+            entries[entry.key] = (*entries.get(entry.key, ()), entry)
+        return entries
 
 
 def dumps(snapshot: Snapshot) -> bytes:
-    """The snapshot's file content; its ``checksum`` field is the SHA-256 of all the others in canonical JSON."""
+    """Return a snapshot's file content; ``checksum`` is the SHA-256 of the other fields in canonical JSON."""
     content = replace(snapshot, format_version=_needed_version(snapshot)).to_json()
     return _canonical({**content, "checksum": _checksum(content)})
 
 
 def loads(data: bytes, where: str) -> Snapshot:
-    """The snapshot of a file's content; ``where`` names the file in messages.
-
-    Raises:
-        CatalogError: the content is damaged, inconsistent, or of a version that can't be read.
-    """
+    """Return the snapshot of a file's content; raise CatalogError with ``where``, the file's name, if it is damaged."""
     content = parse_json(data, where)
     if content.get("format") != FORMAT:
         raise CatalogError(f"{where} has the format {short(content.get('format'))}, not {FORMAT!r}; restore the file")
-    # The version comes first: a newer format may well reckon its checksum in another way.
+    # The version comes first: a newer format may compute its checksum in another way.
     check_version(content.get("version"), where)
     checksum = content.pop("checksum", None)
     if not checksum or checksum != _checksum(content):
         raise CatalogError(f"{where} is damaged: its checksum does not fit its content; restore the file from a copy")
     snapshot: Snapshot = read_field(Snapshot, content, f"{where}, snapshot")
     try:
-        return _checked(snapshot)
+        return _validate(snapshot)
     except ValueError as error:
         raise CatalogError(f"{where} is damaged: {error}; restore the file from a copy") from error
 
 
 def _needed_version(snapshot: Snapshot) -> int:
-    """The oldest version of the format that can say what a snapshot holds."""
+    """Return the oldest format version that can express a snapshot."""
     if any(entry.deletes is not None for entry in snapshot.partitions):
         return FORMAT_VERSION
     several = snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions)
@@ -298,11 +279,7 @@ def _needed_version(snapshot: Snapshot) -> int:
 
 
 def parse_json(data: bytes, where: str) -> dict[str, Any]:
-    """Any JSON object.
-
-    Raises:
-        CatalogError: the bytes are no JSON object in UTF-8.
-    """
+    """Return the JSON object in a file's content; raise CatalogError if the bytes are no JSON object in UTF-8."""
     try:
         value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -326,8 +303,8 @@ def _checksum(content: Mapping[str, Any]) -> str:
         return ""
 
 
-def _checked(snapshot: Snapshot) -> Snapshot:
-    """The snapshot, with bounds of their columns' types, if its parts agree; else raises ValueError."""
+def _validate(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot, with bounds of their columns' types; raise ValueError where its parts disagree."""
     names = [entry.name for entry in snapshot.partitions]
     if len(set(names)) < len(names) or snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
         raise ValueError("it has a partition twice")
@@ -343,28 +320,28 @@ def _checked(snapshot: Snapshot) -> Snapshot:
                 raise ValueError(f"it has no digest of {short(path)}, which it names")
         if entry.live_rows < 0:
             raise ValueError(f"partition {short(entry.key)} has fewer rows than are deleted")
-    return replace(snapshot, partitions=tuple(_typed(entry, snapshot.schema) for entry in snapshot.partitions))
+    return replace(snapshot, partitions=tuple(_convert_bounds(entry, snapshot.schema) for entry in snapshot.partitions))
 
 
-def _typed(entry: PartitionEntry, schema: Schema) -> PartitionEntry:
-    gone = () if entry.deletes is None else entry.deletes.checksums
-    for name in (*entry.bounds, *entry.checksums, *gone):
+def _convert_bounds(entry: PartitionEntry, schema: Schema) -> PartitionEntry:
+    deleted = () if entry.deletes is None else entry.deletes.checksums
+    for name in (*entry.bounds, *entry.checksums, *deleted):
         if name not in schema.names:
             raise ValueError(f"partition {short(entry.key)} names {short(name)}, which is no column of the schema")
     bounds = {}
-    for name, found in entry.bounds.items():
+    for name, raw in entry.bounds.items():
         type = schema.find(name).type
-        low, high = _key(found.low, type), _key(found.high, type)
+        low, high = _parse_key(raw.low, type), _parse_key(raw.high, type)
         if (low is None) != (high is None) or (low is not None and high is not None and low > high):  # type: ignore[operator]
             raise ValueError(
                 f"partition {short(entry.key)} has the bounds {short(low)} .. {short(high)} of {short(name)}"
             )
-        bounds[name] = Bounds(low, high, found.nulls)
+        bounds[name] = Bounds(low, high, raw.nulls)
     return replace(entry, bounds=bounds)
 
 
-def _key(value: Key | None, type: str) -> Key | None:
-    """A key of a type as JSON has it: bytes as base64, integers within 64 bits or those of decimals."""
+def _parse_key(value: Key | None, type: str) -> Key | None:
+    """Return a key of a type from JSON: bytes from base64, integers within 64 bits or a decimal's digits."""
     kind, end = key_kind(type), 10**38 if is_wide_decimal(type) else 2**63
     if value is None or (kind == "str" and isinstance(value, str)):
         return value
@@ -375,28 +352,21 @@ def _key(value: Key | None, type: str) -> Key | None:
     raise ValueError(f"{short(value)} is no key of a {type}")
 
 
-# ----------------------------------------------------------------------------------------------------
-# The snapshots of a table: listing, reading, claiming a folder for a table.
-
-
 def snapshot_numbers(files: TableFiles) -> tuple[int, ...]:
-    """The numbers of the snapshots that are there, ascending; there may be gaps, and other files are ignored."""
+    """Return the numbers of the table's snapshots, ascending, perhaps with gaps."""
     numbers = (snapshot_number(name) for name in files.list(SNAPSHOTS))
     return tuple(sorted(number for number in numbers if number is not None))
 
 
 def snapshot_states(files: TableFiles) -> dict[int, tuple[int, float | None]]:
-    """The sizes and times of change of all snapshots' files, by number.
-
-    They tell a table from one of the same numbers that was there before.
-    """
-    found = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
-    return {number: (file.size, file.modified) for number, file in found if number is not None}
+    """Return the size and modification time of all snapshot files by number, which identify the table."""
+    snapshots = ((snapshot_number(file.path.rpartition("/")[2]), file) for file in files.walk(SNAPSHOTS))
+    return {number: (file.size, file.modified) for number, file in snapshots if number is not None}
 
 
 def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
-    """The highest snapshot's number, and what :func:`snapshot_states` has of it; None where there is none."""
-    if files.local_root is None:  # one listing has all of it; on a disk one file is asked about
+    """Return the newest snapshot's number, size and modification time; None without a snapshot."""
+    if files.local_root is None:  # one listing has all; on a disk the status of one file is enough
         return max(((number, *state) for number, state in snapshot_states(files).items()), default=None)
     numbers = snapshot_numbers(files)
     if not numbers:
@@ -406,11 +376,7 @@ def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
 
 
 def read_snapshot(files: TableFiles, number: int) -> Snapshot:
-    """One snapshot.
-
-    Raises:
-        CatalogError: it is missing, damaged, or of a version that can't be read.
-    """
+    """Read one snapshot; raise CatalogError if it is missing, damaged, or of a version that can't be read."""
     path = snapshot_path(number)
     where = files.full_path(path)
     try:
@@ -426,53 +392,48 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
 
 
 def latest_snapshot(files: TableFiles) -> Snapshot | None:
-    """The snapshot with the highest number, None where there is none.
+    """Read the snapshot with the highest number; None without a snapshot.
 
-    Raises:
-        CatalogError: that snapshot is damaged or of a version that can't be read; older ones are no substitute.
+    Raises CatalogError if that snapshot is damaged: older ones are no substitute.
     """
     numbers = snapshot_numbers(files)
     return read_snapshot(files, numbers[-1]) if numbers else None
 
 
 def snapshot_as_of(files: TableFiles, time: str) -> Snapshot:
-    """The newest snapshot that was there at a time (ISO 8601; UTC where it names no zone).
-
-    Raises:
-        SettingError: the text is no time.
-        CatalogError: no snapshot is that old, or one is damaged.
-    """
+    """Read the newest snapshot at a time (ISO 8601; UTC where it names no zone); raise NoSnapshotError without one."""
     try:
-        moment = _moment(time)
+        moment = _parse_time(time)
     except ValueError as error:
         raise SettingError(f"{time!r} is no time; write it as 2024-05-31T12:00:00Z") from error
     numbers = snapshot_numbers(files)
-    # Times never fall from one snapshot to the next, so few of many snapshots are read.
-    later = bisect.bisect_right(numbers, moment, key=lambda number: _moment(read_snapshot(files, number).created_at))
-    if later == 0:
+    # Times never decrease, so a binary search reads few snapshots.
+    n_before = bisect.bisect_right(
+        numbers, moment, key=lambda number: _parse_time(read_snapshot(files, number).created_at)
+    )
+    if n_before == 0:
         raise NoSnapshotError(
             f"the table {files.root!r} has no snapshot as old as {time}; choose one that `history` lists"
         )
-    return read_snapshot(files, numbers[later - 1])
+    return read_snapshot(files, numbers[n_before - 1])
 
 
-def _moment(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     moment = datetime.fromisoformat(text)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+# The operation of a snapshot with an older one's content.
 RESTORE: Final = "restore"
-"""The operation of a snapshot that has an older one's content."""
 
 
 @dataclass(frozen=True)
 class HistoryEntry:
-    """A snapshot in one line.
+    """A snapshot's line in the history.
 
     Attributes:
         rows, partitions: of the whole table.
-        changed: the keys of the partitions that it added, replaced or dropped; of a restore, only those whose rows or
-            plan are others than before.
+        changed: keys of the partitions added, replaced or dropped; for a restore, only where rows or plan differ.
         changed_rows: the rows that these have now.
     """
 
@@ -488,49 +449,35 @@ class HistoryEntry:
 
 
 def history(files: TableFiles, newest: int | None = None, last: int | None = None) -> tuple[HistoryEntry, ...]:
-    """The snapshots that are there, oldest first; what the oldest changed is reckoned against an empty table.
+    """Return the table's history, oldest first; the oldest snapshot is compared with an empty table.
 
     Args:
-        files: the table's.
-        newest: leave out those after this number.
-        last: how many of them, the newest; None for all. As few files are read.
-
-    Raises:
-        CatalogError: a snapshot is damaged.
+        newest: leave out later snapshots.
+        last: return only so many, the newest, and read no more files than needed; None for all.
     """
     entries = []
     before: Mapping[str, Sequence[PartitionEntry]] = {}
     numbers = [number for number in snapshot_numbers(files) if newest is None or number <= newest]
-    # One more is read: what the first of them changed is told by the one before.
+    # The changes of the first entry need the snapshot before it.
     for number in numbers if last is None else numbers[-last - 1 :]:
         snapshot = read_snapshot(files, number)
         after = snapshot.by_key
-        content = _content if snapshot.operation == RESTORE else _loads_of
+        content = _list_contents if snapshot.operation == RESTORE else _list_loads
         keys = before.keys() | after.keys()
         changed = [key for key in keys if content(before.get(key, ())) != content(after.get(key, ()))]
-        entries.append(
-            HistoryEntry(
-                number,
-                snapshot.created_at,
-                snapshot.operation,
-                snapshot.load_id,
-                snapshot.rows,
-                len(after),
-                tuple(sorted(changed)),
-                sum(entry.live_rows for key in changed for entry in after.get(key, ())),
-                snapshot.parent,
-            )
-        )
+        changed_rows = sum(entry.live_rows for key in changed for entry in after.get(key, ()))
+        row = (number, snapshot.created_at, snapshot.operation, snapshot.load_id, snapshot.rows, len(after))
+        entries.append(HistoryEntry(*row, tuple(sorted(changed)), changed_rows, snapshot.parent))
         before = after
     return tuple(entries if last is None else entries[-last:])
 
 
-def _loads_of(entries: Sequence[PartitionEntry]) -> list[object]:
+def _list_loads(entries: Sequence[PartitionEntry]) -> list[object]:
     return [(entry.load_id, entry.deletes) for entry in entries]
 
 
-def _content(entries: Sequence[PartitionEntry]) -> list[object]:
-    """What a partition has, whichever loads put it there."""
+def _list_contents(entries: Sequence[PartitionEntry]) -> list[object]:
+    """Return what a partition holds, whichever loads wrote it."""
     return [(entry.plan, entry.live_rows, dict(entry.live_checksums)) for entry in entries]
 
 
@@ -540,29 +487,26 @@ def check_is_table(files: TableFiles) -> None:
     Raises:
         NotATableError: the path holds nothing, a file, or a folder that layoutopt did not make.
         CatalogError: the folder's marker is damaged or of a version that can't be read.
-        EncryptionKeyError: the table is encrypted, and the key can't be had or is another one; or it is not, and a key
-            is given.
+        EncryptionKeyError: the key is unavailable or wrong, or a key is given for a plain table.
     """
     if not files.exists(""):
         raise NotATableError(f"there is nothing at {files.root!r}; `layoutopt load` makes a table there")
     if files.is_file(""):
         raise NotATableError(f"{files.root!r} is a file, not a table; name the table's folder")
     if not files.exists(MARKER):
-        raise NotATableError(
-            f"{files.root!r} holds something else than a layoutopt table (it has no {MARKER}); name a table's folder"
-        )
+        raise NotATableError(f"{files.root!r} is not a layoutopt table (it has no {MARKER}); name a table's folder")
     _check_marker(files)
 
 
+# The format in the marker of a folder that holds indexes of external files.
 INDEX_FORMAT: Final = "layoutopt-index"
-"""What the marker of a folder says that holds indexes of files which somebody else keeps."""
 
 
 def not_a_table(root: str, source: str) -> SourceIndexError:
-    """The error for who asks for a table and names the indexes of a source."""
+    """Return the error for a command that needs a table but got the indexes of a source."""
     return SourceIndexError(
-        f"{root!r} holds the indexes of {source!r}, which `query`, `explain`, `files`, `serve`, `refresh`, `vacuum` "
-        "and Spark sessions take; this asks for a table of layoutopt's own",
+        f"{root!r} holds the indexes of {source!r}; this command needs a layoutopt table. Indexes work with `query`, "
+        "`explain`, `files`, `serve`, `refresh`, `vacuum` and Spark sessions",
         source,
     )
 
@@ -582,68 +526,51 @@ def _check_marker(files: TableFiles) -> None:
 
 
 def _has_files(files: TableFiles) -> bool:
-    """Whether a folder holds anything but what a claim has before its marker: an empty folder of ours."""
+    """Return whether a folder holds more than a claim leaves before its marker: an empty catalog folder."""
     names = files.list("")
     return bool(names) and (names != (CATALOG,) or bool(files.list(CATALOG)))
 
 
 def _check_exclusive(files: TableFiles) -> None:
-    """Ask the store to create the marker again, which it must refuse: it may ignore that files are to be new.
-
-    Raises:
-        CatalogError: it does ignore it, so two loads at once could overwrite each other's snapshot.
-    """
+    """Raise CatalogError if the store creates the marker again: then loads could overwrite each other's snapshot."""
     try:
         files.write_new(MARKER, files.read_bytes(MARKER))
     except FileExistsError:
         return
     raise CatalogError(
         f"the store of {files.root!r} overwrites files that should be created exclusively; put the table on one that "
-        "can't, such as a local disk or a store with conditional puts"
+        "refuses this, such as a local disk or a store with conditional puts"
     )
 
 
 def source_of_index(root: str) -> str:
-    """The source whose indexes a folder holds.
-
-    Raises:
-        NotATableError: it holds something else, a table too.
-        CatalogError: its marker is damaged or of a version that can't be read.
-    """
+    """Return the source whose indexes a folder holds; raise NotATableError if it holds something else."""
     try:
         check_is_table(TableFiles(root))
-    except SourceIndexError as found:
-        return found.source
+    except SourceIndexError as error:
+        return error.source
     raise NotATableError(f"{root!r} is a table, not the indexes of a source; `layoutopt index` makes such a folder")
 
 
 def newest_of_index(files: TableFiles, source: str) -> Snapshot | None:
-    """What a folder holds of the indexes of a source: the newest snapshot, None where it is empty or not there.
+    """Read the newest snapshot of a source's indexes; None where the folder is empty or missing.
 
-    Raises:
-        NotATableError: it holds something else, a table too.
-        SourceIndexError: it holds the indexes of another source.
-        CatalogError: the newest snapshot is damaged or of a version that can't be read.
+    Raises NotATableError if it holds something else, SourceIndexError if it holds the indexes of another source.
     """
     if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
-        raise NotATableError(f"{files.root!r} holds something else than indexes; name an empty or a new folder")
+        raise NotATableError(f"{files.root!r} holds other files, but no indexes; name an empty or new folder")
     if not files.exists(MARKER):
         return None
-    held = source_of_index(files.root)
-    if held != source:
+    indexed = source_of_index(files.root)
+    if indexed != source:
         raise SourceIndexError(
-            f"{files.root!r} holds the indexes of {held!r}, not of {source!r}; name an empty or a new folder", held
+            f"{files.root!r} holds the indexes of {indexed!r}, not of {source!r}; name an empty or new folder", indexed
         )
     return latest_snapshot(files)
 
 
 def claim_index_root(files: TableFiles, source: str) -> None:
-    """Claim an empty folder for the indexes of a source.
-
-    Raises:
-        NotATableError, SourceIndexError: as :func:`newest_of_index`.
-        CatalogError: the store can't create files exclusively.
-    """
+    """Claim an empty folder for the indexes of a source; raises as :func:`newest_of_index`."""
     marker = json.dumps({"format": INDEX_FORMAT, "version": 1, "source": source}).encode()
     with suppress(FileExistsError):
         files.write_new(MARKER, marker)
@@ -652,7 +579,6 @@ def claim_index_root(files: TableFiles, source: str) -> None:
 
 
 def _marker(key: str | None) -> bytes:
-    """What the marker of a new table says, encrypted by the key of a reference where there is one."""
     if key is None:
         return json.dumps({"format": FORMAT, "version": OLDEST_SUPPORTED}).encode()
     from layoutopt.encryption.table_keys import new_encryption
@@ -661,22 +587,22 @@ def _marker(key: str | None) -> bytes:
 
 
 def ensure_table_root(files: TableFiles) -> Snapshot | None:
-    """Claim a path for a table before a load writes its first data file; the newest snapshot, or None.
+    """Claim a path for a table before a load writes its first data file; return the newest snapshot, or None.
 
-    A new table is encrypted where ``files`` name a key; one that is there must then be encrypted by that key.
+    A new table is encrypted if ``files`` name a key; an existing one must be encrypted by that key.
 
     Raises:
-        SettingError, EncryptionKeyError: the key can't be had, or the table that is there is not encrypted by it.
+        SettingError, EncryptionKeyError: the key is unavailable, or not the table's.
         NotATableError: the path holds something else.
         CatalogError: the newest snapshot is damaged or of a version that can't be read, or the store can't create files
             exclusively.
     """
     if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
         raise NotATableError(
-            f"{files.root!r} holds something else than a layoutopt table; name an empty or a new folder to load into"
+            f"{files.root!r} holds other files, but no layoutopt table; name an empty or new folder to load into"
         )
     if not files.exists(MARKER):
-        with suppress(FileExistsError):  # another loader claims it at this moment, which is as good
+        with suppress(FileExistsError):  # a concurrent loader claimed it
             files.write_new(MARKER, _marker(files.key))
     _check_marker(files)
     _check_exclusive(files)

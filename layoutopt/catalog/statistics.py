@@ -1,7 +1,7 @@
 """Column statistics of blocks: nulls, NaNs, smallest and largest key, measured on whole arrays.
 
-Soundness: no non-null, non-NaN value of a block lies outside [min, max]. Where that can't be had, both are null:
-unknown, and unknown never skips.
+Soundness: no non-null, non-NaN value of a block lies outside [min, max]. Otherwise both are null: unknown, and unknown
+never skips.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, decoded, filled, key_storage, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, decode_text, filled, key_storage, stored_keys
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 
+# Characters (or bytes of binary) kept of a minimum or maximum; longer ones are rounded outwards.
 MAX_TEXT = 64
-"""Characters (or bytes of binary) kept of a minimum or maximum; longer ones are rounded outwards."""
 
 T = TypeVar("T", str, bytes)
 _INT64 = np.iinfo(np.int64)
 
 
 def statistics_type(schema: Schema) -> pa.StructType:
-    """The Arrow type of ``stats``: one child ``c<i>`` for each column, see :func:`column_statistics_type`."""
+    """Return the Arrow type of ``stats``: one child ``c<i>`` for each column, see :func:`column_statistics_type`."""
     return pa.struct([(f"c{i}", column_statistics_type(column.type)) for i, column in enumerate(schema.columns)])
 
 
 def column_statistics_type(type: str) -> pa.StructType:
-    """One column's statistics: nulls, nans (floats only), min and max (orderable types only), bytes, sum, tid_sum.
+    """Return the type of a column's statistics: nulls, nans (floats), min and max (ordered types), bytes, sum, tid_sum.
 
-    All are nullable: null means unknown. ``min`` and ``max`` are keys, stored as
-    :func:`~layoutopt.catalog.keys.key_storage` says; ``bytes`` is the compressed column chunk, ``sum`` the checksum,
-    ``tid_sum`` that of values at their tids (only where the scheme has several layouts).
+    All are nullable: null means unknown. ``min`` and ``max`` are keys in the type of
+    :func:`~layoutopt.catalog.keys.key_storage`; ``bytes`` is the compressed column chunk, ``sum`` the checksum,
+    ``tid_sum`` the sum of hash(tid, value) (only where the scheme has several layouts).
     """
     storage = key_storage(type)
     nans = [("nans", pa.int64())] if type in FLOATS else []
@@ -55,17 +55,14 @@ def block_statistics(
     sums: Mapping[str, Ints] | None = None,
     tid_sums: Mapping[str, Ints] | None = None,
 ) -> pa.StructArray:
-    """The ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
+    """Return the ``stats`` of blocks that are ranges of rows: block i is ``offsets[i] .. offsets[i+1]-1``.
 
-    ``table`` holds the rows in block order and any of the schema's columns; a column that it lacks gets
-    null statistics.
-    ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] for each column name, where they are known.
-
-    Raises:
-        SchemaError: a column's values are not of the schema's type.
-        ValueError: the offsets do not rise from 0 to the table's rows.
+    ``table`` holds the rows in block order and any of the schema's columns; the statistics of other columns are null.
+    ``column_bytes``, ``sums`` and ``tid_sums`` have an int64[n_blocks] by column name, where known.
     """
-    _check_offsets(offsets, table.num_rows)
+    rows = table.num_rows
+    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
+        raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
     children = []
     for column in schema.columns:
         type = column_statistics_type(column.type)
@@ -79,33 +76,25 @@ def block_statistics(
             "sum": (sums or {}).get(column.name),
             "tid_sum": (tid_sums or {}).get(column.name),
         }
-        children.append(_struct(type, values, len(offsets) - 1))
+        children.append(_make_struct(type, values, len(offsets) - 1))
     fields = list(statistics_type(schema))
     return pa.StructArray.from_arrays(children, fields=fields)
 
 
 def with_bytes(stats: pa.StructArray, schema: Schema, column_bytes: Mapping[str, Ints]) -> pa.StructArray:
-    """The ``stats`` of the same blocks, which hold the columns named in so many bytes.
-
-    Of a column that had null statistics no more is known than that.
-    """
+    """Return the same ``stats`` with the bytes of the named columns; null statistics stay null otherwise."""
     children = []
     for i, column in enumerate(schema.columns):
         child = stats.field(i)
         if column.name in column_bytes:
             values = {field.name: child.field(field.name) for field in child.type}
-            child = _struct(child.type, {**values, "bytes": column_bytes[column.name]}, len(stats))
+            child = _make_struct(child.type, {**values, "bytes": column_bytes[column.name]}, len(stats))
         children.append(child)
     return pa.StructArray.from_arrays(children, fields=list(stats.type))
 
 
-def _check_offsets(offsets: Ints, rows: int) -> None:
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
-        raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
-
-
-def _struct(type: pa.StructType, values: Mapping[str, pa.Array | Ints | None], n: int) -> pa.StructArray:
-    """A struct array whose missing members are null."""
+def _make_struct(type: pa.StructType, values: Mapping[str, pa.Array | Ints | None], n: int) -> pa.StructArray:
+    """Return a struct array whose missing members are null."""
     arrays = [
         pa.nulls(n, field.type) if values.get(field.name) is None else pa.array(values[field.name], field.type)
         for field in type
@@ -123,72 +112,65 @@ class Measured:
     high: pa.Array | None = None
 
     def by_name(self) -> dict[str, pa.Array | Ints | None]:
-        """The members under their names in the ``stats`` struct."""
+        """Return the members under their names in the ``stats`` struct."""
         return {"nulls": self.nulls, "nans": self.nans, "min": self.low, "max": self.high}
 
 
 def measure(array: ArrowValues, offsets: Ints, type: str) -> Measured:
-    """Measure one column over the blocks that ``offsets`` (int64[n+1]) cut.
-
-    Raises:
-        SchemaError: the values are not of that Spark type.
-    """
+    """Measure one column over the blocks that ``offsets`` (int64[n+1]) delimit; raise SchemaError for another type."""
     if key_kind(type) is None:
-        return Measured(_count(_mask(array), offsets))
+        return Measured(_count_by_block(_find_nulls(array), offsets))
     keys = stored_keys(array, type)
     if keys.type == pa.int64():
         return _measure_integers(keys, offsets, with_nans=type in FLOATS)
     low, high = _measure_objects(keys, offsets, type)
     storage = key_storage(type)
-    return Measured(_count(_mask(keys), offsets), None, pa.array(low, storage), pa.array(high, storage))
+    return Measured(_count_by_block(_find_nulls(keys), offsets), None, pa.array(low, storage), pa.array(high, storage))
 
 
 def _measure_objects(keys: pa.Array, offsets: Ints, type: str) -> tuple[list[Any], list[Any]]:
-    """Smallest and largest key of each block, for keys that are no int64."""
+    """Return the smallest and largest key of each block, for keys that are no int64."""
     starts, sizes = offsets[:-1].tolist(), np.diff(offsets).tolist()
     # One call a block beats any grouping: min_max runs over contiguous memory and hashes nothing.
-    found = [pc.min_max(keys.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
-    low, high = ([extreme[name].as_py() for extreme in found] for name in ("min", "max"))
+    extremes = [pc.min_max(keys.slice(start, size)) for start, size in zip(starts, sizes, strict=True)]
+    low, high = ([extreme[name].as_py() for extreme in extremes] for name in ("min", "max"))
     if key_kind(type) == "str":
-        return _rounded([decoded(value) for value in low], [decoded(value) for value in high], _floor, _ceiling_text)
+        texts = ([decode_text(value) for value in low], [decode_text(value) for value in high])
+        return _round_outwards(*texts, _ceil_text)
     if key_kind(type) == "bytes":
-        return _rounded(low, high, _floor, _ceiling_bytes)
+        return _round_outwards(low, high, _ceil_bytes)
     return low, high
 
 
-def _mask(array: ArrowValues) -> Bits:
-    """Which values are null, bool[rows]."""
+def _find_nulls(array: ArrowValues) -> Bits:
     if array.null_count == 0:
         return np.zeros(len(array), dtype=np.bool_)
     return np.asarray(array.is_null())
 
 
-def _count(mask: Bits, offsets: Ints) -> Ints:
-    """How many of each block's rows the mask has, int64[n]."""
+def _count_by_block(mask: Bits, offsets: Ints) -> Ints:
+    """Return the number of each block's rows in the mask, int64[n]."""
     return reduce_blocks(np.add, mask, offsets) if mask.any() else np.zeros(len(offsets) - 1, dtype=np.int64)
 
 
 def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measured:
-    null = left_out = _mask(keys)
+    null = ignored = _find_nulls(keys)
     values = np.asarray(filled(keys, 0))
-    nulls, nans = _count(null, offsets), np.zeros(len(offsets) - 1, dtype=np.int64)
+    nulls, nans = _count_by_block(null, offsets), np.zeros(len(offsets) - 1, dtype=np.int64)
     if with_nans:
         nan = (values == NAN_KEY) & ~null
-        nans, left_out = _count(nan, offsets), null | nan
+        nans, ignored = _count_by_block(nan, offsets), null | nan
     empty = np.diff(offsets) - nulls - nans == 0
-    all_in = not left_out.any()
-    low = reduce_blocks(np.minimum, values if all_in else np.where(left_out, _INT64.max, values), offsets)
-    high = reduce_blocks(np.maximum, values if all_in else np.where(left_out, _INT64.min, values), offsets)
+    all_in = not ignored.any()
+    low = reduce_blocks(np.minimum, values if all_in else np.where(ignored, _INT64.max, values), offsets)
+    high = reduce_blocks(np.maximum, values if all_in else np.where(ignored, _INT64.min, values), offsets)
     return Measured(nulls, nans if with_nans else None, pa.array(low, mask=empty), pa.array(high, mask=empty))
 
 
 def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
-    """The function over each block's rows, int64[n]; 0 for an empty block.
+    """Return the function over each block's rows, int64[n]; 0 for an empty block.
 
-    Args:
-        function: such as ``np.add``, whose sums are int64 whatever the values are.
-        values: of the rows.
-        offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; int64[n + 1].
+    ``function`` is such as ``np.add``, whose sums are int64; block i has the rows ``offsets[i] .. offsets[i+1]-1``.
     """
     has_rows = np.diff(offsets) > 0
     reduced = np.zeros(len(has_rows), dtype=np.int64)
@@ -198,24 +180,22 @@ def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, of
     return reduced
 
 
-def _rounded(
-    low: Sequence[T | None], high: Sequence[T | None], floor: Callable[[T], T | None], ceiling: Callable[[T], T | None]
+def _round_outwards(
+    low: Sequence[T | None], high: Sequence[T | None], ceil: Callable[[T], T | None]
 ) -> tuple[list[T | None], list[T | None]]:
-    """Both bounds rounded outwards where they are long; both unknown where one is."""
-    pairs = [(None, None) if a is None or b is None else (floor(a), ceiling(b)) for a, b in zip(low, high, strict=True)]
+    """Return both bounds rounded outwards where long; both unknown where one is."""
+    # The first characters of a long value sort before it.
+    pairs = [
+        (None, None) if a is None or b is None else (a[:MAX_TEXT], ceil(b)) for a, b in zip(low, high, strict=True)
+    ]
     known = [pair if None not in pair else (None, None) for pair in pairs]
     return [pair[0] for pair in known], [pair[1] for pair in known]
 
 
-def _floor(value: T) -> T:
-    """The value or, where it is long, its beginning, which sorts before it."""
-    return value[:MAX_TEXT]
+def _ceil_text(value: str) -> str | None:
+    """Return the value or, where long, a short text that sorts after it; None where there is none.
 
-
-def _ceiling_text(value: str) -> str | None:
-    """The value or, where it is long, a short text that sorts after it; None where there is none.
-
-    >>> _ceiling_text("b" * 65) == "b" * 63 + "c"
+    >>> _ceil_text("b" * 65) == "b" * 63 + "c"
     True
     """
     if len(value) <= MAX_TEXT:
@@ -225,8 +205,7 @@ def _ceiling_text(value: str) -> str | None:
     return kept[:-1] + ("\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1)) if kept else None
 
 
-def _ceiling_bytes(value: bytes) -> bytes | None:
-    """The same for binary."""
+def _ceil_bytes(value: bytes) -> bytes | None:
     if len(value) <= MAX_TEXT:
         return value
     kept = value[:MAX_TEXT].rstrip(b"\xff")

@@ -1,9 +1,9 @@
-"""Vacuum: remove snapshots that are given up, and the files that nothing names (SPEC.md, "Vacuum").
+"""Vacuum: remove old snapshots, and files that no snapshot names (SPEC.md, "Vacuum").
 
-Nothing that is still needed can go, in four steps. What is to be removed is worked out on the newest snapshot, and by
-the store's own clock. It is **committed** as tombstones of the next snapshot, or the vacuum starts again where
-somebody else came first. From then on no load or restore can name any of it. Then snapshots are removed, the oldest
-first; only then files. A crash anywhere leaves garbage, never a snapshot that lacks something.
+Four steps keep needed files safe. The removal is planned on the newest snapshot, by the store's own clock. It is
+**committed** as tombstones of the next snapshot; after a concurrent commit the vacuum starts again. From then on no
+load or restore can name a removed file. Then snapshots are removed, the oldest first, and finally files. A crash leaves
+garbage, never a snapshot with missing files.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.block_index import check_expansion, damaged
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, followed
+from layoutopt.catalog.block_index import check_expansion, damage_error
+from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot
 from layoutopt.catalog.paths import (
     BLOCKS,
     CATALOG,
@@ -34,34 +34,31 @@ from layoutopt.catalog.paths import (
     new_load_id,
     snapshot_path,
 )
-from layoutopt.catalog.publications import PUBLISHED, note_paths, notes_among
+from layoutopt.catalog.publications import PUBLISHED, group_notes, note_paths
 from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
-from layoutopt.catalog.storage.index_files import named_indexes
+from layoutopt.catalog.storage.index_files import list_index_files
 from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
 
 OPERATION = "vacuum"
+# The points at which ``at`` is called: those of a commit if any, "snapshot-removed" and "file-removed" after each.
 VACUUM_POINTS = ("planned", "before-snapshot", "snapshot-created", "snapshot-removed", "file-removed", "finished")
-"""Where ``at`` is called: those of the commit if there is one, "snapshot-removed" and "file-removed" after each."""
 
 _MOST_ATTEMPTS = 20
 
 
 @dataclass(frozen=True)
 class VacuumReport:
-    """What a vacuum removed, or with ``dry_run`` would.
+    """What a vacuum removed, or with ``dry_run`` would remove.
 
     Attributes:
-        table: the table's folder or URL.
         snapshot: the newest snapshot, afterwards.
-        dry_run: whether nothing was removed.
-        snapshots: the numbers of the snapshots removed.
-        files: the other files removed, by path.
-        bytes: their size.
-        young: how many files nothing names that were left alone, since a load that runs may need them.
-        published: the numbers of snapshots that are kept only because they are published as another format's table.
+        snapshots: the numbers of the removed snapshots.
+        files: the other removed files, by path; ``bytes`` is their size.
+        young: the number of unnamed files that were kept, since a running load may need them.
+        published: the numbers of snapshots that are kept only because they are published in another format.
     """
 
     table: str
@@ -74,16 +71,15 @@ class VacuumReport:
     published: tuple[int, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class _Removal:
-    """What is to go: snapshots, the folders and blocks files that nothing may name any more, the files, and notes.
+    """A planned removal: snapshots, tombstones, files older than ``horizon``, and notes of publications.
 
-    ``published`` are the snapshots that readers of other formats may need, ``kept`` those that are kept for them alone,
-    ``notes`` the notes about others; ``horizon`` is the time before which things are old.
+    ``published`` are the snapshots that readers of other formats may need, ``kept`` those that are kept only for them.
     """
 
     latest: Snapshot
@@ -107,15 +103,15 @@ def vacuum(
 ) -> VacuumReport:
     """Remove old snapshots, and the files that no kept snapshot names and no running load may need.
 
-    A snapshot is kept if it is among the newest ``retain_snapshots`` (those that vacuums made not counted), or if it
-    was the newest one at any time within ``older_than``. A file that nothing kept names is left alone while any file
-    of its load is younger than that. Plans are small, and kept: a load may take up one that is there. A snapshot that
-    is published as a table of another format is kept, too, until ``older_than`` after a later one took its place there.
+    A snapshot is kept if it is among the newest ``retain_snapshots`` (not counting those of vacuums), or if it was the
+    newest one at any time within ``older_than``. An unnamed file is kept while any file of its load is younger than
+    that. Plans are small and kept: a load may reuse one. A published snapshot is kept until ``older_than`` after a
+    later one replaced it there.
 
     Args:
         files: the table's folder, or that of a source's indexes.
         retain_snapshots: at least 1.
-        older_than: should be longer than any load or query takes; a load that is slower is refused, not broken.
+        older_than: should be longer than any load or query takes; a slower load is refused, not broken.
         dry_run: only report.
         at: called at each of VACUUM_POINTS, for tests.
 
@@ -123,89 +119,88 @@ def vacuum(
         NotATableError: the path holds no table, or one that was never loaded.
         SettingError: a bad number or time.
         CatalogError: a kept snapshot, or a blocks file of one, is missing or damaged: nothing is removed.
-        CommitConflictError: too many others commit meanwhile.
+        CommitConflictError: there are too many concurrent commits.
     """
     if retain_snapshots < 1 or older_than < timedelta(0):
         raise SettingError(
-            f"a vacuum that retains {retain_snapshots} snapshots and what is younger than {older_than} can't be; "
+            f"a vacuum can't retain {retain_snapshots} snapshots and files younger than {older_than}; "
             "retain 1 or more, and give no negative time"
         )
     with suppress(SourceIndexError):  # a catalog like a table's, without data files
         check_is_table(files)
     for _ in range(_MOST_ATTEMPTS):
-        removal = _plan(files, retain_snapshots, older_than)
+        removal = _plan_removal(files, retain_snapshots, older_than)
         at("planned")
         if dry_run:
-            return _report(files, removal, removal.latest.number, dry_run)
+            return _make_report(files, removal, removal.latest.number, dry_run)
         try:
             newest = _commit_tombstones(files, removal, at)
-        except _MovedError:
+        except _StaleRemovalError:
             continue
-        # Whoever publishes notes it first, then looks for tombstones: one of the two sees the other.
-        if _published(files.walk(PUBLISHED), removal.horizon)[0] - removal.published:
+        # A publication writes its note first, then looks for tombstones: one of the two sees the other.
+        if _find_published(files.walk(PUBLISHED), removal.horizon)[0] - removal.published:
             continue
         _remove(files, removal, at)
-        return _report(files, removal, newest.number, dry_run)
+        return _make_report(files, removal, newest.number, dry_run)
     raise CommitConflictError(
         f"{_MOST_ATTEMPTS} other commits came before the vacuum; try again when fewer loaders run"
     )
 
 
-def _report(files: TableFiles, removal: _Removal, newest: int, dry_run: bool) -> VacuumReport:
+def _make_report(files: TableFiles, removal: _Removal, newest: int, dry_run: bool) -> VacuumReport:
     paths = tuple(sorted(file.path for file in removal.files))
     size = sum(file.size for file in removal.files)
     return VacuumReport(files.root, newest, dry_run, removal.snapshots, paths, size, removal.young, removal.kept)
 
 
-def _plan(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
-    """What may go, as things stand at the newest snapshot."""
+def _plan_removal(files: TableFiles, retain: int, older_than: timedelta) -> _Removal:
     latest = latest_snapshot(files)
     if latest is None:
         raise NotATableError(f"the table at {files.root!r} was never loaded; there is nothing to vacuum")
-    horizon = _now(files) - older_than.total_seconds()
-    # Listed before snapshots are read: whatever is committed after that has files of its own, or is young.
+    horizon = _read_clock(files) - older_than.total_seconds()
+    # List files before reading snapshots: the files of later commits are not listed, or are young.
     stored = [*files.walk(CATALOG), *files.walk(DATA)]
-    kept = _kept(files, stored, latest, retain, horizon)
+    kept = _find_kept(files, stored, latest, retain, horizon)
     oldest, numbers = kept[0].number, snapshot_numbers(files)
-    wanted, notes = _published(stored, horizon)
-    published = tuple(number for number in numbers if number < oldest and number in wanted)
-    named = _named_files(files, [*(read_snapshot(files, number) for number in published), *kept])
+    noted, notes = _find_published(stored, horizon)
+    published = tuple(number for number in numbers if number < oldest and number in noted)
+    needed = _list_named_files(files, [*(read_snapshot(files, number) for number in published), *kept])
     # Some disks list a file under the case of another partition's folder.
-    folded = {path.casefold() for path in named}
-    garbage = [file for file in stored if _is_ours(file.path) and file.path.casefold() not in folded]
-    old = _old_enough(garbage, horizon)
-    expired = tuple(number for number in numbers if number < oldest and number not in wanted)
+    folded = {path.casefold() for path in needed}
+    garbage = [file for file in stored if _is_removable(file.path) and file.path.casefold() not in folded]
+    old = _select_old(garbage, horizon)
+    expired = tuple(number for number in numbers if number < oldest and number not in noted)
     young = len(garbage) - len(old)
-    return _Removal(latest, expired, _tombstones(old, named), tuple(old), young, horizon, wanted, published, notes)
+    return _Removal(latest, expired, _make_tombstones(old, needed), tuple(old), young, horizon, noted, published, notes)
 
 
-def _now(files: TableFiles) -> float:
-    """The time as :meth:`TableFiles.now` tells it; raises as that, and TableError on a full disk."""
+def _read_clock(files: TableFiles) -> float:
+    """Return the store's time; raise TableError on a full disk."""
     try:
         return files.now(CATALOG)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise TableError(
-            f"the disk of {files.root!r} is full: make room for a few kilobytes, in which it is written down what is "
-            "removed, then run this again"
+            f"the disk of {files.root!r} is full; free a few kilobytes for the record of the removed files, then run "
+            "this again"
         ) from error
 
 
-def _published(stored: Iterable[StoredFile], horizon: float) -> tuple[frozenset[int], tuple[str, ...]]:
-    """The snapshots that readers of other formats may need, and the notes about those that they no longer do."""
+def _find_published(stored: Iterable[StoredFile], horizon: float) -> tuple[frozenset[int], tuple[str, ...]]:
+    """Return the snapshots that readers of other formats may need, and obsolete notes."""
     needed: set[int] = set()
     old: list[str] = []
-    for folder, notes in notes_among(stored).items():
+    for folder, notes in group_notes(stored).items():
         needed |= notes.needed(horizon)
         old += [path for number in sorted(notes.given_up(horizon)) for path in note_paths(folder, number)]
     return frozenset(needed), tuple(old)
 
 
-def _kept(
+def _find_kept(
     files: TableFiles, stored: Iterable[StoredFile], latest: Snapshot, retain: int, horizon: float
 ) -> list[Snapshot]:
-    """The snapshots to keep, ascending and without a gap; a snapshot's time ends when its successor was stored."""
+    """Return the snapshots to keep, ascending, without a gap; a snapshot's time ends when its successor was stored."""
     times = {file.path: file.modified for file in stored if file.path.startswith(f"{SNAPSHOTS}/")}
     kept = [latest]
     loads = int(latest.operation != OPERATION)
@@ -219,75 +214,75 @@ def _kept(
     return kept
 
 
-def _named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Every blocks, vectors, index and data file that the snapshots name, as it is stored."""
+def _list_named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
+    """Return every stored blocks, vectors, index and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
-    named: set[str] = set()
-    digests: dict[str, Snapshot] = {}
+    paths: set[str] = set()
+    sources: dict[str, Snapshot] = {}
     for snapshot in kept:
         for entry in snapshot.partitions:
             partitions[entry.blocks_file].add(entry.key)
-            digests[entry.blocks_file] = snapshot
-            named |= set(entry.catalog_files)
+            sources[entry.blocks_file] = snapshot
+            paths |= set(entry.catalog_files)
     for path, keys in partitions.items():
-        named |= _named_in(files, digests[path], path, keys)
-    return frozenset(map(files.stored_path, named))
+        paths |= _list_names(files, sources[path], path, keys)
+    return frozenset(map(files.stored_path, paths))
 
 
-def _named_in(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:
-    """The data files of some partitions that a blocks file names, and the index files of its load."""
+def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:
+    """Return the data files of some partitions in a blocks file, and the index files of its load."""
     where = files.full_path(path)
     data = read_checked(files, snapshot, path)
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
-        of_keys = table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))
-        return {*of_keys["file"].to_pylist(), *(index.path for index in named_indexes(table.schema.metadata, where))}
+        rows = table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))
+        return {*rows["file"].to_pylist(), *(index.path for index in list_index_files(table.schema.metadata, where))}
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise damaged(where, str(error)) from error
+        raise damage_error(where, str(error)) from error
 
 
-def _is_ours(path: str) -> bool:
-    """Whether a file is one that a load or a delete writes, or an unfinished one; all else is left alone."""
+def _is_removable(path: str) -> bool:
+    """Return whether a load or a delete writes such files; all others are kept."""
     folder, _, name = path.rpartition("/")
     if load_of(path) is not None or (folder in (BLOCKS, DELETES, INDEXES) and name.endswith(".parquet")):
         return True
     return name.startswith(TEMPORARY) and (folder == CATALOG or folder.startswith(f"{CATALOG}/"))
 
 
-def _old_enough(garbage: Sequence[StoredFile], horizon: float) -> list[StoredFile]:
-    """The files of loads that wrote none since ``horizon``; files of unknown age are young."""
+def _select_old(garbage: Sequence[StoredFile], horizon: float) -> list[StoredFile]:
+    """Return the files of loads that wrote none since ``horizon``; files of unknown age are young."""
     newest: dict[str, float] = defaultdict(lambda: float("-inf"))
     for file in garbage:
         age = float("inf") if file.modified is None else file.modified
-        newest[_owner(file.path)] = max(newest[_owner(file.path)], age)
-    return [file for file in garbage if newest[_owner(file.path)] <= horizon]
+        newest[_find_owner(file.path)] = max(newest[_find_owner(file.path)], age)
+    return [file for file in garbage if newest[_find_owner(file.path)] <= horizon]
 
 
-def _owner(path: str) -> str:
-    """What ages together: all data files of a load, wherever they lie; any other file alone."""
+def _find_owner(path: str) -> str:
+    """Return what ages together: all data files of a load; any other file alone."""
     load = load_of(path)
     return load[1] if load is not None else path
 
 
-def _tombstones(old: Iterable[StoredFile], named: Iterable[str]) -> tuple[str, ...]:
-    """What nobody may name again: files, or the load's folder where nothing in it is named."""
-    in_use = {load_folder(*load) for load in map(load_of, named) if load is not None}
-    found = set()
+def _make_tombstones(old: Iterable[StoredFile], needed: Iterable[str]) -> tuple[str, ...]:
+    """Return the files that no commit may name again, or the load's folder where no file in it is named."""
+    in_use = {load_folder(*load) for load in map(load_of, needed) if load is not None}
+    tombstones = set()
     for file in old:
         load = load_of(file.path)
         folder = load_folder(*load) if load is not None else ""
         if not file.path.rpartition("/")[2].startswith(TEMPORARY):
-            found.add(file.path if folder in {"", *in_use} else folder)
-    return tuple(sorted(found))
+            tombstones.add(file.path if folder in {"", *in_use} else folder)
+    return tuple(sorted(tombstones))
 
 
-class _MovedError(Exception):
-    """Somebody else committed since the removal was worked out."""
+class _StaleRemovalError(Exception):
+    """Another commit came after the removal was planned."""
 
 
 def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> Snapshot:
-    """Commit tombstones of what is to go; no snapshot is needed where the newest has them already, or nothing goes."""
+    """Commit the removal's tombstones, unless the newest snapshot has them already."""
     latest = removal.latest
     needed = set(removal.tombstones)
     if needed <= set(latest.tombstones):
@@ -295,15 +290,15 @@ def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> 
 
     def after(now: Snapshot | None) -> Snapshot:
         if now is None or now.number != latest.number:
-            raise _MovedError
-        return followed(latest, latest, OPERATION, load_id, removal.tombstones)
+            raise _StaleRemovalError
+        return make_next_snapshot(latest, latest, OPERATION, load_id, removal.tombstones)
 
     load_id = f"vacuum-{new_load_id()}"
     return append_snapshot(files, Change(load_id, latest, frozenset(), after), at)
 
 
 def _remove(files: TableFiles, removal: _Removal, at: CommitHook) -> None:
-    """Snapshots first, the oldest first: those that are there always follow each other; then what they named."""
+    """Remove snapshots, the oldest first so that no gap arises, then their files."""
     for number in removal.snapshots:
         files.delete(snapshot_path(number))
         at("snapshot-removed")

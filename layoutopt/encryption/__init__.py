@@ -1,1 +1,1 @@
-"""Encrypted tables: keys that are named by references, and files that are sealed."""
+"""Encrypted tables: key references, table keys and sealed files."""

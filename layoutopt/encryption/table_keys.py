@@ -1,7 +1,10 @@
-"""The keys of a table: a random data key, wrapped by the user's key, and what is derived of it for each file.
+"""A table's keys: a random data key, wrapped by the user's key, and keys derived from it for each file.
 
-The user's key encrypts nothing but the data key, so that another one can take its place without a file being written
-anew. Every file has a key of its own, derived of the data key and its place, so no nonce has to be unique among files.
+The user's key encrypts only the data key, so it can be replaced without rewriting files. Every file has its own key,
+derived from the data key and the file's path, so nonces need not be unique among files.
+
+A sealed file is ``LOE1``, a random nonce of 12 bytes, and the AES-GCM ciphertext with its tag of 16 bytes. The
+associated data are ``LOE1`` and the file's path: a moved file can't be opened.
 """
 
 from __future__ import annotations
@@ -27,22 +30,15 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 
-# ----------------------------------------------------------------------------------------------------
-# Sealed files: encrypted whole by AES-GCM, each under a key and a nonce of its own, and bound to its place.
-#
-# A sealed file is ``LOE1``, a random nonce of 12 bytes, and the ciphertext with its tag of 16 bytes. The associated
-# data
-# is ``LOE1`` and the file's place: a file that was moved to another place does not open there.
-
+# The first bytes of sealed files; the digit is the version.
 MAGIC: Final = b"LOE1"
-"""What sealed files begin with; the digit is the version."""
 
 _NONCE: Final = 12
 _TAG: Final = 16
 
 
 def seal(key: bytes, place: str, content: bytes) -> bytes:
-    """Encrypt a content for one place; a key may be used for 2^32 of them.
+    """Encrypt a file's content for one path; a key may be used for 2^32 of them.
 
     >>> key = bytes(32)
     >>> unseal(key, "a", seal(key, "a", b"rows"))
@@ -53,18 +49,14 @@ def seal(key: bytes, place: str, content: bytes) -> bytes:
 
 
 def unseal(key: bytes, place: str, data: bytes) -> bytes:
-    """The content that was sealed.
-
-    Raises:
-        ValueError: the data was changed, or sealed by another key or for another place; says which of these it may be.
-    """
+    """Return the content of a sealed file; raise ValueError if it was changed, or sealed by another key or path."""
     if len(data) < len(MAGIC) + _NONCE + _TAG or not data.startswith(MAGIC):
         raise ValueError("it is not encrypted, or cut off")
     start = len(MAGIC) + _NONCE
     try:
         return AESGCM(key).decrypt(data[len(MAGIC) : start], data[start:], MAGIC + place.encode("utf-8"))
     except InvalidTag as error:
-        raise ValueError("it was changed, or put in the place of another file") from error
+        raise ValueError("it was changed, or moved from another path") from error
 
 
 ALGORITHM: Final = "AES_GCM_V1"
@@ -76,144 +68,130 @@ _WRAPPED: Final = "layoutopt data key"
 
 @dataclass(frozen=True)
 class TableKeys:
-    """What opens and seals the files of one table.
-
-    Attributes:
-        data_key: 32 random bytes, of which all other keys are derived.
-    """
+    """The keys of one table's files, all derived from 32 random bytes."""
 
     data_key: bytes = field(repr=False)
 
     def seal(self, place: str, content: bytes) -> bytes:
-        """A catalog file as it is stored at a place in the table's folder."""
-        return seal(self._derived("file", place), place, content)
+        """Return the stored bytes of a catalog file at a path in the table's folder."""
+        return seal(self._derive("file", place), place, content)
 
     def unseal(self, place: str, data: bytes) -> bytes:
         """Return the content of a catalog file; raises ValueError as :func:`unseal`."""
-        return unseal(self._derived("file", place), place, data)
+        return unseal(self._derive("file", place), place, data)
 
     def name(self, text: str) -> str:
-        """A name that stands for a text, the same one each time, and says nothing of it: ``__`` and 32 digits.
-
-        No partition is called so: names that begin with ``__`` are escaped. A name that was made here stays as it is.
-        """
-        if _is_name(text):
+        """Return a deterministic name that hides a text, unless it is one: ``__`` and 32 digits."""
+        if _is_hidden_name(text):
             return text
-        return f"__{self._derived('name', text).hex()[:_NAME_DIGITS]}"
+        return f"__{self._derive('name', text).hex()[:_NAME_DIGITS]}"
 
     def encryption(self, place: str) -> pq.FileEncryptionProperties:
-        """What pyarrow writes the data file at a place by: all columns and the footer, bound to the place."""
+        """Return pyarrow's properties for writing a data file: all columns and the footer, bound to its path."""
         import pyarrow.parquet.encryption as modular
 
         return modular.create_encryption_properties(
-            self._derived("file", place), aad_prefix=place.encode("utf-8"), store_aad_prefix=False,
+            self._derive("file", place), aad_prefix=place.encode("utf-8"), store_aad_prefix=False,
             encryption_algorithm=ALGORITHM, plaintext_footer=False,
         )  # fmt: skip
 
     def decryption(self, place: str) -> pq.FileDecryptionProperties:
-        """What pyarrow reads the data file at a place by; a file that is not encrypted is refused."""
+        """Return pyarrow's properties for reading a data file; a plain file is refused."""
         import pyarrow.parquet.encryption as modular
 
         return modular.create_decryption_properties(
-            self._derived("file", place), aad_prefix=place.encode("utf-8"), allow_plaintext_files=False
+            self._derive("file", place), aad_prefix=place.encode("utf-8"), allow_plaintext_files=False
         )
 
-    def _derived(self, purpose: str, of: str) -> bytes:
-        return _expanded(self.data_key, f"layoutopt {purpose}\0{of}", _KEY_BYTES)
+    def _derive(self, purpose: str, subject: str) -> bytes:
+        return _expand(self.data_key, f"layoutopt {purpose}\0{subject}", _KEY_BYTES)
 
 
-def _expanded(key: bytes, info: str, length: int) -> bytes:
+def _expand(key: bytes, info: str, length: int) -> bytes:
     return HKDFExpand(SHA256(), length, info.encode("utf-8")).derive(key)
 
 
-def _is_name(text: str) -> bool:
+def _is_hidden_name(text: str) -> bool:
     digits = text.removeprefix("__")
     return len(text) == len(digits) + 2 and len(digits) == _NAME_DIGITS and set(digits) <= set("0123456789abcdef")
 
 
 def new_encryption(reference: str) -> dict[str, str]:
-    """What the marker of a new table says of its encryption: the reference, and a new data key wrapped by the key.
-
-    Raises:
-        SettingError, EncryptionKeyError: as :func:`~layoutopt.encryption.references.key_of`.
-    """
+    """Return the encryption entry of a new table's marker: the reference, and a new data key wrapped by the key."""
     key = key_of(reference)
-    wrapped = seal(_wrapping(key), _WRAPPED, os.urandom(_KEY_BYTES))
+    wrapped = seal(_derive_wrapping_key(key), _WRAPPED, os.urandom(_KEY_BYTES))
     return {
         "algorithm": ALGORITHM,
         "key": reference,
-        "key_check": _check_of(key),
+        "key_check": _make_key_check(key),
         "data_key": base64.b64encode(wrapped).decode("ascii"),
     }
 
 
-def keys_in_marker(marker: bytes, where: str, given: str | None = None) -> TableKeys | None:
-    """The keys of the table that has a marker; None where it is not encrypted.
+def read_keys(marker: bytes, where: str, given: str | None = None) -> TableKeys | None:
+    """Return the keys of a table from its marker; None where it is not encrypted; ``where`` names it in messages.
 
-    Args:
-        marker: the marker's content.
-        where: names it in messages.
-        given: the reader's own reference; by default that of the environment, then that of the table. A command that
-            only the table names is not run: whoever may write there would run programs here.
+    The reference is ``given``, else the environment's, else the table's. A command that only the table names is not
+    run: anyone with write access there could run programs here.
 
     Raises:
-        SettingError, EncryptionKeyError: the key can't be had, or is another one.
-        CatalogError: what stands there is damaged.
+        SettingError, EncryptionKeyError: the key is unavailable or wrong.
+        CatalogError: the marker is damaged.
     """
-    encryption = _encryption_in(marker, where)
+    encryption = _read_encryption(marker, where)
     if encryption is None:
         return None
     try:
         stored = str(encryption["key"])
         wrapped = base64.b64decode(encryption["data_key"], validate=True)
         check = str(encryption["key_check"])
-        known = encryption["algorithm"] == ALGORITHM
+        is_known = encryption["algorithm"] == ALGORITHM
     except (KeyError, TypeError, ValueError, binascii.Error) as error:
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy") from error
-    if not known:
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy") from error
+    if not is_known:
         raise CatalogError(f"{where} names the encryption {encryption['algorithm']!r}; install a newer layoutopt")
-    key = key_of(_reference(stored, given, where))
-    if not hmac.compare_digest(_check_of(key), check):
+    key = key_of(_choose_reference(stored, given, where))
+    if not hmac.compare_digest(_make_key_check(key), check):
         raise EncryptionKeyError(
-            f"the key that was given is not the one that {where} was encrypted by ({stored!r}, check {check}); name "
-            "the right one by --key"
+            f"the given key is not the one that {where} was encrypted with ({stored!r}, check {check}); give the right "
+            "one with --key"
         )
     try:
-        return TableKeys(unseal(_wrapping(key), _WRAPPED, wrapped))
+        return TableKeys(unseal(_derive_wrapping_key(key), _WRAPPED, wrapped))
     except ValueError as error:
         raise CatalogError(f"the data key in {where} is damaged; restore it from a copy") from error
 
 
-def _reference(stored: str, given: str | None, where: str) -> str:
-    own = given or given_reference()
-    if own is not None:
-        return check_reference(own)
+def _choose_reference(stored: str, given: str | None, where: str) -> str:
+    reference = given or given_reference()
+    if reference is not None:
+        return check_reference(reference)
     if is_command(stored):
         raise EncryptionKeyError(
-            f"{where} names a command for its key, {stored!r}, and commands that a table names are not run by "
-            "themselves; name it by --key, `[encryption] key` or LAYOUTOPT_KEY if you trust it"
+            f"{where} names a command for its key, {stored!r}, which is not run automatically; if you trust it, give "
+            "it with --key, `[encryption] key` or LAYOUTOPT_KEY"
         )
     try:
         return check_reference(stored)
     except SettingError as error:
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy") from error
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy") from error
 
 
-def _encryption_in(marker: bytes, where: str) -> Mapping[str, Any] | None:
+def _read_encryption(marker: bytes, where: str) -> Mapping[str, Any] | None:
     try:
         content = json.loads(marker.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise CatalogError(f"{where} is damaged ({error}); restore it from a copy") from error
-    found = content.get("encryption") if isinstance(content, dict) else None
-    if found is not None and not isinstance(found, dict):
-        raise CatalogError(f"what {where} says of the encryption is damaged; restore it from a copy")
-    return found
+    encryption = content.get("encryption") if isinstance(content, dict) else None
+    if encryption is not None and not isinstance(encryption, dict):
+        raise CatalogError(f"the encryption entry of {where} is damaged; restore it from a copy")
+    return encryption
 
 
-def _wrapping(key: bytes) -> bytes:
-    return _expanded(key, "layoutopt wrapping", _KEY_BYTES)
+def _derive_wrapping_key(key: bytes) -> bytes:
+    return _expand(key, "layoutopt wrapping", _KEY_BYTES)
 
 
-def _check_of(key: bytes) -> str:
-    """What tells the user's key from another one, and says nothing of it."""
-    return _expanded(key, "layoutopt check", _KEY_BYTES).hex()[:_CHECK_DIGITS]
+def _make_key_check(key: bytes) -> str:
+    """Return a check value that identifies the user's key without revealing it."""
+    return _expand(key, "layoutopt check", _KEY_BYTES).hex()[:_CHECK_DIGITS]

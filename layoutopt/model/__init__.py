@@ -1,1 +1,1 @@
-"""The nouns and the rules about them, pure: no files, no SQL parser, no Spark."""
+"""The nouns and their rules, pure: no files, no SQL parser, no Spark."""

@@ -1,4 +1,4 @@
-"""The types of arrays, one name for each kind of element; shapes stand where a function documents its arguments."""
+"""Array types, one name for each kind of element; shapes are documented with each function's arguments."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+# Bits of vectors, or masks.
 Bits = npt.NDArray[np.bool_]
-"""TRUE and FALSE: bits of vectors, or a mask of whatever a function says."""
 Ints = npt.NDArray[np.int64]
+# Indices into other arrays.
 Places = npt.NDArray[np.intp]
-"""What numpy gives and takes to index other arrays."""
 Counters = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+# Packed feature vectors, see :mod:`layoutopt.model.vectors`.
 Words = npt.NDArray[np.uint64]
-"""Packed feature vectors, see :mod:`layoutopt.model.vectors`."""
 Hashes = npt.NDArray[np.uint32]
 Bytes = npt.NDArray[np.uint8]
+# Bits, eight a byte.
 Packed = Bytes
-"""Bits, eight a byte."""
+# Keys of one kind: int64, or objects that are all int, all str or all bytes (arbitrary where unknown).
 Keys = npt.NDArray[Any]
-"""Keys of one kind: int64, or objects that are all int, all str or all bytes (anything where they are not known)."""
 
-
-# ----------------------------------------------------------------------------------------------------
-# Choosing among the values of a sequence, and putting numbers in order.
 
 T = TypeVar("T")
 
 
 def spread(values: Sequence[T], count: int) -> list[T]:
-    """At most ``count`` of the values, spread evenly.
+    """Return at most ``count`` of the values, spread evenly.
 
     >>> spread([1992, 1993, 1994, 1995, 1996, 1997, 1998], 3)
     [1993, 1995, 1997]
@@ -43,9 +40,9 @@ def spread(values: Sequence[T], count: int) -> list[T]:
 
 
 def stable_order(numbers: Ints, below: int) -> Places:
-    """The places of numbers in ``[0, below)``, the least number first, and equal ones as they stand.
+    """Return the indices that sort numbers in ``[0, below)``, stably.
 
-    What fits 16 bits numpy sorts digit by digit, in a quarter of the time. That they are in that range is not checked.
+    numpy sorts 16-bit numbers by radix sort, four times as fast. The range is not checked.
 
     >>> stable_order(np.array([2, 0, 2, 1]), 3).tolist()
     [1, 3, 0, 2]

@@ -1,4 +1,4 @@
-"""What the JSON documents share: a header with format and version, canonical bytes, and clear errors."""
+"""JSON documents with a format and version, canonical bytes, and clear errors; the features document."""
 
 from __future__ import annotations
 
@@ -15,28 +15,25 @@ from layoutopt.model.records import Form, Record, from_json
 from layoutopt.model.schema import Schema
 
 _SIGNIFICANT_DIGITS: Final = 6
+# The largest count: larger numbers are not exact in JSON.
 LARGEST_COUNT: Final = 2**53
-"""No count is larger: beyond it numbers are not exact in JSON."""
+# The compression of files: codecs that Spark supports without further libraries.
 Codec = Literal["zstd", "snappy", "gzip", "lz4", "none"]
-"""How files are compressed: what Spark, which reads them back at each load, can read with no more than it brings."""
+# Parquet's own indexes, for engines that read the data files directly.
 ParquetIndex = Literal["page", "bloom"]
-"""Parquet's own indexes, which data files may have for engines that read them as they are."""
 
 
 def canonical_bytes(value: object) -> bytes:
-    """A JSON value as bytes that depend on nothing but the value.
-
-    Raises:
-        ValueError: it holds NaN or an infinity, which JSON has no words for.
+    r"""Return a JSON value as bytes that depend only on the value; raise ValueError for NaN and infinity.
 
     >>> canonical_bytes({"b": 1, "a": "é"})
-    b'{"a":"\\\\u00e9","b":1}\\n'
+    b'{"a":"\\u00e9","b":1}\n'
     """
     return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
 
 
 def rounded(number: float) -> float:
-    """A number to 6 digits: the order in which a machine adds up changes only later ones.
+    """Return a number with 6 digits: the order of a machine's additions changes only later ones.
 
     >>> rounded(0.1 + 0.2)
     0.3
@@ -45,58 +42,45 @@ def rounded(number: float) -> float:
 
 
 class Document(Record):
-    """A record with bytes of its own; its form's constants are the format's name and the one version that is known."""
+    """A record with canonical bytes; its form's constants are the format's name and the one known version."""
 
     @cached_property
     def _bytes(self) -> bytes:
         return canonical_bytes(self.to_json())
 
     def dumps(self) -> bytes:
-        """The document's bytes: the same for equal documents, on every machine."""
+        """Return the document's bytes: the same for equal documents, on every machine."""
         return self._bytes
 
     @classmethod
     def loads(cls, data: bytes | str) -> Self:
-        """The document of some bytes.
-
-        Raises:
-            PlanError: the data is not JSON, another format or version, or damaged.
-        """
-        return cast(Self, from_json(cls, cls._parsed(data), f"{cls.form.constants['format']} document"))
+        """Return the document of some bytes; raise PlanError if they are damaged, or of another format or version."""
+        return cast(Self, from_json(cls, cls._parse(data), f"{cls.form.constants['format']} document"))
 
     @classmethod
-    def _parsed(cls, data: bytes | str) -> Mapping[str, Any]:
-        """The JSON of some bytes that have this format and version; raises as :meth:`loads`."""
+    def _parse(cls, data: bytes | str) -> Mapping[str, Any]:
+        """Return the JSON of bytes with this format and version; raises as :meth:`loads`."""
         format, version = cls.form.constants["format"], cls.form.constants["version"]
-        value = _json(data, f"{format} document")
+        try:
+            value = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise PlanError(
+                f"{data!r:.80} is no {format} document: {error}; give a file that layoutopt wrote"
+            ) from error
         if not isinstance(value, Mapping) or value.get("format") != format:
             raise PlanError(f"{data!r:.80} is no {format} document; give a file that layoutopt wrote")
         if value.get("version") != version:
-            found = f"{value.get('version')!r:.80}"
-            raise PlanError(f"the {format} document has version {found}, not {version}; write it anew")
+            stored = f"{value.get('version')!r:.80}"
+            raise PlanError(f"the {format} document has version {stored}, not {version}; write it again")
         return value
-
-
-def _json(data: bytes | str, what: str) -> object:
-    try:
-        return json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise PlanError(f"{data!r:.80} is no {what}: {error}; give a file that layoutopt wrote") from error
-
-
-# ----------------------------------------------------------------------------------------------------
-# features.json: the product of workload analysis, from which plans are made.
 
 
 @dataclass(frozen=True)
 class SkippedStatement(Record):
-    """A statement of the log that was not used.
+    """An unused statement of the log, by its position.
 
-    Attributes:
-        id: its place in the log, from 0.
-        reason: a stable code, a key of the workload package's ``STATEMENT_REASONS``.
-        detail: one sentence that names the offending text.
-        sql: the statement's text.
+    ``reason`` is a stable code, a key of the workload package's ``STATEMENT_REASONS``; ``detail`` names the offending
+    text in one sentence.
     """
 
     id: int
@@ -107,15 +91,12 @@ class SkippedStatement(Record):
 
 @dataclass(frozen=True)
 class FeaturesDocument(Document):
-    """The features of a workload with the queries that they were mined from.
+    """features.json: the features of a workload, best first, and the queries that they were mined from.
 
     Attributes:
         table: the table's name in the log.
-        schema: the table's columns.
-        features: the features, best first.
-        queries: the analysed queries.
-        skipped: the statements that were not used, each with its reason.
-        exclude_columns: the columns that were to make no features.
+        skipped: the unused statements, each with its reason.
+        exclude_columns: the columns that were excluded from features.
     """
 
     table: str

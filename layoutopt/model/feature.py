@@ -18,12 +18,9 @@ from layoutopt.model.records import HashedOnce, Record
 
 @dataclass(frozen=True)
 class Settings(Record):
-    """The session settings that change what a predicate means; features apply only where all of them are equal.
+    """The session settings that affect a predicate's meaning; features apply only where all of them are equal.
 
-    Attributes:
-        time_zone: ``spark.sql.session.timeZone``.
-        ansi: ``spark.sql.ansi.enabled``.
-        case_sensitive: ``spark.sql.caseSensitive``.
+    They are ``spark.sql.session.timeZone``, ``spark.sql.ansi.enabled`` and ``spark.sql.caseSensitive``.
     """
 
     time_zone: str = "UTC"
@@ -33,16 +30,10 @@ class Settings(Record):
 
 @dataclass(frozen=True)
 class Feature(HashedOnce, Record):
-    """A set of predicates that hold together (3.3.2), in canonical order, with its weight.
-
-    Raises:
-        ValueError: there is no predicate, or the weight is negative or no number.
-    """
+    """A conjunction of at least one predicate (3.3.2), in canonical order, with its weight, not negative."""
 
     predicates: tuple[Predicate, ...]
     weight: float = 1.0
-
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not self.predicates:
@@ -54,23 +45,18 @@ class Feature(HashedOnce, Record):
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all predicates."""
+        """Return the columns of all predicates."""
         return frozenset().union(*(predicate.columns for predicate in self.predicates))
 
     @cached_property
     def node(self) -> Node:
-        """The feature as a condition."""
+        """Return the feature as a condition."""
         return conjunction(disjunction(predicate.literals) for predicate in self.predicates)
 
 
 @dataclass(frozen=True)
 class FeatureSet(Record):
-    """The features of a plan: feature *i* is bit *i* of every vector.
-
-    Attributes:
-        features: the features, in the order of their bits.
-        settings: the session settings under which they were, and are to be, evaluated.
-    """
+    """The features of a plan: feature *i* is bit *i* of every vector; ``settings`` are those of their evaluation."""
 
     features: tuple[Feature, ...]
     settings: Settings = field(default_factory=Settings)
@@ -86,30 +72,25 @@ class FeatureSet(Record):
 
     @cached_property
     def weights(self) -> Floats:
-        """The features' weights, float64[n_features]."""
+        """Return the features' weights, float64[n_features]."""
         return np.array([feature.weight for feature in self.features], dtype=np.float64)
 
-    def only(self, kept: Iterable[int]) -> FeatureSet:
-        """Some of the features, in the order given."""
-        return replace(self, features=tuple(self.features[i] for i in kept))
+    def only(self, indices: Iterable[int]) -> FeatureSet:
+        """Return some of the features (their indices), in that order."""
+        return replace(self, features=tuple(self.features[i] for i in indices))
 
     def places(self, features: FeatureSet) -> list[int]:
-        """Which bits here these features are, whatever they weigh.
-
-        Raises:
-            KeyError: one is not here.
-        """
-        return [self._place[feature.predicates] for feature in features]
+        """Return the bits of features, ignoring their weights; raise KeyError if one is not in the set."""
+        return [self._index_by_predicates[feature.predicates] for feature in features]
 
     @cached_property
-    def _place(self) -> dict[tuple[Predicate, ...], int]:
+    def _index_by_predicates(self) -> dict[tuple[Predicate, ...], int]:
         return {feature.predicates: i for i, feature in enumerate(self.features)}
 
     def matrix(self, queries: Sequence[Query]) -> Bits:
-        """Which feature subsumes which query's whole filter: the query vectors of 3.5, bool[n_queries, n_features].
+        """Return the query vectors of 3.5: which features subsume each query's filter, bool[n_queries, n_features].
 
-        A query skips every block whose union vector lacks one of its features. (The text's query vectors have the
-        opposite polarity.)
+        A query skips every block whose union vector lacks one of its features. (The text has the opposite polarity.)
         """
         predicates = dict.fromkeys(predicate for feature in self.features for predicate in feature.predicates)
         rows: dict[Node, Bits] = {}
@@ -124,10 +105,6 @@ class FeatureSet(Record):
 
 
 def all_features(sets: Sequence[FeatureSet]) -> FeatureSet:
-    """The features of several sets with the same settings, each once, in order of appearance.
-
-    Raises:
-        IndexError: there is no set.
-    """
-    by_predicates = {feature.predicates: feature for each in sets for feature in each}
+    """Return the features of sets (at least one) with the same settings, each once, in order of appearance."""
+    by_predicates = {feature.predicates: feature for features in sets for feature in features}
     return replace(sets[0], features=tuple(by_predicates.values()))

@@ -1,4 +1,4 @@
-"""What is indexed: an expression of a row, and the type of index that each block gets of it."""
+"""What a plan indexes: an expression of a row, and the type of index that each block gets."""
 
 from __future__ import annotations
 
@@ -19,14 +19,10 @@ class IndexSpec(HashedOnce, Record):
     """One index of a plan: every block that holds the expression's columns gets one.
 
     Attributes:
-        subject: a column, or a function of columns; or all elements of an array
+        subject: a column, a function of columns, or all elements of an array
             (:mod:`layoutopt.model.predicates.normal`).
-        kind: the type of index, by the name that ``plan --index`` takes (:mod:`layoutopt.indexes`).
-        parameter: the one number that the type may be tuned by, such as Bloom's share of false positives; None for the
-            type's own.
-
-    Raises:
-        ValueError: the kind is no name, the parameter no finite number, or the subject has no column.
+        kind: the type of index, by its name in ``plan --index`` (:mod:`layoutopt.indexes`).
+        parameter: the type's tuning parameter, such as Bloom's false positive rate; None for the type's default.
     """
 
     subject: Expr
@@ -34,7 +30,6 @@ class IndexSpec(HashedOnce, Record):
     parameter: float | None = None
 
     form: ClassVar = Form(names={"subject": "of"}, left_out=("parameter",))
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not _KIND.fullmatch(self.kind):
@@ -42,9 +37,8 @@ class IndexSpec(HashedOnce, Record):
         if self.parameter is not None and not isfinite(self.parameter):
             raise ValueError(f"the index {self.kind!r} has the parameter {self.parameter}; give a finite number")
         if not self.subject.columns:
-            raise ValueError(f"the index {self.kind!r} is of no column; name one")
+            raise ValueError(f"the index {self.kind!r} has no column; name one")
 
     def __str__(self) -> str:
-        """As ``plan --index`` takes it."""
-        of = f"{describe(array_of(self.subject) or self.subject)}:{self.kind}"
-        return of if self.parameter is None else f"{of}:{self.parameter:g}"
+        text = f"{describe(array_of(self.subject) or self.subject)}:{self.kind}"
+        return text if self.parameter is None else f"{text}:{self.parameter:g}"

@@ -15,7 +15,7 @@ from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetInd
 from layoutopt.model.feature import FeatureSet, Settings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.query import Query
-from layoutopt.model.records import As, Form, LateTuple, Record, from_json
+from layoutopt.model.records import As, Form, LazyTuple, Record, from_json
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 
@@ -34,28 +34,23 @@ def _params(members: Mapping[str, _Parameter]) -> tuple[tuple[str, _Parameter], 
 Params = Annotated[tuple[tuple[str, _Parameter], ...], As(Mapping[str, _Parameter], _params, dict)]
 
 
+# The parameter of a ByVectors layout that overrides the minimum derived from ``block_rows``.
 MIN_ROWS = "min_rows"
-"""The parameter of a ByVectors layout that overrides what ``block_rows`` alone would give."""
 
+# The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut.
 CUT_BY = "cut_by"
 WEIGHTS = "weights"
-"""The parameter of a ByVectors layout that names the column by which a vector that fills several blocks is cut."""
 
+# The parameter of a ByCuts layout: the number of ranges of about equal rows that a column may also be cut into.
 QUANTILES = "quantiles"
-"""The parameter of a ByCuts layout that says into how many ranges of about equal rows a column may be cut too."""
 
+# The order of rows by their feature bits, the heaviest feature first.
 PREDICATE_SORT = "predicate-sort"
-"""The order of rows by their feature bits, the heaviest feature first."""
 
 
 @dataclass(frozen=True)
 class ByVectors(Record):
-    """Blocking by feature vectors: a map from vectors to blocks that a partitioner computes (3.4).
-
-    Attributes:
-        algorithm: the partitioner's name.
-        params: its parameters, in order of their names.
-    """
+    """Blocking by feature vectors: the partitioner ``algorithm`` maps vectors to blocks (3.4)."""
 
     algorithm: str = "ward"
     params: Params = ()
@@ -67,16 +62,7 @@ class ByVectors(Record):
 
 @dataclass(frozen=True)
 class ByOrder(Record):
-    """Blocking by an order of the rows, cut into equal blocks.
-
-    Attributes:
-        kind: one of :data:`ORDERS`.
-        columns: what is ordered by; none for the input's order.
-        params: the order's parameters, in order of their names.
-
-    Raises:
-        ValueError: the kind is unknown, or needs columns and has none.
-    """
+    """Blocking by an order of the rows, one of :data:`ORDERS`, cut into equal blocks; ``input`` has no columns."""
 
     kind: str
     columns: tuple[str, ...] = ()
@@ -85,7 +71,7 @@ class ByOrder(Record):
 
     def __post_init__(self) -> None:
         if self.kind not in ORDERS:
-            raise ValueError(f"{self.kind!r} is no order of rows; use one of {', '.join(ORDERS)}")
+            raise ValueError(f"unknown order of rows {self.kind!r}: expected one of {', '.join(ORDERS)}")
         if self.kind not in ("input", "predicate-sort") and not self.columns:
             raise ValueError(f"the order {self.kind!r} has no columns; name at least one")
         object.__setattr__(self, "params", tuple(sorted(self.params)))
@@ -93,12 +79,7 @@ class ByOrder(Record):
 
 @dataclass(frozen=True)
 class ByCuts(Record):
-    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows.
-
-    Attributes:
-        columns: whose values may cut.
-        params: further parameters, in order of their names.
-    """
+    """Blocking by cuts: a tree over values of columns and the layout's features, computed from each segment's rows."""
 
     columns: tuple[str, ...] = ()
     params: Params = ()
@@ -113,25 +94,20 @@ Blocking = ByVectors | ByOrder | ByCuts
 
 @dataclass(frozen=True)
 class Layout(Record):
-    """One copy of some columns, with a blocking of its own.
+    """One copy of some columns, with its own blocking.
 
     Attributes:
-        columns: the columns that the layout stores.
         features: its local features (the mask vector of 4.6.1): indexes of those that guided the blocking, ascending.
-        master: the columns that it stores for all rows. The others it stores only for rows for which one of its local
+        master: the columns that it stores for all rows. It stores the others only for rows for which one of its local
             features may be TRUE (5.4.1).
         blocking: how rows become blocks.
         guides: features that guide the blocking too, but don't decide which rows the layout holds. The text has one set
             of local features for both; a copy of the few rows of a general feature could then not be cut by others.
             With guides, rows without a local feature are always kept apart, even if all columns are master.
-        serves: which of the plan's training queries the blocking is for, by their places; None for every query that
-            reads a column of the layout. Where layouts overlap, a query reads its columns from some of them only.
+        serves: indexes of the plan's training queries that the blocking is for; None for every query that reads a
+            column of the layout. Where layouts overlap, a query reads its columns from some of them only.
         row_order: the columns by which the rows of each block are sorted, the first one first: ascending in Spark's
-            order of values, NULLs first, equal rows as the blocking has them. None keeps all rows as it has them.
-
-    Raises:
-        ValueError: a master column or one of the row order is not stored, a column is named twice, or an index is
-            negative.
+            order of values, NULLs first, ties in the blocking's order. None keeps the blocking's order.
     """
 
     columns: tuple[str, ...]
@@ -146,10 +122,14 @@ class Layout(Record):
     def __post_init__(self) -> None:
         if len(set(self.columns)) < len(self.columns):
             raise ValueError(f"a layout names a column twice: {', '.join(self.columns)}; name each once")
-        strangers = [name for name in self.master if name not in self.columns]
-        if strangers:
-            raise ValueError(f"the master column {strangers[0]!r} is not stored in its layout; add it to the columns")
-        self._check_row_order()
+        missing = [name for name in self.master if name not in self.columns]
+        if missing:
+            raise ValueError(f"the master column {missing[0]!r} is not stored in its layout; add it to the columns")
+        for i, name in enumerate(self.row_order):
+            if name not in self.columns:
+                raise ValueError(f"the row order's column {name!r} is not stored in its layout; leave it out")
+            if name in self.row_order[:i]:
+                raise ValueError(f"the row order names the column {name!r} twice; name it once")
         for name in ("features", "guides", "serves"):
             indexes = getattr(self, name)
             if indexes is None:
@@ -158,21 +138,14 @@ class Layout(Record):
                 raise ValueError(f"a layout has the {name} {indexes}; give indexes from 0")
             object.__setattr__(self, name, tuple(sorted(set(indexes))))
 
-    def _check_row_order(self) -> None:
-        for place, name in enumerate(self.row_order):
-            if name not in self.columns:
-                raise ValueError(f"the row order's column {name!r} is not stored in its layout; leave it out")
-            if name in self.row_order[:place]:
-                raise ValueError(f"the row order names the column {name!r} twice; name it once")
-
     @property
     def guiding(self) -> tuple[int, ...]:
-        """The features that guide the blocking, ascending."""
+        """Return the features that guide the blocking, ascending."""
         return tuple(sorted({*self.features, *self.guides}))
 
     @property
     def looked_at(self) -> tuple[str, ...]:
-        """The columns whose values order or cut the rows; those of features and queries are not among them."""
+        """Return the columns whose values order or cut the rows, without those of features and queries."""
         if isinstance(self.blocking, ByVectors):
             cut = dict(self.blocking.params).get(CUT_BY)
             return self.row_order if cut is None else (str(cut), *self.row_order)
@@ -180,7 +153,7 @@ class Layout(Record):
 
     @property
     def is_undivided(self) -> bool:
-        """Whether all rows are stored and blocked together, not those with a local feature apart from the rest."""
+        """Return whether all rows are stored and blocked together, with or without local features."""
         return set(self.columns) == set(self.master) and not self.guides
 
 
@@ -188,9 +161,7 @@ class Layout(Record):
 class Scheme(Record):
     """The layouts of a table (5.4.1): one for SOP, disjoint for GSOP, overlapping for GSOP-R.
 
-    Raises:
-        ValueError: there is no layout, one stores no column, or a column is master in none, so that rows of it would
-            be lost.
+    Every column is master in some layout; else rows of it would be lost.
     """
 
     layouts: tuple[Layout, ...]
@@ -201,19 +172,19 @@ class Scheme(Record):
             raise ValueError("a scheme has no layout; give at least one")
         if not all(layout.columns for layout in self.layouts):
             raise ValueError("a layout of a scheme stores no column; give it one, or leave it out")
-        whole = {name for layout in self.layouts for name in layout.master}
-        partial = self.columns - whole
-        if partial:
-            raise ValueError(f"the column {min(partial)!r} is master in no layout; make it master in one")
+        master = {name for layout in self.layouts for name in layout.master}
+        incomplete = self.columns - master
+        if incomplete:
+            raise ValueError(f"the column {min(incomplete)!r} is master in no layout; make it master in one")
 
     @property
     def has_tids(self) -> bool:
-        """Whether rows carry tids, by which several layouts are joined."""
+        """Return whether rows carry tids, by which several layouts are joined."""
         return len(self.layouts) > 1
 
     @cached_property
     def columns(self) -> frozenset[str]:
-        """Every column that is stored."""
+        """Return every stored column."""
         return frozenset(name for layout in self.layouts for name in layout.columns)
 
 
@@ -221,44 +192,33 @@ CODECS: Final = get_args(Codec)
 PARQUET_INDEXES: Final = get_args(ParquetIndex)
 
 
-def digest_of(data: bytes) -> str:
-    """The name of a plan with these bytes."""
+def compute_digest(data: bytes) -> str:
+    """Return the name of a plan with these bytes."""
     return hashlib.sha256(data).hexdigest()[:_DIGEST_CHARACTERS]
 
 
+# The minimum of each count in a plan.
 _LEAST: Final = MappingProxyType({"block_rows": 1, "segment_rows": 1, "max_vectors": 1, "seed": 0, "older_layouts": 0})
-"""The least that counts of a plan can be."""
 
 
 @dataclass(frozen=True)
 class Plan(Document):
-    """What a load applies to every partition of a table. It holds no blocking map.
+    """The layout that a load applies to every partition of a table. It holds no blocking map.
 
     Attributes:
-        table: the name by which queries call the table.
-        schema: the columns, as the source has them.
+        table: the table's name in queries.
+        schema: the source's columns, exactly those of the scheme's layouts.
         partition_by: the column whose values are the partitions, if any.
         method: the method's name on the command line.
         features: the features; feature *i* is bit *i*.
         queries: the training queries (weights are counted per segment from them).
-        scheme: the layouts.
-        block_rows: the mean rows of a block.
-        segment_rows: the most rows of a segment.
-        max_vectors: the most distinct vectors of a segment; rarer ones are joined to their nearest.
-        seed: of everything random.
-        codec: the Parquet codec.
+        block_rows, segment_rows: the mean rows of a block, and the most of a segment.
+        max_vectors: the most distinct vectors of a segment; rarer ones are merged into their nearest.
         settings: of the session; those of the features.
         predicted: the search's own figures, rounded so that they are the same on every machine.
-        reads: what each of ``queries`` is predicted to read, as a share of the bytes of its columns; none where that
-            is not known.
-        indexes: what each block is indexed by.
-        file_bytes: how large a data file may grow before the next block goes to another; None: as large as it gets.
-        parquet_indexes: Parquet's own indexes that data files have: ``page`` and ``bloom``.
-        older_layouts: how many of the first layouts a partition had before the others were written beside them alone.
-
-    Raises:
-        ValueError: a size is not positive, a local feature does not exist, or features have other settings.
-        SchemaError: the scheme does not store exactly the schema's columns, or the partition column is unknown.
+        reads: the share of its columns' bytes that each of ``queries`` is predicted to read; empty if unknown.
+        file_bytes: the size at which a data file is full; None for no limit.
+        older_layouts: how many of the first layouts are older: a partial rewrite added the others to the partition.
     """
 
     table: str
@@ -286,9 +246,9 @@ class Plan(Document):
     )
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if not least <= getattr(self, name) <= LARGEST_COUNT:
-                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {least} to {LARGEST_COUNT}")
+        for name, minimum in _LEAST.items():
+            if not minimum <= getattr(self, name) <= LARGEST_COUNT:
+                raise ValueError(f"the plan's {name} is {getattr(self, name):.3g}; give {minimum} to {LARGEST_COUNT}")
         if self.file_bytes is not None and not 1 <= self.file_bytes <= LARGEST_COUNT:
             raise ValueError(f"the plan's file_bytes is {self.file_bytes:.3g}; give 1 to {LARGEST_COUNT}")
         if not all(map(isfinite, (*self.predicted.values(), *self.reads))):
@@ -303,7 +263,7 @@ class Plan(Document):
                 f"give some of {', '.join(PARQUET_INDEXES)}"
             )
         if self.settings != self.features.settings:
-            raise ValueError(f"the features were made under {self.features.settings}, the plan says {self.settings}")
+            raise ValueError(f"the plan's settings are {self.settings}, those of its features {self.features.settings}")
         self._require_layouts()
         self._require_columns()
         object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
@@ -327,29 +287,22 @@ class Plan(Document):
                         f"the row order's column {column.name!r} is of the type {column.type!r}, which has no order; "
                         "leave it out"
                     )
-        self._require_indexed()
-        different = self.scheme.columns ^ set(self.schema.names)
-        if different:
-            raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
-
-    def _require_indexed(self) -> None:
         if len(set(self.indexes)) < len(self.indexes):
             raise ValueError(f"the plan has an index twice: {', '.join(map(str, self.indexes))}; name each once")
         for index in self.indexes:
             self.schema.select(index.subject.columns)
+        different = self.scheme.columns ^ set(self.schema.names)
+        if different:
+            raise SchemaError(f"the column {min(different)!r} is in only one of schema and layouts; plan again")
 
     @classmethod
     def loads_late(cls, data: bytes) -> Plan:
-        """As :meth:`loads`, but the queries, most of a plan, are read when somebody asks for them.
-
-        Args:
-            data: what :meth:`dumps` gave, to the last bit: the caller has compared digests.
-        """
-        value = cls._parsed(data)
-        listed = value.get("queries")
-        if isinstance(listed, list):
-            read = partial(from_json, tuple[Query, ...], listed, "plan's queries")
-            value = {**value, "queries": LateTuple(len(listed), read)}
+        """Return the plan of :meth:`dumps`' exact bytes, and parse the queries, most of a plan, on first use."""
+        value = cls._parse(data)
+        queries = value.get("queries")
+        if isinstance(queries, list):
+            read = partial(from_json, tuple[Query, ...], queries, "plan's queries")
+            value = {**value, "queries": LazyTuple(len(queries), read)}
         plan: Plan = from_json(cls, value, "layoutopt-plan document")
         plan.__dict__["_bytes"] = data
         return plan
@@ -359,5 +312,5 @@ class Plan(Document):
 
     @cached_property
     def digest(self) -> str:
-        """The plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
-        return digest_of(self.dumps())
+        """Return the plan's name: the first 16 hexadecimal digits of the SHA-256 of :meth:`dumps`."""
+        return compute_digest(self.dumps())

@@ -1,4 +1,4 @@
-"""Queries: what one table scan of a logged statement reads and asks for."""
+"""Queries: the columns and the filter of one table scan of a logged statement."""
 
 from __future__ import annotations
 
@@ -16,18 +16,12 @@ class Query(Record):
     """One scan of the optimised table.
 
     Attributes:
-        id: the statement's place in the log, from 0.
-        table: the table's name.
-        columns: the columns that the scan reads, those of its filter included, as the schema names and orders them.
-        filter: what the scan asks of rows.
-        weight: how many such statements the log holds.
-        timestamp: when it ran, as the log has it.
-        user: who ran it, as the log has it.
+        id: the statement's position in the log, from 0.
+        columns: the columns that the scan reads, including its filter's, in the schema's order and spelling.
+        weight: the number of such statements in the log, positive.
+        timestamp, user: when and by whom it was run, in the log's form.
         sql: the statement's text.
         exact: whether the filter is the whole condition; else it is weaker.
-
-    Raises:
-        ValueError: the weight is not positive.
     """
 
     id: int
@@ -46,32 +40,31 @@ class Query(Record):
 
 
 def weight_of(queries: Iterable[Query]) -> float:
-    """How many statements of the log these are."""
+    """Return the queries' total weight: their number of statements in the log."""
     return math.fsum(query.weight for query in queries)
 
 
 def filtered_columns(queries: Iterable[Query]) -> frozenset[str]:
-    """The columns that some query filters."""
+    """Return the columns that some query filters."""
     return frozenset().union(*(columns_of(query.filter.root) for query in queries))
 
 
 def column_literals(query: Query) -> Iterator[InSet]:
-    """What the query's filter says of values of single columns, whatever it says beside that."""
+    """Yield the literals of a query's filter that are sets of values of single columns."""
     for literal in literals_of(query.filter.root):
         if isinstance(literal, InSet) and isinstance(literal.subject, Col):
             yield literal
 
 
 def classes(queries: Iterable[Query]) -> list[Query]:
-    """One query for each filter and set of columns, with the weights of all such queries added up.
+    """Return one query for each filter and set of columns, with the total weight of such queries.
 
-    The first query of each class stands for it, in order of appearance. Equal filters and columns are read and skipped
-    alike, so whatever is computed for queries need only be computed for classes.
+    Queries of a class read and skip the same blocks, so computing the first one is enough.
     """
-    first: dict[tuple[Node, tuple[str, ...]], Query] = {}
+    representatives: dict[tuple[Node, tuple[str, ...]], Query] = {}
     weights: dict[tuple[Node, tuple[str, ...]], float] = {}
     for query in queries:
         key = (query.filter.root, query.columns)
-        first.setdefault(key, query)
+        representatives.setdefault(key, query)
         weights[key] = weights.get(key, 0.0) + query.weight
-    return [replace(query, weight=weights[key]) for key, query in first.items()]
+    return [replace(query, weight=weights[key]) for key, query in representatives.items()]

@@ -1,8 +1,8 @@
-"""Nouns as JSON and back, by the annotations of their fields: every document and snapshot is read through here.
+"""Records as JSON and back, by the annotations of their fields: every document and snapshot is read through here.
 
-JSON is untrusted and read strictly: a text is no number, a number no text, a boolean no number, and every member must
-be there that is not left out of equal nouns' JSON. Members that no field has are ignored. What a type can't say, the
-constructors of the nouns refuse. (Why no library does this: docs/decisions/0004-serialisation.md.)
+JSON is untrusted and read strictly: values are not converted between types, and every member is required unless its
+form leaves out defaults. Unknown members are ignored. Constructors refuse what a type can't express. (Why no library
+does this: docs/decisions/0004-serialisation.md.)
 """
 
 from __future__ import annotations
@@ -31,16 +31,13 @@ from typing import (
 
 from layoutopt.errors import LayoutoptError, PlanError
 
-# ----------------------------------------------------------------------------------------------------
-# A tuple whose items are made when they are first asked for.
-
 Item = TypeVar("Item")
 
 
-class LateTuple(Sequence[Item], Generic[Item]):
-    """A tuple whose items are made when they are first asked for. It equals the tuple; its length is known before.
+class LazyTuple(Sequence[Item], Generic[Item]):
+    """A tuple whose items are computed on first use. It equals the tuple; its length is known before.
 
-    >>> late = LateTuple(2, lambda: (1, 2))
+    >>> late = LazyTuple(2, lambda: (1, 2))
     >>> len(late), late == (1, 2), late[1:], hash(late) == hash((1, 2))
     (2, True, (2,), True)
     """
@@ -66,7 +63,7 @@ class LateTuple(Sequence[Item], Generic[Item]):
         return self._items[index]
 
     def __eq__(self, other: object) -> bool:
-        return self._items == (other._items if isinstance(other, LateTuple) else other)
+        return self._items == (other._items if isinstance(other, LazyTuple) else other)
 
     def __hash__(self) -> int:
         return hash(self._items)
@@ -79,22 +76,22 @@ class LateTuple(Sequence[Item], Generic[Item]):
 
 
 Json = dict[str, object]
+# Returns the value of some JSON, given its place for messages; raises ValueError.
 Reader = Callable[[Any, str], Any]
-"""Makes a value of JSON, given its place for messages; raises ValueError."""
 
+# Deeper JSON is refused: no filter has 200 levels of two lists or objects, and reading must not exhaust the stack.
 _DEEPEST: Final = 420
-"""Deeper JSON is refused: no filter has 200 levels of two lists or objects, and reading must not exhaust the stack."""
 
 
 @dataclass(frozen=True)
 class Form:
-    """How a noun's JSON differs from an object with a member for each field, called as the field.
+    """How a record's JSON differs from an object with a member for each field, named like the field.
 
     Attributes:
-        names: the members of fields that are called otherwise.
-        constants: members that each such noun has; they tell kinds of nouns apart.
+        names: other names of members, by field.
+        constants: members that each such record has, by which kinds of records are told apart.
         left_out: fields without a member where they have their default.
-        bare: the JSON is that of the noun's only field.
+        bare: the JSON is that of the record's only field.
     """
 
     names: Mapping[str, str] = field(default_factory=dict)
@@ -105,12 +102,9 @@ class Form:
 
 @dataclass(frozen=True)
 class As:
-    """Annotates a field that stands in JSON as another type, or only with some of its type's values.
+    """Annotates a field whose JSON has another type, ``json``, or allows only some values.
 
-    Attributes:
-        json: the type in JSON.
-        read: makes the field's value of one of that type; raises ValueError where it is none.
-        write: the inverse.
+    ``read`` converts such a value to the field's, or raises ValueError; ``write`` is the inverse.
     """
 
     json: Any
@@ -119,21 +113,17 @@ class As:
 
 
 class Record:
-    """A frozen dataclass that is written as JSON and read back."""
+    """A frozen dataclass that converts to JSON and back."""
 
     form: ClassVar[Form] = Form()
 
     def to_json(self) -> Any:
-        """A JSON value that :meth:`from_json` reads back."""
+        """Return a JSON value that :meth:`from_json` reads back."""
         return to_json(self)
 
     @classmethod
     def from_json(cls, value: object) -> Self:
-        """The noun that :meth:`to_json` wrote.
-
-        Raises:
-            PlanError: the value is no such noun's JSON; names what is wrong with it, and where.
-        """
+        """Return the record that :meth:`to_json` wrote; raise PlanError for other values, with the place."""
         return cast(Self, from_json(cls, value, cls.__name__.lower()))
 
 
@@ -142,7 +132,7 @@ class _Member(NamedTuple):
     name: str
     type: Any
     write: Callable[[Any], Any] | None
-    default: Any  # where it may be left out
+    default: Any  # if it may be left out
 
 
 _REQUIRED: Final = object()
@@ -150,40 +140,40 @@ _UNIONS: Final = (Union, UnionType)
 
 
 @cache
-def _members(kind: Any) -> tuple[_Member, ...]:
+def _list_members(kind: Any) -> tuple[_Member, ...]:
     types = get_type_hints(kind, include_extras=True)
-    found = []
-    for each in fields(kind):
-        (mark,) = getattr(types[each.name], "__metadata__", (None,))
-        default = each.default if each.name in kind.form.left_out else _REQUIRED
-        name = kind.form.names.get(each.name, each.name)
-        found.append(_Member(each.name, name, types[each.name], mark and mark.write, default))
-    return tuple(found)
+    members = []
+    for member in fields(kind):
+        (mark,) = getattr(types[member.name], "__metadata__", (None,))
+        default = member.default if member.name in kind.form.left_out else _REQUIRED
+        name = kind.form.names.get(member.name, member.name)
+        members.append(_Member(member.name, name, types[member.name], mark and mark.write, default))
+    return tuple(members)
 
 
 def to_json(value: object) -> Any:
-    """A noun, or plain values in tuples and mappings, as JSON.
+    """Return a record, or plain values in tuples and mappings, as JSON.
 
     >>> to_json((b"a", 1.5))
     [{'base64': 'YQ=='}, 1.5]
     """
     if isinstance(value, Record):
-        written = dict(value.form.constants)
+        members = dict(value.form.constants)
         kind: Any = type(value)
-        for member in _members(kind):
-            held = getattr(value, member.field)
-            if held != member.default:
-                written[member.name] = to_json(member.write(held) if member.write else held)
-        return next(iter(written.values())) if value.form.bare else written
-    if isinstance(value, tuple | list | LateTuple):
-        return [to_json(each) for each in value]
+        for member in _list_members(kind):
+            content = getattr(value, member.field)
+            if content != member.default:
+                members[member.name] = to_json(member.write(content) if member.write else content)
+        return next(iter(members.values())) if value.form.bare else members
+    if isinstance(value, tuple | list | LazyTuple):
+        return [to_json(item) for item in value]
     if isinstance(value, Mapping):
-        return {name: to_json(each) for name, each in value.items()}
+        return {name: to_json(item) for name, item in value.items()}
     return {"base64": base64.b64encode(value).decode("ascii")} if isinstance(value, bytes) else value
 
 
 def from_json(kind: Any, value: object, name: str) -> Any:
-    """As :meth:`Record.from_json`, for any type that :func:`read` takes; ``name`` says what it is."""
+    """Return a value of any type that :func:`read` takes; ``name`` describes it in messages, errors are PlanErrors."""
     try:
         check_depth(value)
         return read(kind, value, name)
@@ -192,148 +182,140 @@ def from_json(kind: Any, value: object, name: str) -> Any:
 
 
 def check_depth(value: object) -> None:
-    """Refuse JSON that is too deep to be read, hashed and compared.
-
-    Raises:
-        ValueError: it is.
-    """
+    """Refuse JSON that is too deep to be read, hashed and compared; raise ValueError if it is."""
     level = [value]
     for _ in range(_DEEPEST):
-        inner = [each for each in level if isinstance(each, dict | list)]
-        if not inner:
+        parents = [item for item in level if isinstance(item, dict | list)]
+        if not parents:
             return
-        level = [child for each in inner for child in (each.values() if isinstance(each, dict) else each)]
+        level = [item for parent in parents for item in (parent.values() if isinstance(parent, dict) else parent)]
     raise ValueError(f"it is more than {_DEEPEST} levels deep")
 
 
 def read(kind: Any, value: object, place: str) -> Any:
-    """JSON as a value of a type.
+    """Return JSON as a value of a type; ``place`` is its position for messages.
 
-    Args:
-        kind: a record, a plain type, a tuple, a mapping, a union of these, or such a type annotated with :class:`As`.
-        value: the JSON value.
-        place: where it stands, for messages.
-
-    Raises:
-        ValueError: the value is no such JSON, or its noun's constructor refuses it.
+    The type is a record, a plain type, a tuple, a mapping, a union of these, or one annotated with :class:`As`.
 
     >>> read(tuple[int, ...], [1, "x"], "row")
     Traceback (most recent call last):
       ...
     ValueError: row[1] should be a whole number, not 'x'
     """
-    reader = _readers(kind).get(type(value))
+    reader = _make_readers(kind).get(type(value))
     if reader is None:
-        raise ValueError(f"{place} should be {_said(kind)}, not {short(value)}")
+        raise ValueError(f"{place} should be {_describe(kind)}, not {short(value)}")
     return reader(value, place)
 
 
 @cache
-def _readers(kind: Any) -> Mapping[type, Reader]:
-    """What reads a type, by the JSON type of the value."""
+def _make_readers(kind: Any) -> Mapping[type, Reader]:
+    """Return the readers of a type, by the JSON type of the value."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        return {json: _converter(reader, args[1].read) for json, reader in _readers(args[1].json).items()}
+        return {json: _make_converter(reader, args[1].read) for json, reader in _make_readers(args[1].json).items()}
     if origin in _UNIONS:
-        records = tuple(each for each in args if _is_record(each))
-        # A number is an int first: as a float it would be written otherwise.
-        plain = sorted((each for each in args if each not in records), key=lambda each: each is not float)
-        of_plain = {json: reader for each in plain for json, reader in _readers(each).items()}
-        return {**of_plain, dict: partial(_record, records)} if records else of_plain
+        records = tuple(option for option in args if _is_record(option))
+        # A number is an int first: a float would be written differently.
+        plain = sorted((option for option in args if option not in records), key=lambda option: option is not float)
+        readers = {json: reader for option in plain for json, reader in _make_readers(option).items()}
+        return {**readers, dict: partial(_read_record, records)} if records else readers
     if origin is tuple:
-        of_list = partial(_list, args[0]) if args[1:] == (...,) else partial(_row, args)
-        return {list: of_list, LateTuple: _same}  # the latter reads its JSON later
+        list_reader = partial(_read_list, args[0]) if args[1:] == (...,) else partial(_read_row, args)
+        return {list: list_reader, LazyTuple: _keep_value}  # a LazyTuple reads its JSON later
     if origin is not None:
-        return {dict: partial(_mapping, *args)}
+        return {dict: partial(_read_mapping, *args)}
     if not _is_record(kind):
         return _PLAIN[kind]
     if kind.form.bare:
-        return {json: _converter(reader, kind) for json, reader in _readers(_members(kind)[0].type).items()}
-    return {dict: partial(_record, (kind,))}
+        return {
+            json: _make_converter(reader, kind) for json, reader in _make_readers(_list_members(kind)[0].type).items()
+        }
+    return {dict: partial(_read_record, (kind,))}
 
 
 def _is_record(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Record)
 
 
-def _converter(reader: Reader, convert: Callable[[Any], Any]) -> Reader:
-    def converted(value: Any, place: str) -> Any:
+def _make_converter(reader: Reader, convert: Callable[[Any], Any]) -> Reader:
+    def convert_value(value: Any, place: str) -> Any:
         inner = reader(value, place)
         try:
             return convert(inner)
         except (ValueError, TypeError) as error:
             raise ValueError(f"{place} is {short(value)}: {error}") from error
 
-    return converted
+    return convert_value
 
 
-def _record(kinds: tuple[Any, ...], value: Mapping[str, Any], place: str) -> Any:
-    """A noun of the kind whose members the object has."""
-    kind = kinds[0] if len(kinds) == 1 else next((each for each in kinds if _is_of(each, value)), None)
+def _read_record(kinds: tuple[Any, ...], value: Mapping[str, Any], place: str) -> Any:
+    """Return a record of the kind whose members the object has."""
+    kind = kinds[0] if len(kinds) == 1 else next((option for option in kinds if _has_form(option, value)), None)
     if kind is None:
-        raise ValueError(f"{place} has the members {short(', '.join(value))}, not those of {_said(*kinds)}")
+        raise ValueError(f"{place} has the members {short(', '.join(value))}, not those of {_describe(*kinds)}")
     for name, constant in kind.form.constants.items():
         if value.get(name) != constant:
             raise ValueError(f"{place} should have {constant!r} as {name!r}, not {short(value.get(name))}")
-    held = {}
-    for member in _members(kind):
+    members = {}
+    for member in _list_members(kind):
         if member.name in value:
-            held[member.field] = read(member.type, value[member.name], f"{place}.{member.name}")
+            members[member.field] = read(member.type, value[member.name], f"{place}.{member.name}")
         elif member.default is _REQUIRED:
             raise ValueError(f"{place} has no {member.name!r} but {short(', '.join(value))}")
     try:
-        return kind(**held)
+        return kind(**members)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{place} is refused: {error}") from error
 
 
-def _is_of(kind: Any, value: Mapping[str, Any]) -> bool:
-    has_members = all(member.name in value for member in _members(kind) if member.default is _REQUIRED)
+def _has_form(kind: Any, value: Mapping[str, Any]) -> bool:
+    has_members = all(member.name in value for member in _list_members(kind) if member.default is _REQUIRED)
     return has_members and all(value.get(name) == constant for name, constant in kind.form.constants.items())
 
 
-def _list(kind: Any, value: list[Any], place: str) -> tuple[Any, ...]:
-    found = []
-    for i, each in enumerate(value):  # no comprehension: in a deep tree each frame counts
-        found.append(read(kind, each, f"{place}[{i}]"))
-    return tuple(found)
+def _read_list(kind: Any, value: list[Any], place: str) -> tuple[Any, ...]:
+    items = []
+    for i, item in enumerate(value):  # no comprehension: in a deep tree each frame counts
+        items.append(read(kind, item, f"{place}[{i}]"))
+    return tuple(items)
 
 
-def _row(kinds: tuple[Any, ...], value: list[Any], place: str) -> tuple[Any, ...]:
+def _read_row(kinds: tuple[Any, ...], value: list[Any], place: str) -> tuple[Any, ...]:
     if len(value) != len(kinds):
         raise ValueError(f"{place} should be a list of {len(kinds)}, not {short(value)}")
-    return tuple([read(kind, each, f"{place}[{i}]") for i, (kind, each) in enumerate(zip(kinds, value, strict=True))])
+    return tuple([read(kind, item, f"{place}[{i}]") for i, (kind, item) in enumerate(zip(kinds, value, strict=True))])
 
 
-def _mapping(of_name: Any, of_value: Any, value: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _read_mapping(name_type: Any, value_type: Any, value: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {
-        read(of_name, name, f"a name in {place}"): read(of_value, each, f"{place}[{short(name)}]")
-        for name, each in value.items()
+        read(name_type, name, f"a name in {place}"): read(value_type, item, f"{place}[{short(name)}]")
+        for name, item in value.items()
     }
 
 
-def _bytes(value: Mapping[str, Any], place: str) -> bytes:
+def _read_bytes(value: Mapping[str, Any], place: str) -> bytes:
     text = value.get("base64")
     if not isinstance(text, str):
         raise ValueError(f"{place} should be bytes, not {short(value)}")
     return base64.b64decode(text, validate=True)
 
 
-def _same(value: Any, place: str) -> Any:
+def _keep_value(value: Any, place: str) -> Any:
     return value
 
 
-def _number(value: Any, place: str) -> float:
+def _to_float(value: Any, place: str) -> float:
     return float(value)
 
 
 _PLAIN: Final[Mapping[type, Mapping[type, Reader]]] = {
-    str: {str: _same},
-    int: {int: _same},
-    bool: {bool: _same},
-    float: {int: _number, float: _number},
-    bytes: {dict: _bytes},
-    NoneType: {NoneType: _same},
+    str: {str: _keep_value},
+    int: {int: _keep_value},
+    bool: {bool: _keep_value},
+    float: {int: _to_float, float: _to_float},
+    bytes: {dict: _read_bytes},
+    NoneType: {NoneType: _keep_value},
 }
 
 
@@ -343,8 +325,7 @@ _WORDS: Final = {
 }  # fmt: skip
 
 
-def _said(*kinds: Any) -> str:
-    """Types for a message."""
+def _describe(*kinds: Any) -> str:
     alternatives = [part for kind in kinds for part in (get_args(kind) if get_origin(kind) in _UNIONS else (kind,))]
     json = [get_args(kind)[1].json if get_origin(kind) is Annotated else kind for kind in alternatives]
     plain = [get_origin(kind) or kind for kind in json]
@@ -352,23 +333,22 @@ def _said(*kinds: Any) -> str:
 
 
 def short(value: object) -> str:
-    """The value for a message, at most 60 characters of it."""
+    """Return the value for a message, at most 60 characters of it."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-# ----------------------------------------------------------------------------------------------------
-# A base for frozen nouns whose hash is computed once: filters are looked up in tables again and again.
-
-
 class HashedOnce:
-    """A frozen dataclass that remembers its hash.
+    """A base for frozen dataclasses that caches the hash: filters are often looked up in tables.
 
-    ``@dataclass`` replaces an inherited ``__hash__``, so a class says ``__hash__ = HashedOnce.__hash__`` itself. The
-    hash is not pickled: that of a string differs from process to process.
+    The hash is not pickled: that of a string differs between processes.
     """
 
     _hash: ClassVar[int]  # of the object; a ClassVar so that dataclasses take it for no field
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cls.__hash__ = HashedOnce.__hash__  # type: ignore[method-assign]  # @dataclass replaces inherited ones only
 
     def __hash__(self) -> int:
         try:

@@ -1,4 +1,4 @@
-"""A table's schema: column names with Spark's type names."""
+"""A table's schema: column names with Spark's type names; reserved column names."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Column(Record):
 
 @dataclass(frozen=True)
 class Schema(Record):
-    """An ordered set of columns; names are found as Spark finds them, without regard to case.
+    """An ordered set of columns; lookups ignore case, like Spark's.
 
     >>> schema = Schema((Column("a", "int"), Column("B", "string")))
     >>> schema.find("b").name
@@ -38,7 +38,7 @@ class Schema(Record):
 
     @cached_property
     def names(self) -> tuple[str, ...]:
-        """The column names, in order."""
+        """Return the column names, in order."""
         return tuple(column.name for column in self.columns)
 
     @cached_property
@@ -46,47 +46,41 @@ class Schema(Record):
         return {column.name.lower(): column for column in self.columns}
 
     def get(self, name: str) -> Column | None:
-        """The column of that name in any case, or None."""
+        """Return the column of that name in any case, or None."""
         return self._by_folded_name.get(name.lower())
 
     def find(self, name: str) -> Column:
-        """The column of that name in any case.
-
-        Raises:
-            SchemaError: no column has that name.
-        """
+        """Return the column of that name in any case; raise SchemaError if no column has that name."""
         column = self.get(name)
         if column is None:
             raise SchemaError(f"there is no column {name!r:.80}; the columns are {', '.join(self.names)}")
         return column
 
     def writable(self) -> Schema:
-        """The schema itself, if documents can hold it and Spark's SQL can name all of it.
-
-        Raises:
-            SchemaError: a name can't be written; says which, and what to do.
-        """
-        seen: dict[str, str] = {}
+        """Return the schema if documents can hold it and Spark's SQL can name all of it, else raise SchemaError."""
+        names: dict[str, str] = {}
         for column in self.columns:
-            other = seen.get(column.name.lower())
-            if other is not None:
+            duplicate = names.get(column.name.lower())
+            if duplicate is not None:
                 raise SchemaError(
-                    f"two columns are called {other!r:.80} and {column.name!r:.80}, one to Spark; rename one"
+                    f"the columns {duplicate!r:.80} and {column.name!r:.80} have one name in Spark; rename one"
                 )
-            seen[column.name.lower()] = column.name
+            names[column.name.lower()] = column.name
             if "${" in column.name:
-                raise SchemaError(f"the column {column.name!r:.80} has ${{ in its name, which Spark reads; rename it")
+                raise SchemaError(
+                    f"the column {column.name!r:.80} has ${{ in its name, which Spark substitutes; rename it"
+                )
             try:
                 type_name(column.type)
             except ValueError as error:
                 raise SchemaError(
-                    f"column {column.name!r:.80} is of type {column.type!r:.200}, where the name of a field is empty, "
-                    "too long, or has `--`, a control character or one of <>,:()'\"`;\\/* in it; rename the field"
+                    f"column {column.name!r:.80} is of type {column.type!r:.200}, in which a field name is empty, too "
+                    "long, or contains `--`, a control character or one of <>,:()'\"`;\\/*; rename the field"
                 ) from error
         holders: dict[str, str] = {}
         for column in self.columns:
             for path in leaf_paths(column.name, column.type):
-                if path in holders:  # Spark takes the dictionary of one for that of the other, and loses rows
+                if path in holders:  # Spark confuses their dictionaries, and loses rows
                     raise SchemaError(
                         f"{path!r:.80} is both in the column {holders[path]!r:.80} and in {column.name!r:.80}, which "
                         "Parquet readers confuse; rename one"
@@ -95,16 +89,12 @@ class Schema(Record):
         return self
 
     def select(self, names: Iterable[str]) -> Schema:
-        """The schema of these columns, in the order given."""
+        """Return the schema of these columns, in that order."""
         return Schema(tuple(self.find(name) for name in names))
 
     @classmethod
     def from_json(cls, value: object) -> Schema:
-        """As any record's, but with the error of schemas.
-
-        Raises:
-            SchemaError: the value is no schema, or a type is none of Spark's.
-        """
+        """Return the schema of a JSON value; raise SchemaError if it is none."""
         try:
             return super().from_json(value)
         except PlanError as error:
@@ -112,7 +102,7 @@ class Schema(Record):
 
 
 def schema_ddl(columns: Iterable[Column]) -> str:
-    """Columns as Spark's schemas are written.
+    """Return columns as a Spark schema text.
 
     >>> schema_ddl([Column("a b", "int"), Column("c", "decimal(5,2)")])
     '`a b` int, `c` decimal(5,2)'
@@ -120,30 +110,27 @@ def schema_ddl(columns: Iterable[Column]) -> str:
     return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Names of columns that are ours: those of data files, and those that rows carry on their way there.
-
+# In every data file: the number of the row's block, unique in the table.
 BLOCK: Final = "_block"
-"""In every data file: the number of the row's block, unique in the table."""
+# In data files of schemes with several layouts: the row's position in its segment.
 TID: Final = "_tid"
-"""In data files of schemes with several layouts: the row's position in its segment."""
+# In query results: the row's position among the rows read of its segment, in the files' order.
 PLACE: Final = "_w_place"
-"""On the way out: the row's place among the rows of its segment that are read, in the files' order."""
+# During a load: the row's position in the source.
 POSITION: Final = "_pos"
-"""On the way: the row's position in the source."""
+# Greater than all positions in a source.
 END_OF_SOURCE: Final = 2**63 - 1
-"""After all positions in a source."""
+# During a load: the number of the row's segment.
 SEGMENT: Final = "_segment"
-"""On the way: the number of the row's segment in the load."""
+# Names that no source column may have.
 RESERVED: Final = frozenset({BLOCK, TID, POSITION, SEGMENT})
-"""What no column of a source may be called."""
 
 _WORD: Final = "_w"
 _VALUE: Final = f"{_WORD}x"
 
 
 def word_names(n_features: int) -> tuple[str, ...]:
-    """The names of the columns that hold a row's feature vector on the way, 64 bits each.
+    """Return the names of the columns that hold a row's feature vector during a load, 64 bits each.
 
     >>> word_names(65)
     ('_w0', '_w1')
@@ -152,7 +139,7 @@ def word_names(n_features: int) -> tuple[str, ...]:
 
 
 def value_names(n_expressions: int) -> tuple[str, ...]:
-    """The names of the columns that hold the values of indexed expressions on the way.
+    """Return the names of the columns that hold the values of indexed expressions during a load.
 
     >>> value_names(2)
     ('_wx0', '_wx1')

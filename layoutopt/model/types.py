@@ -1,6 +1,6 @@
-"""The names of Spark's types, and quoted names of columns.
+"""Names of Spark's types, and quoted names of columns.
 
-A type's name stands in SQL as it is, so what comes from a file has to be one.
+Type names are inserted into SQL unquoted, so those from files are validated.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
+# The types of whole numbers, narrowest first, with their width in bits.
 INTEGER_BITS: Final = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
-"""The types of whole numbers, narrowest first, with their width in bits."""
+# The type of values of any form, stored in files as ``struct<value:binary,metadata:binary>``.
 VARIANT: Final = "variant"
-"""The type of values of any form, which files have as two binaries: ``struct<value:binary,metadata:binary>``."""
 _DEEPEST: Final = 50
 _DECIMAL: Final = re.compile(r"decimal\((\d+),(\d+)\)", re.ASCII)
 # `decimal(15,2)`, `interval day to second`, `string collate UTF8_LCASE`: words, and numbers in brackets.
@@ -22,7 +22,7 @@ _PART: Final = re.compile(r"(?:array|map|struct)<|[<>,]|[^<>,(]+(?:\([^)]*\))?|.
 
 
 def whole_type(value: int) -> str | None:
-    """The type that Spark gives a whole number that is written down; None where it is none of whole numbers.
+    """Return Spark's type of an integer literal; None where no integer type holds it.
 
     >>> whole_type(-(2**31)), whole_type(2**31), whole_type(2**63)
     ('int', 'bigint', None)
@@ -32,7 +32,7 @@ def whole_type(value: int) -> str | None:
 
 
 def quoted(name: str) -> str:
-    """A name in backticks, as Spark's SQL takes any name of a column or table.
+    """Return a name in backticks, as Spark's SQL takes any name of a column or table.
 
     >>> quoted("a`b")
     '`a``b`'
@@ -41,7 +41,7 @@ def quoted(name: str) -> str:
 
 
 def unquoted(name: str) -> str:
-    """A name that may stand in backticks, without them.
+    """Return a name without backticks, if it has any.
 
     >>> unquoted("`a``b`"), unquoted("a`b")
     ('a`b', 'a`b')
@@ -50,7 +50,7 @@ def unquoted(name: str) -> str:
 
 
 def double_quoted(name: str) -> str:
-    """A name as DuckDB's SQL takes any name of a column.
+    """Return a name in double quotes, as DuckDB's SQL takes any name of a column.
 
     >>> double_quoted('a"b')
     '"a""b"'
@@ -60,7 +60,7 @@ def double_quoted(name: str) -> str:
 
 @lru_cache(maxsize=1024)
 def decimal_digits(type: str) -> tuple[int, int] | None:
-    """Precision and scale of ``decimal(p,s)``; None for other types.
+    """Return precision and scale of ``decimal(p,s)``; None for other types.
 
     >>> decimal_digits("decimal(15,2)"), decimal_digits("int")
     ((15, 2), None)
@@ -70,10 +70,7 @@ def decimal_digits(type: str) -> tuple[int, int] | None:
 
 
 def type_name(text: str) -> str:
-    """The text, if it is the name of a type and nothing else.
-
-    Raises:
-        ValueError: it isn't, or has a field that Spark's SQL would not read without quotes.
+    """Return the text if it is a type name and nothing else, with fields that Spark's SQL reads, else raise ValueError.
 
     >>> type_name("map<string,array<struct<a:int,b c:decimal(15,2)>>>")
     'map<string,array<struct<a:int,b c:decimal(15,2)>>>'
@@ -89,9 +86,9 @@ def type_name(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def type_sql(text: str) -> str:
-    """The name of a type as any session of Spark reads it, whatever its fields are called: their names stand in quotes.
+    """Return a type name for any Spark session, with quoted field names.
 
-    Which of two types `timestamp` is depends on a setting of whichever session is the thread's active one.
+    The type of `timestamp` depends on a session setting, so it becomes `timestamp_ltz`.
 
     >>> type_sql("struct<a.b:int,c:map<string,decimal(15,2)>>"), type_sql("array<timestamp>")
     ('struct<`a.b`:int,`c`:map<string,decimal(15,2)>>', 'array<timestamp_ltz>')
@@ -117,7 +114,7 @@ def type_sql(text: str) -> str:
 
 
 def leaf_paths(name: str, type: str) -> list[str]:
-    """The columns that a column of a type is in Parquet, by their paths as readers write them: with dots between names.
+    """Return the Parquet leaf columns of a column, as dotted paths.
 
     >>> leaf_paths("a", "struct<b.c:int,d:map<string,array<int>>>")
     ['a.b.c', 'a.d.key_value.key', 'a.d.key_value.value.list.element']
@@ -128,16 +125,16 @@ def leaf_paths(name: str, type: str) -> list[str]:
     if not parts:
         return [name]
     if kind == "array":
-        held = [("list.element", parts[0])]
+        children = [("list.element", parts[0])]
     elif kind == "map":
-        held = list(zip(("key_value.key", "key_value.value"), parts, strict=True))
+        children = list(zip(("key_value.key", "key_value.value"), parts, strict=True))
     else:
-        held = struct_fields(type)
-    return [path for field, of_field in held for path in leaf_paths(f"{name}.{field}", of_field)]
+        children = struct_fields(type)
+    return [path for field, child_type in children for path in leaf_paths(f"{name}.{field}", child_type)]
 
 
 def nested_parts(type: str) -> tuple[str, list[str]]:
-    """What a type is outside, and what stands between its brackets; nothing where it has none.
+    """Return a type's outer name, and the parts within its brackets, if any.
 
     >>> nested_parts("map<string,array<int>>"), nested_parts("decimal(5,2)")
     (('map', ['string', 'array<int>']), ('decimal(5,2)', []))
@@ -147,18 +144,18 @@ def nested_parts(type: str) -> tuple[str, list[str]]:
 
 
 def struct_fields(type: str) -> list[tuple[str, str]]:
-    """The names and types of a struct's fields; none of another type.
+    """Return the names and types of a struct's fields; none for other types.
 
     >>> struct_fields("struct<a:int,b:map<string,int>>"), struct_fields("array<int>")
     ([('a', 'int'), ('b', 'map<string,int>')], [])
     """
     kind, parts = nested_parts(type)
-    named = (part.partition(":") for part in parts)
-    return [(name, of) for name, _, of in named] if kind == "struct" else []
+    fields = (part.partition(":") for part in parts)
+    return [(name, field_type) for name, _, field_type in fields] if kind == "struct" else []
 
 
 def split_parts(text: str) -> list[str]:
-    """The parts between commas that stand outside of any bracket."""
+    """Split a text at commas outside of any bracket."""
     depth, parts = 0, [""]
     for letter in text:
         depth += (letter in "<(") - (letter in ">)")
@@ -171,21 +168,21 @@ def split_parts(text: str) -> list[str]:
 
 @lru_cache(maxsize=4096)
 def is_type_name(text: str) -> bool:
-    """Whether :func:`type_name` takes the text."""
-    return "--" not in text and _end_of_type(text, 0, 0) == len(text)
+    """Return whether :func:`type_name` accepts the text."""
+    return "--" not in text and _find_type_end(text, 0, 0) == len(text)
 
 
-def _end_of_type(text: str, start: int, depth: int) -> int | None:
-    """Where the type ends that begins at ``start``; None where none does."""
+def _find_type_end(text: str, start: int, depth: int) -> int | None:
+    """Return the end of the type at ``start``; None where there is none."""
     for outer in ("array<", "map<", "struct<"):
         if text.startswith(outer, start):
-            return _end_of_parts(text, start + len(outer), outer, depth + 1)
+            return _find_parts_end(text, start + len(outer), outer, depth + 1)
     simple = _SIMPLE.match(text, start)
     return simple.end() if simple else None
 
 
-def _end_of_parts(text: str, start: int, outer: str, depth: int) -> int | None:
-    """Where the brackets close of a type whose first part begins at ``start``."""
+def _find_parts_end(text: str, start: int, outer: str, depth: int) -> int | None:
+    """Return the end of the brackets of a type whose first part begins at ``start``."""
     if depth > _DEEPEST:
         return None
     count, end = 0, start
@@ -195,22 +192,22 @@ def _end_of_parts(text: str, start: int, outer: str, depth: int) -> int | None:
             if field is None:
                 return None
             end = field.end()
-        after = _end_of_type(text, end, depth)
+        after = _find_type_end(text, end, depth)
         if after is None:
             return None
         count, end = count + 1, after
         if not text.startswith(",", end):
             break
         end += 1
-    wanted = {"array<": (1,), "map<": (2,)}.get(outer, (count,))
-    return end + 1 if count in wanted and text.startswith(">", end) else None
+    counts = {"array<": (1,), "map<": (2,)}.get(outer, (count,))
+    return end + 1 if count in counts and text.startswith(">", end) else None
 
 
 _PADDED: Final = re.compile(r"(?<!var)char\(", re.IGNORECASE)
 
 
 def is_padded(declared: str) -> bool:
-    """Whether a type as it was declared has texts that Spark pads with blanks: a CHAR, or one within it.
+    """Return whether a declared type is or contains a CHAR, which Spark pads with blanks.
 
     >>> is_padded("char(5)"), is_padded("array<CHAR(2)>"), is_padded("varchar(5)")
     (True, True, False)

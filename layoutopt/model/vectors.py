@@ -1,8 +1,8 @@
-"""Feature vectors, packed: the only module that knows bit order and polarity.
+"""Packed feature vectors: the only module that depends on bit order and polarity.
 
-Bit ``i`` of a row stands in word ``i // 64`` at position ``i % 64`` (the lowest bit is position 0), words are
-``uint64``. A bit is 0 only where its feature was evaluated and is FALSE or NULL; 1 means "may be TRUE". Bits past the
-last feature are 0. A union vector is the OR of vectors (Sun 2017, 3.4.1), so 0 in it proves that no row is TRUE.
+Bit ``i`` of a row is in word ``i // 64`` at position ``i % 64`` (the lowest bit is position 0), words are ``uint64``. A
+bit is 0 only where its feature was evaluated and is FALSE or NULL; 1 means "may be TRUE". Bits past the last feature
+are 0. A union vector is the OR of vectors (Sun 2017, 3.4.1), so a 0 in it proves that no row is TRUE.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
 
 WORD_BITS = 64
-# Vectors worked on together: the words of one round stay in the second-level cache.
+# Vectors of one round: their words stay in the second-level cache.
 _CHUNK = 16_384
+# With fewer vectors for each feature, grouping bit moves takes longer than moving each bit.
 _ROWS_A_MOVE = 4
-"""Of fewer vectors for each feature it takes longer to say which bits move together than to move each alone."""
 
 
 def words_for(n_features: int) -> int:
-    """The number of words that hold so many bits; at least one, so that every row has a vector.
+    """Return the number of words for a number of bits; at least one, so that every row has a vector.
 
     >>> [words_for(n) for n in (0, 1, 64, 65)]
     [1, 1, 1, 2]
@@ -32,7 +32,7 @@ def words_for(n_features: int) -> int:
 
 
 def pack(bits: Bits) -> Words:
-    """Bits ``bool[n, f]`` as words ``uint64[n, words_for(f)]``.
+    """Return bits ``bool[n, f]`` as words ``uint64[n, words_for(f)]``.
 
     >>> pack(np.array([[True, False, True]])).tolist()
     [[5]]
@@ -45,40 +45,32 @@ def pack(bits: Bits) -> Words:
 
 
 def unpack(words: Words, n_features: int) -> Bits:
-    """Words ``uint64[n, w]`` as bits ``bool[n, n_features]``; the inverse of :func:`pack`.
-
-    Raises:
-        ValueError: the words are too few for so many features.
-    """
+    """Return words ``uint64[n, w]`` as bits ``bool[n, n_features]``; the inverse of :func:`pack`."""
     _require_width(words, n_features)
     as_bytes = np.ascontiguousarray(words).astype("<u8", copy=False).view(np.uint8)
     return np.unpackbits(as_bytes, axis=1, count=n_features, bitorder="little").view(np.bool_)
 
 
 def with_more_bits(words: Words, n_features: int, bits: Bits) -> Words:
-    """Vectors of so many features, ``uint64[n, w]``, and others, ``bool[n, f]``, whose bits follow.
+    """Return vectors of ``n_features`` bits, ``uint64[n, w]``, extended by bits ``bool[n, f]``.
 
     >>> with_more_bits(pack(np.array([[True, False]])), 2, np.array([[True]])).tolist()
     [[5]]
     """
     first, shift = divmod(n_features, WORD_BITS)
     result = np.zeros((len(words), words_for(n_features + bits.shape[1])), dtype=np.uint64)
-    held = min(words.shape[1], result.shape[1])
-    result[:, :held] = words[:, :held]
-    for place, more in enumerate(pack(bits).T, first):
-        if place < result.shape[1]:
-            result[:, place] |= more << np.uint64(shift)
-        if shift and place + 1 < result.shape[1]:
-            result[:, place + 1] |= more >> np.uint64(WORD_BITS - shift)
+    width = min(words.shape[1], result.shape[1])
+    result[:, :width] = words[:, :width]
+    for word, added in enumerate(pack(bits).T, first):
+        if word < result.shape[1]:
+            result[:, word] |= added << np.uint64(shift)
+        if shift and word + 1 < result.shape[1]:
+            result[:, word + 1] |= added >> np.uint64(WORD_BITS - shift)
     return result
 
 
 def feature_bit(words: Words, feature: int) -> Bits:
-    """One feature's bit of every vector, ``bool[n]``.
-
-    Raises:
-        ValueError: the words are too few for that feature.
-    """
+    """Return one feature's bit of every vector, ``bool[n]``."""
     _require_width(words, feature + 1)
     mask = np.uint64(1 << (feature % WORD_BITS))
     bit: Bits = (words[:, feature // WORD_BITS] & mask) != 0
@@ -86,15 +78,11 @@ def feature_bit(words: Words, feature: int) -> Bits:
 
 
 def project(words: Words, features: Sequence[int]) -> Words:
-    """The vectors of some features only: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5).
-
-    Raises:
-        ValueError: a feature lies beyond the words.
-    """
+    """Return the vectors of some features: bit ``k`` of the result is bit ``features[k]`` (Sun 2017, 4.3.3 step 5)."""
     _require_width(words, max(features, default=-1) + 1)
     if len(words) < _ROWS_A_MOVE * len(features):
         return pack(unpack(words, words.shape[1] * WORD_BITS)[:, list(features)])
-    moves = _moves(features)
+    moves = _group_moves(features)
     result = np.zeros((words_for(len(features)), len(words)), dtype=np.uint64)
     for start in range(0, len(words), _CHUNK):
         part, columns = result[:, start : start + _CHUNK], words[start : start + _CHUNK].T.copy()
@@ -104,8 +92,8 @@ def project(words: Words, features: Sequence[int]) -> Words:
     return np.ascontiguousarray(result.T)
 
 
-def _moves(features: Sequence[int]) -> dict[tuple[int, int, int], int]:
-    """The bits, as masks, that go from one word to one word by one shift: bits that are moved together."""
+def _group_moves(features: Sequence[int]) -> dict[tuple[int, int, int], int]:
+    """Return the bits, as masks, that move between two words by one shift."""
     moves: dict[tuple[int, int, int], int] = {}
     for position, feature in enumerate(features):
         move = feature // WORD_BITS, position // WORD_BITS, position % WORD_BITS - feature % WORD_BITS
@@ -114,33 +102,27 @@ def _moves(features: Sequence[int]) -> dict[tuple[int, int, int], int]:
 
 
 def any_of(words: Words, features: Sequence[int]) -> Bits:
-    """Which vectors have any of these features' bits, ``bool[n]``.
+    """Return which vectors have any of these features' bits, ``bool[n]``.
 
     >>> any_of(pack(np.array([[True, False], [False, True]])), [1]).tolist()
     [False, True]
-
-    Raises:
-        ValueError: a feature lies beyond the words.
     """
     _require_width(words, max(features, default=-1) + 1)
     masks = [0] * words.shape[1]
     for feature in features:
         masks[feature // WORD_BITS] |= 1 << (feature % WORD_BITS)
-    found = np.zeros(len(words), dtype=np.bool_)
+    matches = np.zeros(len(words), dtype=np.bool_)
     for word, mask in enumerate(masks):
         if mask:
-            found |= words[:, word] & np.uint64(mask) != 0
-    return found
+            matches |= words[:, word] & np.uint64(mask) != 0
+    return matches
 
 
 def bit_shares(words: Words, n_features: int) -> Floats:
-    """The share of the vectors that have each bit, ``float64[n_features]``; 0 for no vectors.
+    """Return the share of the vectors that have each bit, ``float64[n_features]``; 0 for no vectors.
 
     >>> bit_shares(pack(np.array([[True, False], [True, True]])), 2).tolist()
     [1.0, 0.5]
-
-    Raises:
-        ValueError: the words are too few for so many features.
     """
     counts = np.zeros(n_features, dtype=np.int64)
     for start in range(0, len(words), _CHUNK):
@@ -149,13 +131,7 @@ def bit_shares(words: Words, n_features: int) -> Floats:
 
 
 def union(words: Words, groups: Ints, n_groups: int) -> Words:
-    """The union vector of each group, ``uint64[n_groups, w]``; a group without vectors has all bits 0.
-
-    Args:
-        words: vectors, ``uint64[n, w]``.
-        groups: the group of each vector, ``int64[n]`` in ``[0, n_groups)``.
-        n_groups: how many groups there are.
-    """
+    """Return the union vectors of groups, ``uint64[n_groups, w]``; ``groups`` is the group of each vector, int64[n]."""
     result = np.zeros((n_groups, words.shape[1]), dtype=np.uint64)
     if len(words):
         by_group = np.argsort(groups, kind="stable")
@@ -166,7 +142,7 @@ def union(words: Words, groups: Ints, n_groups: int) -> Words:
 
 
 def distinct(words: Words) -> tuple[Words, Ints, Ints]:
-    """The distinct vectors in lexicographic order of their words, whatever the order of the rows.
+    """Return the distinct vectors in lexicographic order of their words, independent of the order of the rows.
 
     Returns:
         The vectors ``uint64[d, w]``, the index of each row's vector ``int64[n]``, and the rows of each ``int64[d]``.
@@ -184,6 +160,7 @@ def distinct(words: Words) -> tuple[Words, Ints, Ints]:
 
 
 def _require_width(words: Words, n_features: int) -> None:
+    """Raise ValueError if the words are too few for so many features."""
     if words.ndim != 2 or words.shape[1] * WORD_BITS < n_features:
         raise ValueError(f"vectors of shape {words.shape} can't hold {n_features} features; give uint64[n, w] words")
 
@@ -195,10 +172,7 @@ class VectorCounts:
     Attributes:
         words: the vectors, ``uint64[d, words_for(n_features)]``, distinct.
         counts: rows of each, ``int64[d]``, positive.
-        n_features: how many bits have a meaning.
-
-    Raises:
-        ValueError: the shapes don't agree or a count is not positive.
+        n_features: the number of used bits.
     """
 
     words: Words
@@ -214,30 +188,30 @@ class VectorCounts:
             raise ValueError(f"a vector's count is {int(self.counts.min())}; leave out vectors without rows")
 
     def __len__(self) -> int:
-        """How many distinct vectors there are."""
+        """Return the number of distinct vectors."""
         return len(self.counts)
 
     @cached_property
     def rows(self) -> int:
-        """The number of rows of all vectors together."""
+        """Return the number of rows of all vectors together."""
         return int(self.counts.sum())
 
     def bits(self) -> Bits:
-        """The vectors as ``bool[d, n_features]``."""
+        """Return the vectors as ``bool[d, n_features]``."""
         return unpack(self.words, self.n_features)
 
     def rows_with_any(self, features: Sequence[int]) -> int:
-        """How many rows have one of the features."""
+        """Return the number of rows that have one of the features."""
         return int(self.counts[any_of(self.words, features)].sum())
 
     def project(self, features: Sequence[int]) -> VectorCounts:
-        """The vectors of some features only; those that become equal are merged."""
+        """Return the vectors of some features only; those that become equal are merged."""
         words, inverse, _ = distinct(project(self.words, features))
         counts = np.bincount(inverse, self.counts, len(words)).astype(np.int64)
         return VectorCounts(words, counts, len(features))
 
     @classmethod
     def of_rows(cls, words: Words, n_features: int) -> VectorCounts:
-        """The distinct vectors of rows ``uint64[n, w]``, in the order of :func:`distinct`."""
+        """Return the distinct vectors of rows ``uint64[n, w]``, in the order of :func:`distinct`."""
         vectors, _, counts = distinct(words)
         return cls(vectors, counts, n_features)

@@ -76,7 +76,7 @@ def test_appends_meet_nobody_and_who_replaces_a_partition_meets_them(files: Tabl
     base = latest_snapshot(files)
     append(files, "l2", (1995,), base=base)
     assert loads(append(files, "l3", (1995,), base=base))["1995"] == ["l1", "l2", "l3"]
-    with pytest.raises(CommitConflictError, match="'1995' was loaded by somebody else \\('l3'\\)"):
+    with pytest.raises(CommitConflictError, match="'1995' was loaded by another commit \\('l3'\\)"):
         SmallLoad("l4", (1995,)).commit(files, base)
     now = SmallLoad("l5", (1995,)).commit(files, latest_snapshot(files))
     assert loads(now)["1995"] == ["l5"]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.blocks import BlockTable, block_schema, concatenated, encode_blocks
+from layoutopt.catalog.blocks import BlockTable, block_schema, concat_blocks, encode_blocks
 from layoutopt.catalog.bounds import bounds_over, column_bounds, merged
 from layoutopt.catalog.entries import partition_entries, written_content
 from layoutopt.catalog.snapshot import Bounds
@@ -98,7 +98,7 @@ def described(bounds: ColumnBounds) -> list[Any]:
 
 def test_taking_and_joining_keep_statistics_with_their_blocks() -> None:
     table = from_file(BLOCKS)
-    both = concatenated([table.take(np.array([1])), table.take(np.array([True, False]))])
+    both = concat_blocks([table.take(np.array([1])), table.take(np.array([True, False]))])
     assert both.block_id.tolist() == [1, 0]
     assert described(both.block_statistics().bounds["s"]) == [("c", "c", 1), ("a", "b", 0)]
     assert both.column_sums("x").tolist() == [11, 10]
@@ -313,7 +313,7 @@ class TestFilesMadeToFillTheMemory:
     def test_rows_that_say_nothing(self, dictionaries: bool) -> None:
         data = self.written(pa.table({"rows": np.zeros(10_000_000, np.int64)}), use_dictionary=dictionaries)
         assert len(data) < 50_000
-        with pytest.raises(CatalogError, match="become"):
+        with pytest.raises(CatalogError, match="expand to"):
             BlockTable.from_parquet(data, PLAN, "l1.parquet")
 
     def test_a_long_text_repeated_by_a_dictionary(self) -> None:

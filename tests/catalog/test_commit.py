@@ -292,7 +292,7 @@ class TestClaimingAFolder:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("mine")
-        with pytest.raises(NotATableError, match="something else"):
+        with pytest.raises(NotATableError, match="holds other files"):
             ensure_table_root(TableFiles(str(tmp_path)))
         assert not (tmp_path / "_layoutopt").exists()
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.commit import ensure_table_root
-from layoutopt.catalog.entries import absent_columns, grown, is_older
+from layoutopt.catalog.entries import absent_columns, grow_schema, is_older
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SchemaError
@@ -50,13 +50,13 @@ def changed(name: str, column: Column) -> Schema:
 )
 def test_other_changes_are_refused_by_name(plan: Schema, named: str) -> None:
     with pytest.raises(SchemaError, match=named):
-        grown(TABLE, plan)
+        grow_schema(TABLE, plan)
 
 
 @given(COLUMNS, COLUMNS)
 def test_a_table_that_grew_holds_every_column_as_both_have_it(table: Schema, plan: Schema) -> None:
     try:
-        after = grown(table, plan)
+        after = grow_schema(table, plan)
     except SchemaError:
         return
     assert after.columns[: len(table.columns)] == table.columns
@@ -64,7 +64,7 @@ def test_a_table_that_grew_holds_every_column_as_both_have_it(table: Schema, pla
     assert is_older(table, after)
     assert is_older(plan, after)
     assert {column.name for column in absent_columns(after, table)} == set(after.names) - set(table.names)
-    assert grown(after, plan if list(plan.names) == list(after.names) else after) == after
+    assert grow_schema(after, plan if list(plan.names) == list(after.names) else after) == after
 
 
 def test_new_columns_come_with_a_commit_and_are_null_before_it(files: TableFiles) -> None:

@@ -72,7 +72,7 @@ def test_entries_are_joined_while_others_come(files: TableFiles) -> None:
         return commit_load(files, base, load.plan, load_id, load.entries, load.blocks, operation="join", marks=marks)
 
     assert [load_id for load_id, _ in rows_of(joined("l5"))["1995"]] == ["l1", "l4", "l5"]
-    with pytest.raises(CommitConflictError, match="'1995' was changed by somebody else"):
+    with pytest.raises(CommitConflictError, match="'1995' was changed by another commit"):
         joined("l6")
 
 
@@ -88,11 +88,11 @@ def test_who_changed_what_was_marked_is_met_and_who_appended_only_where_that_mat
     commit_load(files, base, late.plan, "l2", late.entries, late.blocks, operation=APPEND)
     after = beside(files, "l3", (1994,), ("1994",), base=base)
     assert [load_id for load_id, _ in rows_of(after)["1994"]] == ["l1", "l2", "l3"]
-    with pytest.raises(CommitConflictError, match="'1994' was loaded by somebody else"):
+    with pytest.raises(CommitConflictError, match="'1994' was loaded by another commit"):
         beside(files, "l4", (1994,), (), base=base, alone=True)
-    with pytest.raises(CommitConflictError, match="'1994' was loaded by somebody else"):
+    with pytest.raises(CommitConflictError, match="'1994' was loaded by another commit"):
         beside(files, "l5", (1996,), ("1994",), base=base, alone=True)
-    with pytest.raises(CommitConflictError, match="'1994' was changed by somebody else"):
+    with pytest.raises(CommitConflictError, match="'1994' was changed by another commit"):
         beside(files, "l6", (1995,), ("1994",), base=base)
     assert files.list("_layoutopt/deletes") == ("l3.parquet",)
     newest = latest_snapshot(files)

@@ -89,7 +89,7 @@ def test_an_instant_keeps_the_key_that_an_older_table_has_for_it() -> None:
 def test_what_was_measured_says_whose_rows_they_are(
     type: str, value: PlainValue, low: Key | None, high: Key | None, nulls: int | None, same: bool
 ) -> None:
-    assert PartitionNames("c", type).is_of(entry("k", low, high, nulls), value) == same
+    assert PartitionNames("c", type).fits_bounds(entry("k", low, high, nulls), value) == same
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_paths_that_hold_no_table_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NotATableError, match="nothing"):
         Catalog.open(str(tmp_path / "nothing"))
     (tmp_path / "part-0.parquet").write_bytes(b"PAR1")
-    with pytest.raises(NotATableError, match="something else"):
+    with pytest.raises(NotATableError, match="is not a layoutopt table"):
         Catalog.open(str(tmp_path))
     with pytest.raises(NotATableError, match="is a file"):
         Catalog.open(str(tmp_path / "part-0.parquet"))

@@ -45,7 +45,7 @@ def test_what_is_no_reference_is_refused_and_not_shown(reference: str) -> None:
 
 @pytest.mark.parametrize("command", ["nobody-has-such-a-program", "false", "unbalanced '"])
 def test_a_command_that_fails_is_named(command: str) -> None:
-    with pytest.raises(EncryptionKeyError, match=r"command:.* can't be had"):
+    with pytest.raises(EncryptionKeyError, match=r"command:.* is unavailable"):
         key_of(f"command:{command}")
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.paths import hides_values, partition_key
-from layoutopt.encryption.table_keys import TableKeys, keys_in_marker, new_encryption
+from layoutopt.encryption.table_keys import TableKeys, new_encryption, read_keys
 from layoutopt.errors import CatalogError, EncryptionKeyError
 
 KEYS, OTHERS = TableKeys(bytes(range(32))), TableKeys(bytes(32))
@@ -56,7 +56,7 @@ def test_data_files_open_in_their_place_by_their_keys() -> None:
     plain = io.BytesIO()
     pq.write_table(rows, plain)
     # A key for each place, and beside it the place itself: either is enough.
-    patched = mock.patch.object(TableKeys, "_derived", lambda keys, purpose, of: keys.data_key)
+    patched = mock.patch.object(TableKeys, "_derive", lambda keys, purpose, of: keys.data_key)
     with patched:
         other = io.BytesIO()
         pq.write_table(rows, other, encryption_properties=KEYS.encryption("data/b"))
@@ -66,7 +66,7 @@ def test_data_files_open_in_their_place_by_their_keys() -> None:
     for keys, place in ((KEYS, "data/b"), (OTHERS, "data/a")):
         with pytest.raises(OSError, match=r"ecrypt"):
             pq.read_table(io.BytesIO(data), decryption_properties=keys.decryption(place))
-    assert KEYS._derived("file", "a") != KEYS._derived("file", "b") != KEYS._derived("name", "b")
+    assert KEYS._derive("file", "a") != KEYS._derive("file", "b") != KEYS._derive("name", "b")
 
 
 def test_names_stand_for_texts_and_stay_as_they_are() -> None:
@@ -88,30 +88,30 @@ def marker(monkeypatch: pytest.MonkeyPatch, key: bytes = b"k" * 16, reference: s
 
 def test_a_marker_gives_its_keys_to_who_has_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
     of_table = marker(monkeypatch)
-    keys = keys_in_marker(of_table, "here")
+    keys = read_keys(of_table, "here")
     assert keys is not None
-    assert keys != keys_in_marker(marker(monkeypatch), "here"), "a data key for each table"
+    assert keys != read_keys(marker(monkeypatch), "here"), "a data key for each table"
     assert b"k" * 16 not in of_table
     assert keys.data_key not in of_table
     monkeypatch.setenv("ELSEWHERE", (b"k" * 16).hex())
     monkeypatch.setenv("KEY_HERE", (b"j" * 16).hex())
-    assert keys_in_marker(of_table, "here", "env:ELSEWHERE") == keys
-    with pytest.raises(EncryptionKeyError, match=r"not the one that here was encrypted by \('env:KEY_HERE'"):
-        keys_in_marker(of_table, "here")
+    assert read_keys(of_table, "here", "env:ELSEWHERE") == keys
+    with pytest.raises(EncryptionKeyError, match=r"not the one that here was encrypted with \('env:KEY_HERE'"):
+        read_keys(of_table, "here")
     monkeypatch.delenv("KEY_HERE")
     with pytest.raises(EncryptionKeyError, match="KEY_HERE"):
-        keys_in_marker(of_table, "here")
+        read_keys(of_table, "here")
     monkeypatch.setenv("LAYOUTOPT_KEY", "env:ELSEWHERE")
-    assert keys_in_marker(of_table, "here") == keys
+    assert read_keys(of_table, "here") == keys
 
 
 def test_a_command_that_only_the_table_names_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     of_table = json.loads(marker(monkeypatch))
     of_table["encryption"]["key"] = "command:touch /tmp/somebody-was-here"
     text = json.dumps(of_table).encode()
-    with pytest.raises(EncryptionKeyError, match="not run by themselves"):
-        keys_in_marker(text, "here")
-    assert keys_in_marker(text, "here", "env:KEY_HERE") is not None
+    with pytest.raises(EncryptionKeyError, match="not run automatically"):
+        read_keys(text, "here")
+    assert read_keys(text, "here", "env:KEY_HERE") is not None
 
 
 @pytest.mark.parametrize(
@@ -133,11 +133,11 @@ def test_a_damaged_marker_is_refused(monkeypatch: pytest.MonkeyPatch, name: str,
     if value is None:
         del of_table["encryption"][name]
     with pytest.raises(CatalogError, match="here"):
-        keys_in_marker(json.dumps(of_table).encode(), "here")
+        read_keys(json.dumps(of_table).encode(), "here")
     for text in (b'{"encryption": 1}', b'{"encryption": {}}', b'{"encryption'):
         with pytest.raises(CatalogError, match="here"):
-            keys_in_marker(text, "here")
-    assert keys_in_marker(b"{}", "here") is None
+            read_keys(text, "here")
+    assert read_keys(b"{}", "here") is None
 
 
 @given(st.one_of(st.text(), st.from_regex(r"__[0-9a-f]{30,34}", fullmatch=True), st.integers(), st.none()))

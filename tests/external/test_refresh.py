@@ -206,7 +206,7 @@ def test_what_is_no_place_for_indexes_is_refused(folder: Path, tmp_path: Path) -
         source_of_index(str(tmp_path / "table"))
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes.txt").touch()
-    with pytest.raises(NotATableError, match="holds something else"):
+    with pytest.raises(NotATableError, match="holds other files"):
         index(folder, tmp_path / "other", ["n:bloom"])
     index(folder, tmp_path / "indexes", ["n:bloom"])
     write(tmp_path / "more" / "a.parquet", numbers(0))

@@ -142,7 +142,7 @@ def test_all_values_of_a_type_without_order_are_refused() -> None:
     for kind in BUILT_IN:
         with pytest.raises(SettingError, match=rf"array<int>.*{kind} has no use"):
             check_index(IndexSpec(Col("c", "array<int>"), kind))
-    with pytest.raises(SettingError, match="no type of index 'magic'; choose one of value-list, bloom"):
+    with pytest.raises(SettingError, match="unknown type of index 'magic': expected one of value-list, bloom"):
         check_index(IndexSpec(S, "magic"))
     with pytest.raises(SettingError, match=r"parameter 2, the share of false positives; give 1e-06 to 0\.5"):
         parameter_of(IndexSpec(S, "bloom", 2))

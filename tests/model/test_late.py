@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 
-from layoutopt.model.records import LateTuple
+from layoutopt.model.records import LazyTuple
 
 
 def test_nothing_is_made_before_an_item_is_asked_for() -> None:
@@ -14,17 +14,17 @@ def test_nothing_is_made_before_an_item_is_asked_for() -> None:
         made.append(1)
         return (3, 4, 5)
 
-    late = LateTuple(3, make)
+    late = LazyTuple(3, make)
     assert (len(late), bool(late), made) == (3, True, [])
     assert (late[0], late[1:], list(late), made) == (3, (4, 5), [3, 4, 5], [1])
 
 
 def test_it_is_as_good_as_the_tuple() -> None:
-    late = LateTuple(2, lambda: (1, 2))
+    late = LazyTuple(2, lambda: (1, 2))
     assert late == (1, 2)
     assert late == (1, 2)
     assert late != (1, 3)
-    assert late == LateTuple(2, lambda: (1, 2))
+    assert late == LazyTuple(2, lambda: (1, 2))
     assert {(1, 2): "found"}[late] == "found"  # type: ignore[index]
     again = pickle.loads(pickle.dumps(late))
     assert (type(again), again, repr(late)) == (tuple, (1, 2), "(1, 2)")

@@ -14,7 +14,7 @@ from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
-from layoutopt.model.records import LateTuple
+from layoutopt.model.records import LazyTuple
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from tests.model.conditions import col
@@ -93,7 +93,7 @@ def test_the_digest_is_that_of_the_content() -> None:
 
 def test_a_plan_whose_queries_are_read_late_is_the_same_plan() -> None:
     late = Plan.loads_late(PLAN.dumps())
-    assert isinstance(late.queries, LateTuple)
+    assert isinstance(late.queries, LazyTuple)
     assert late.digest == PLAN.digest
     assert late == PLAN
     assert replace(late, seed=8).dumps() == replace(PLAN, seed=8).dumps()

@@ -73,7 +73,7 @@ def test_functions_that_another_made_are_told_apart_by_what_they_hold() -> None:
     assert digests == [udf("boolean")(above(limit)).digest for limit in LIMITS]
     assert len(set(digests)) == len(LIMITS)
     assert udf("boolean")(above(1, least=1)).digest not in digests
-    with pytest.raises(SettingError, match=r"the function big goes by <object object.*version='1'"):
+    with pytest.raises(SettingError, match=r"the function big depends on <object object.*version='1'"):
         udf("boolean")(above(object()))
     assert udf("boolean", version="1")(above(object())).digest == udf("boolean", version="1")(above(3)).digest
 
@@ -130,12 +130,12 @@ def test_another_version_is_another_function() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: as_udf(on), "nothing says what on returns"),
+        (lambda: as_udf(on), "the return type of on is unknown"),
         (lambda: as_udf(3), "3 is no function"),
         (lambda: layoutopt.udf("timestamp")(on), "returns 'timestamp'"),
-        (lambda: layoutopt.udf("string", name="Ä")(shout), "no name of a function"),
-        (lambda: layoutopt.udf("string", implies={"<>": "TRUE"})(shout), "implies something by '<>'"),
-        (lambda: layoutopt.udf("string", implies="TRUE")(shout), "implies something by 'true'"),
+        (lambda: layoutopt.udf("string", name="Ä")(shout), "no function name"),
+        (lambda: layoutopt.udf("string", implies={"<>": "TRUE"})(shout), "unknown key '<>'"),
+        (lambda: layoutopt.udf("string", implies="TRUE")(shout), "unknown key 'true'"),
         (lambda: layoutopt.udf("string", implies={"=": ":txet = 1"})(shout), "names :txet; its parameters are text"),
         (
             lambda: by_name([as_udf(shout), udf("string", name="shout", version="2")(len)]),

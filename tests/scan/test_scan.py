@@ -261,5 +261,5 @@ def test_functions_of_users_may_give_nan(tmp_path: Path, rows: pa.Table, returns
     assert any(score is not None and math.isnan(score) for score in rows["score"].to_pylist())
     for condition in ("half({}) > 0.2", "NOT (half({}) < 0.2)", "half({}) IS NULL", "half({}) IS NOT NULL"):
         assert ids(condition.format("score")) == ids(condition.replace("half({})", "score / 2")) != []
-    with pytest.raises(QueryError, match=r"half\('air'\) failed .*mend the function"):
+    with pytest.raises(QueryError, match=r"half\('air'\) failed .*fix the function"):
         ids("half(kind) > 1 AND kind = 'air'")

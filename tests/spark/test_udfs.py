@@ -172,7 +172,7 @@ def test_the_embedded_engine_calls_them_too(table: str, udfs: tuple[Udf, ...]) -
         )
         if abs(place - 100) < 3
     ]
-    with pytest.raises(QueryError, match=r"agent_name\(None\) failed \(AttributeError: .*; mend the function"):
+    with pytest.raises(QueryError, match=r"agent_name\(None\) failed \(AttributeError: .*; fix the function"):
         opened.sql("SELECT agent_name(agent) FROM t")
     with pytest.raises(QueryError, match="might mean something else to DuckDB"):
         layoutopt.open_table(table).sql(ASKED)

@@ -125,7 +125,7 @@ def test_types_that_spark_refuses() -> None:
 
 def test_what_no_document_can_hold_is_refused_with_what_to_do(tmp_path: Path) -> None:
     hostile = [
-        ({"ß": [1], "ẞ": [1]}, "'ß' and 'ẞ', one to Spark; rename one"),
+        ({"ß": [1], "ẞ": [1]}, "'ß' and 'ẞ' have one name in Spark; rename one"),
         ({"${x}": [1]}, "rename it"),
         ({"s": pa.array([{"a`b": 1}])}, "column 's' is of type .* rename the field"),
         ({"a.b": [1], "a": pa.array([{"b": 1}])}, r"'a\.b' is both in the column 'a\.b' and in 'a'"),

@@ -1,1 +1,1 @@
-"""Files on disks and in object stores, and the footers of Parquet files."""
+"""Files on disks and in object stores, and footers of Parquet files."""

@@ -1,4 +1,4 @@
-"""Creating a file that must not be there yet, whole or not at all: on disks, on HDFS and in object stores."""
+"""Exclusive creation of whole files: on disks, on HDFS and in object stores."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from typing import Any
 
 from layoutopt.errors import CatalogError
 
+# How the names of unfinished files begin.
 TEMPORARY = ".tmp-"
-"""How the names of files begin that are still being written."""
 
 _MOST_RACES = 6
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def create_local(target: Path, data: bytes) -> None:
-    """On a local disk: written beside its target, synced, and linked to its name, which fails where that is taken."""
+    """Create a file on a local disk: write it beside its target, sync it, and link it to its name if that is free."""
     _make_folders(target.parent)
     for attempt in range(_MOST_RACES):
         temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
@@ -34,10 +34,10 @@ def create_local(target: Path, data: bytes) -> None:
             _link(temporary, target)
             _sync_folder(target.parent)
         except OSError as error:
-            # A vacuum of short patience takes it for a file that a crash left.
+            # A vacuum with a short --older-than may take it for a crashed writer's file.
             if isinstance(error, FileNotFoundError) and target.parent.is_dir() and attempt < _MOST_RACES - 1:
                 continue
-            if error.filename in (None, str(temporary)):  # writing names no file, and nobody knows the other
+            if error.filename in (None, str(temporary)):  # name the target instead
                 error.filename = str(target)
             raise
         else:
@@ -55,12 +55,12 @@ def _link(temporary: Path, target: Path) -> None:
             raise
         raise CatalogError(
             f"the disk of {str(target)!r} has no hard links ({error.strerror}), so no file can be created "
-            "exclusively there; put the table on another"
+            "exclusively there; put the table on another disk"
         ) from error
 
 
 def replace_local(target: Path, data: bytes) -> None:
-    """On a local disk: written beside its target, and renamed onto it."""
+    """Replace a file on a local disk: write it beside its target, and rename it."""
     _make_folders(target.parent)
     temporary = target.parent / f"{TEMPORARY}{uuid.uuid4().hex}"
     try:
@@ -72,7 +72,7 @@ def replace_local(target: Path, data: bytes) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Create a folder and its parents, each made durable in the folder that holds it."""
+    """Create a folder and its parents, and sync each new one's parent."""
     if folder.is_dir():
         return
     _make_folders(folder.parent)
@@ -89,7 +89,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
-    """On HDFS, which refuses to rename onto a file."""
+    """Create a file on HDFS, which refuses to rename onto a file."""
     folder, _ = full.rsplit("/", 1)
     filesystem.makedirs(folder, exist_ok=True)
     temporary = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
@@ -109,7 +109,7 @@ def create_by_rename(filesystem: Any, full: str, data: bytes) -> None:
 
 
 def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
-    """In an object store, by a conditional put; raises CatalogError where the driver or the store knows none."""
+    """Create a file in an object store by a conditional put; raise CatalogError where driver or store have none."""
     # A driver that does not know "mode" may swallow it and overwrite: two commits would both succeed.
     writer = getattr(filesystem, "_pipe_file", filesystem.pipe_file)
     if "mode" not in inspect.signature(writer).parameters:
@@ -127,7 +127,7 @@ def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
         except FileExistsError:
             raise
         except OSError as error:
-            # What drivers make of the answers "there is one" and "somebody writes it just now" differs by store.
+            # Drivers report "it exists" and "a concurrent write" by different errors.
             status = _http_status(error)
             if status == HTTPStatus.PRECONDITION_FAILED:
                 raise FileExistsError(full) from error
@@ -137,7 +137,7 @@ def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
 
 
 def _http_status(error: OSError) -> int | None:
-    """The answer of an object store that an error was made of, by boto's convention."""
+    """Return the HTTP status of an object store's error, by boto's convention."""
     response = getattr(error.__cause__, "response", None)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
     return status if isinstance(status, int) else None

@@ -1,19 +1,17 @@
 """The files of a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
 
-The catalog reads and writes through here alone. Loads write data files through fsspec itself, and remove them so where
-they fail; datasets for other engines read them so.
+The catalog reads and writes only through this module. Load tasks write data files through fsspec itself, and remove
+them on failure; datasets for other engines read them so.
 
-Paths are relative to the table's root, ``/``-separated; those that would leave it are refused.
+Paths are relative to the table's root, ``/``-separated; paths that leave it are refused.
 
-Of an encrypted table the catalog's files are sealed when they are written and opened when they are read, and names that
-would tell of values are stored as others, here and nowhere else: everybody above sees contents and names as they are.
-Data files are Parquet, encrypted by its own rules; who opens one asks for :meth:`TableFiles.decryption`.
+The catalog's files of an encrypted table are sealed and opened here, and names that reveal values are replaced here:
+callers see plain contents and names. Data files are encrypted by Parquet; see :meth:`TableFiles.decryption`.
 
-The one thing a commit needs from a store is **put-if-absent**: of two writers of one path, one succeeds, the other gets
-FileExistsError, and no reader ever sees half a file. How, by store:
+A commit needs one thing of a store, **put-if-absent**: of two writers of one path, one succeeds, the other gets
+FileExistsError, and no reader ever sees half a file. By store:
 
-- local: the content is written beside its target, synced, and given its name by a hard link, which fails where the
-  name is taken;
+- local: the content is written beside its target, synced, and hard-linked to its name, which fails if that is taken;
 - object stores: fsspec's ``mode="create"``, which s3fs and gcsfs send as a conditional put;
 - hdfs: a temporary file renamed, since HDFS refuses to rename onto a file.
 """
@@ -29,7 +27,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -52,18 +50,12 @@ if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
 
 
-# ----------------------------------------------------------------------------------------------------
-# The local disk as a store, with those of fsspec's methods that tables need.
-#
-# fsspec has such a store too, but importing it brings the event loop and the network's protocols along, which takes a
-# good part of the time in which a short command should be done.
-
 _CHAIN = re.compile("::|://")
 _CODE = re.compile("%[0-9A-Fa-f]{2}")
 
 
 def is_url(root: str) -> bool:
-    """Whether a table's root is a URL or a chain of them, not the path of a local folder.
+    """Return whether a table's root is a URL or a chain of them, not a local path.
 
     >>> is_url("s3://bucket/events"), is_url("file:///tables/events"), is_url("tables/events")
     (True, True, False)
@@ -72,7 +64,7 @@ def is_url(root: str) -> bool:
 
 
 def protocol_of(root: str) -> str:
-    """What fsspec calls the outermost store of a table's root.
+    """Return fsspec's name of the outermost store of a table's root.
 
     >>> protocol_of("simplecache::s3://bucket/events"), protocol_of("tables/events")
     ('simplecache', 'file')
@@ -81,20 +73,20 @@ def protocol_of(root: str) -> str:
 
 
 def absolute(path: str) -> str:
-    """A local path from the root of the disk; ``~`` is the home folder; ``..`` stays, as links may precede it.
+    """Return a local path from the root of the disk; ``~`` is expanded, ``..`` stays, as links may precede it.
 
-    >>> absolute("/tables/../events"), absolute("file:/events")  # as Java writes paths of this machine
+    >>> absolute("/tables/../events"), absolute("file:/events")  # as Java writes local paths
     ('/tables/../events', '/events')
     """
     path = path[len("file:") :] if path.startswith("file:/") else path
     try:
         return str(Path(path).expanduser().absolute())
-    except RuntimeError:  # nobody of that name has a home
+    except RuntimeError:  # no user of that name has a home
         return str(Path(path).absolute())
 
 
 def has_codes(path: str) -> bool:
-    """Whether a local path has what stands for another character in URLs, so that libraries may look elsewhere.
+    """Return whether a local path contains a URL escape, which other libraries may decode.
 
     >>> has_codes("/tables/5%20b"), has_codes("/tables/5%"), has_codes("s3://bucket/5%20b")
     (True, False, False)
@@ -102,49 +94,41 @@ def has_codes(path: str) -> bool:
     return not is_url(path) and _CODE.search(absolute(path)) is not None
 
 
-class LocalStore:
-    """Files by their whole paths, named and behaving as in an ``fsspec`` filesystem."""
+class _LocalStore:
+    """The local disk, with those methods of an ``fsspec`` filesystem that tables need; paths are absolute.
+
+    fsspec's own local filesystem would import an event loop and network protocols, which slows short commands.
+    """
 
     def invalidate_cache(self) -> None:
-        """Nothing is cached."""
+        pass  # nothing is cached
 
     def cat_file(self, path: str) -> bytes:
-        """A file's content."""
         return Path(path).read_bytes()
 
     def size(self, path: str) -> int:
-        """A file's size in bytes."""
         return Path(path).stat().st_size
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder."""
         return Path(path).exists()
 
     def isfile(self, path: str) -> bool:
-        """Whether there is a file."""
         return Path(path).is_file()
 
     def ls(self, path: str, detail: bool = False) -> list[str]:
-        """The paths in a folder, in no order."""
         assert not detail
-        return [str(each) for each in Path(path).iterdir()]
+        return [str(entry) for entry in Path(path).iterdir()]
 
     def info(self, path: str) -> dict[str, Any]:
-        """When a file was changed, in seconds since 1970."""
         return {"mtime": Path(path).stat().st_mtime}
 
     def rm_file(self, path: str) -> None:
-        """Remove a file."""
         Path(path).unlink()
-
-
-# ----------------------------------------------------------------------------------------------------
-# Files as a store lists them.
 
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file as a listing has it; ``modified`` is in seconds since 1970 by the store's clock, None where unknown."""
+    """A file in a listing; ``modified`` is in seconds since 1970 by the store's clock, None where unknown."""
 
     path: str
     size: int
@@ -152,7 +136,7 @@ class StoredFile:
 
 
 def walk_local(root: Path, path: str) -> Iterator[StoredFile]:
-    """Every file below a folder of a local root."""
+    """Yield every file below a folder of a local root."""
     for folder, _, names in os.walk(root / path):
         for name in names:
             file = Path(folder, name)
@@ -161,8 +145,8 @@ def walk_local(root: Path, path: str) -> Iterator[StoredFile]:
                 yield StoredFile(file.relative_to(root).as_posix(), status.st_size, status.st_mtime)
 
 
-def modified_of(info: Mapping[str, Any]) -> float | None:
-    """A file's time of change in a store's listing: every driver has a name of its own for it."""
+def read_modified_time(info: Mapping[str, Any]) -> float | None:
+    """Return a file's modification time from a store's listing: every driver has its own name for it."""
     for name in ("mtime", "LastModified", "last_modified", "updated", "modified", "created"):
         value = info.get(name)
         if isinstance(value, int | float):
@@ -174,128 +158,27 @@ def modified_of(info: Mapping[str, Any]) -> float | None:
     return None
 
 
-# ----------------------------------------------------------------------------------------------------
-# Files of tables that may be encrypted: contents and names between who asks for them and how they are stored.
-
-_SEEN: Final = "_marker_seen"
-
-
-class KeyedFiles:
-    """What a table's files know of keys; ``root``, ``key`` and ``lent`` are those of ``TableFiles``."""
-
-    root: str
-    key: str | None
-    lent: tuple[TableKeys, ...] | None
-
-    def read_bytes(self, path: str) -> bytes:
-        """A file's content."""
-        raise NotImplementedError
-
-    def full_path(self, path: str) -> str:
-        """The path or URL of a file."""
-        raise NotImplementedError
-
-    def _note_marker(self, data: bytes) -> None:
-        """Remember the marker, which never changes: it says whether there are keys."""
-        self.__dict__[_SEEN] = data
-
-    def _forget_keys(self) -> None:
-        self.__dict__.pop("keys", None)
-
-    @cached_property
-    def keys(self) -> TableKeys | None:
-        """What opens and seals the table's files; None where it is not encrypted, or not there.
-
-        Raises:
-            SettingError, EncryptionKeyError: the key can't be had, or is another one.
-            CatalogError: the table's marker is damaged.
-        """
-        if self.lent is not None:
-            return next(iter(self.lent), None)
-        try:
-            marker = self.__dict__.get(_SEEN) or self.read_bytes(MARKER)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        if b"encryption" not in marker:
-            return None
-        from layoutopt.encryption.table_keys import keys_in_marker  # which takes its time to import
-
-        return keys_in_marker(marker, self.full_path(MARKER), self.key)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether engines that know nothing of the table may read its data files as they are."""
-        return self.keys is None
-
-    def check_plain(self) -> None:
-        """Refuse files that a reader of plain Parquet can't read.
-
-        Raises:
-            EncryptedTableError: they are encrypted.
-        """
-        if self.keys is not None:
-            raise EncryptedTableError(
-                f"the table {self.root!r} is encrypted, and other engines have no key to its files; read it by "
-                "`query`, in Python or in a Spark session that layoutopt enabled"
-            )
-
-    def encryption(self, path: str) -> pq.FileEncryptionProperties | None:
-        """What pyarrow writes a data file by; None where the table is not encrypted."""
-        return None if self.keys is None else self.keys.encryption(self.stored_path(path))
-
-    def decryption(self, path: str) -> pq.FileDecryptionProperties | None:
-        """What pyarrow reads a data file by; None where the table is not encrypted."""
-        return None if self.keys is None else self.keys.decryption(self.stored_path(path))
-
-    def stored_path(self, path: str) -> str:
-        """Where a file is stored: an encrypted table has others for names that tell of values; a stored path stays."""
-        start, name, end = hides_values(path)
-        return path if not name or self.keys is None else f"{start}{self.keys.name(name)}{end}"
-
-    def _opened(self, path: str, data: bytes) -> bytes:
-        """The content of a file as it is stored.
-
-        Raises:
-            CatalogError: the table is encrypted, and this is not the file that was written there.
-        """
-        if not is_of_catalog(path) or self.keys is None:
-            return data
-        try:
-            return self.keys.unseal(self.stored_path(path), data)
-        except ValueError as error:
-            raise CatalogError(
-                f"the catalog file {self.full_path(path)} of an encrypted table can't be opened: {error}; restore it "
-                "from a copy or load again"
-            ) from error
-
-    def _sealed(self, path: str, content: bytes) -> bytes:
-        """A file's content as it is stored."""
-        if not is_of_catalog(path) or self.keys is None:
-            return content
-        return self.keys.seal(self.stored_path(path), content)
-
-
+# Bytes of a gap that are read along to save a request; see docs/decisions/0040.
 READ_THROUGH = 128 << 10
-"""Bytes of a gap that are read along rather than asking once more; see docs/decisions/0040."""
 _MOST_FIRST_READ = 4 << 20
 _MOST_KEPT = 64 << 20
 
-# What never changes is kept for all that open tables in this process: asking a store again takes long.
+# Immutable contents are cached for all tables of this process: another request takes long.
 _FOOTERS = DecodedFooters()
-_MOST_TEMPLATES = 100_000  # of files; alike ones share theirs
+_MOST_TEMPLATES = 100_000  # of files; similar files share one
 _CONTENTS: LastUsed[tuple[str, str], bytes] = LastUsed(_MOST_KEPT)
 
 
 @dataclass(frozen=True)
-class TableFiles(KeyedFiles):
+class TableFiles:
     """The files under one table's root: a local path or a URL.
 
     Attributes:
         root: the path or URL.
         read_through: in an object store, the most bytes between two ranges that are read along to save a request.
-        fresh: whether every file is read where it lies, though this process may know its content.
-        key: the reader's own reference to the key of an encrypted table, in place of the table's.
-        lent: in a task elsewhere: the keys, none where the table is not encrypted; None where they are to be found.
+        fresh: whether to bypass this process's cache of file contents.
+        key: the reader's own reference to the key of an encrypted table, instead of the table's.
+        lent: in a remote task: the keys, empty where the table is not encrypted; None to find them.
     """
 
     root: str
@@ -306,9 +189,9 @@ class TableFiles(KeyedFiles):
 
     @cached_property
     def _store(self) -> tuple[Any, str]:
-        """The fsspec filesystem, or what stands for the local one, and the root's path in it."""
+        """Return the fsspec filesystem or :class:`LocalStore`, and the root's path in it."""
         if not is_url(self.root):
-            return LocalStore(), absolute(self.root)
+            return _LocalStore(), absolute(self.root)
         import fsspec
 
         try:
@@ -319,26 +202,31 @@ class TableFiles(KeyedFiles):
 
     @cached_property
     def local_root(self) -> Path | None:
-        """The root as a local path, None where it lies elsewhere."""
+        """Return the root as a local path, None for other stores."""
         return Path(self._store[1]) if protocol_of(self.root) in ("file", "local") else None
 
     @cached_property
     def footers(self) -> DecodedFooters:
-        """The data files' footers that were read by now, for who reads the same files many times."""
+        """Return the cache of the data files' decoded footers."""
         return DecodedFooters() if self.local_root is not None else _FOOTERS
 
     @cached_property
     def templates(self) -> LastUsed[tuple[str, str], Template]:
-        """By path and digest what checked footers begin with, of files of which few chunks are read."""
+        """Return the cache of footer templates, by path and digest."""
         return LastUsed(_MOST_TEMPLATES)
 
     @cached_property
     def traffic(self) -> Traffic:
-        """What was asked of the store by now; nothing is counted of a local disk."""
+        """Return the I/O metrics of the store; local disks are not counted."""
         return Traffic()
 
-    def _asking(self, count: int = 1) -> AbstractContextManager[list[int]]:
+    def _count_requests(self, count: int = 1) -> AbstractContextManager[list[int]]:
         return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
+
+    def _call(self, method: str, path: str, **options: object) -> Any:
+        full = self._full(path)
+        with self._count_requests():
+            return getattr(self._store[0], method)(full, **options)
 
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):
@@ -348,174 +236,191 @@ class TableFiles(KeyedFiles):
         return f"{self._store[1].rstrip('/')}/{self.stored_path(path)}" if path else self._store[1]
 
     def full_path(self, path: str) -> str:
-        """The path or URL that other libraries open (with its scheme, but for local files).
-
-        Raises:
-            CatalogError: the path leaves the table.
-        """
+        """Return the path or URL that other libraries open (with its scheme, except for local files)."""
         full = self._full(path)
         return full if self.local_root is not None else str(self._store[0].unstrip_protocol(full))
 
+    @cached_property
+    def keys(self) -> TableKeys | None:
+        """Return the keys of the table's files; None where it is not encrypted, or missing.
+
+        Raises EncryptionKeyError or SettingError if the key is unavailable or wrong.
+        """
+        if self.lent is not None:
+            return next(iter(self.lent), None)
+        try:
+            marker = self.__dict__.get("_marker") or self.read_bytes(MARKER)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        if b"encryption" not in marker:
+            return None
+        from layoutopt.encryption.table_keys import read_keys  # slow to import
+
+        return read_keys(marker, self.full_path(MARKER), self.key)
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether other engines may read the data files directly."""
+        return self.keys is None
+
+    def check_plain(self) -> None:
+        """Refuse files that a reader of plain Parquet can't read; raise EncryptedTableError if they are encrypted."""
+        if self.keys is not None:
+            raise EncryptedTableError(
+                f"the table {self.root!r} is encrypted, and other engines have no key to its files; read it with "
+                "`query`, in Python or in a Spark session that layoutopt enabled"
+            )
+
+    def encryption(self, path: str) -> pq.FileEncryptionProperties | None:
+        """Return pyarrow's properties for writing a data file; None where the table is not encrypted."""
+        return None if self.keys is None else self.keys.encryption(self.stored_path(path))
+
+    def decryption(self, path: str) -> pq.FileDecryptionProperties | None:
+        """Return pyarrow's properties for reading a data file; None where the table is not encrypted."""
+        return None if self.keys is None else self.keys.decryption(self.stored_path(path))
+
+    def stored_path(self, path: str) -> str:
+        """Return where a file is stored: an encrypted table replaces names that reveal values. A stored path stays."""
+        start, name, end = hides_values(path)
+        return path if not name or self.keys is None else f"{start}{self.keys.name(name)}{end}"
+
+    def _unseal(self, path: str, data: bytes) -> bytes:
+        """Return a file's content from its stored bytes; raise CatalogError if these were changed."""
+        if not is_of_catalog(path) or self.keys is None:
+            return data
+        try:
+            return self.keys.unseal(self.stored_path(path), data)
+        except ValueError as error:
+            raise CatalogError(
+                f"the catalog file {self.full_path(path)} of an encrypted table can't be opened: {error}; restore it "
+                "from a copy or load again"
+            ) from error
+
+    def _seal(self, path: str, content: bytes) -> bytes:
+        if not is_of_catalog(path) or self.keys is None:
+            return content
+        return self.keys.seal(self.stored_path(path), content)
+
     def for_tasks(self) -> TableFiles:
-        """What tasks elsewhere, with other folders and variables, read and write the same table by."""
+        """Return the same files for remote tasks, which may have other working folders and environment variables."""
         return TableFiles(self.full_path(""), lent=() if self.keys is None else (self.keys,))
 
     def read_bytes(self, path: str) -> bytes:
-        """A file's content.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
+        """Return a file's content; raise FileNotFoundError if there is no such file."""
         full = self._full(path)
-        with self._asking() as sizes:
+        with self._count_requests() as sizes:
             data = bytes(self._store[0].cat_file(full))
             sizes.append(len(data))
         if path == MARKER:
-            self._note_marker(data)
-        return self._opened(path, data)
+            self.__dict__["_marker"] = data  # it never changes, and says whether there are keys
+        return self._unseal(path, data)
 
-    def read_known(self, path: str, digest: str) -> bytes:
-        """The content of a file that never changes and has this digest: as it was read before, where that is known.
+    def read_cached(self, path: str, digest: str) -> bytes:
+        """Return the content of an immutable file with this digest, perhaps from a cache.
 
-        Whoever reads it compares it with the digest, and then says so by :meth:`keep_known`.
-
-        Raises:
-            FileNotFoundError: there is no such file.
+        The caller compares it with the digest, and then calls :meth:`cache_content`.
         """
-        kept = None if self.fresh or self.local_root is not None else _CONTENTS.get((self.full_path(path), digest))
-        return self.read_bytes(path) if kept is None else kept
+        cached = None if self.fresh or self.local_root is not None else _CONTENTS.get((self.full_path(path), digest))
+        return self.read_bytes(path) if cached is None else cached
 
-    def keep_known(self, path: str, digest: str, data: bytes) -> None:
-        """Keep a content for :meth:`read_known`, where reading takes long; it has that digest."""
+    def cache_content(self, path: str, digest: str, data: bytes) -> None:
+        """Cache a content with a checked digest for :meth:`read_cached`, unless the store is a local disk."""
         if self.local_root is None:
             _CONTENTS.put((self.full_path(path), digest), data, len(data))
 
     def open_input(self, path: str, size: int | None = None) -> pa.NativeFile:
-        """A file for pyarrow to read at random places; in an object store each reading is a request.
+        """Open a file for random reads by pyarrow; in an object store each read is a request.
 
-        Args:
-            path: the file.
-            size: its bytes, or as many as will be read of it, where they are known: that saves a request.
-
-        Raises:
-            FileNotFoundError: there is no such file.
+        ``size`` is an upper bound of the bytes that will be read, if known: that saves a request.
         """
         if self.local_root is not None:
             return pa.OSFile(self._full(path))
         return self.fetched(path, self.size(path) if size is None else size, [])
 
     def fetched(self, path: str, size: int, ranges: Sequence[Range]) -> pa.NativeFile:
-        """A file in an object store of which some ranges, ascending, are fetched now, and others when they are read."""
+        """Return a file in an object store with some ranges, ascending, fetched now, and others when read."""
         contents = list(zip(ranges, self.fetch(path, ranges), strict=True))
         return pa.PythonFile(FetchedFile(size, contents, lambda *span: self.fetch(path, [span])[0]), mode="r")
 
     def fetch(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
-        """The contents of some ranges of a file in an object store, each by one request, sent together.
+        """Return the contents of some ranges of a file in an object store, each by one request, sent together.
 
-        Raises:
-            FileNotFoundError: there is no such file.
-            OSError: the store failed, or the file ends before a range does.
+        Raises OSError if the store failed, or the file ends before a range does.
         """
         if not ranges:
             return []
         full = self._full(path)
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        with self._asking(len(ranges)) as sizes:
-            found = self._store[0].cat_ranges([full] * len(ranges), starts, ends, on_error="raise")
-            sizes += map(len, found)
-        for (start, end), data in zip(ranges, found, strict=True):
+        with self._count_requests(len(ranges)) as sizes:
+            contents = self._store[0].cat_ranges([full] * len(ranges), starts, ends, on_error="raise")
+            sizes += map(len, contents)
+        for (start, end), data in zip(ranges, contents, strict=True):
             if len(data) != end - start:
                 raise OSError(f"it has {len(data)} of the {end - start} bytes from {start} on")
-        return [bytes(data) for data in found]
+        return [bytes(data) for data in contents]
 
     def read_footer(self, path: str) -> bytes:
-        """The footer of a Parquet file, with its length and magic bytes.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file does not end as a Parquet file does.
-            OSError: it can't be read.
-        """
+        """Return the footer of a Parquet file with its length and magic bytes; raise ValueError if it has none."""
         if self.local_root is not None:
             with self.open_input(path) as file:
                 return read_footer(file)
         # Footers of one table are about as long: most are read by one request.
-        footer = footer_by_end(lambda length: self._end(path, length), self._first_read[0])
-        self._first_read[0] = min(max(self._first_read[0], len(footer)), _MOST_FIRST_READ)
+        footer = footer_by_end(lambda length: self._read_end(path, length), self._first_read_bytes[0])
+        self._first_read_bytes[0] = min(max(self._first_read_bytes[0], len(footer)), _MOST_FIRST_READ)
         return footer
 
     @cached_property
-    def _first_read(self) -> list[int]:
+    def _first_read_bytes(self) -> list[int]:
         return [FIRST_READ]
 
-    def _end(self, path: str, length: int) -> bytes:
+    def _read_end(self, path: str, length: int) -> bytes:
         full = self._full(path)
-        with self._asking() as sizes:
+        with self._count_requests() as sizes:
             data = bytes(self._store[0].cat_file(full, start=-length))
             sizes.append(len(data))
         return data
 
     def size(self, path: str) -> int:
-        """A file's size in bytes.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-        """
-        full = self._full(path)
-        with self._asking():
-            return int(self._store[0].size(full))
+        """Return a file's size in bytes; raise FileNotFoundError if there is no such file."""
+        return int(self._call("size", path))
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file or folder of that path ("" is the root)."""
+        """Return whether there is a file or folder of that path ("" is the root)."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
-        with self._asking():
-            return bool(self._store[0].exists(full))
+        return bool(self._call("exists", path))
 
     def is_file(self, path: str) -> bool:
-        """Whether the path is a file."""
+        """Return whether the path is a file."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
-        with self._asking():
-            return bool(self._store[0].isfile(full))
+        return bool(self._call("isfile", path))
 
     def list(self, path: str) -> tuple[str, ...]:
-        """The names in a folder, sorted, without temporary files; empty where there is no such folder."""
+        """Return the names in a folder, sorted, without temporary files; empty where there is no such folder."""
         self._store[0].invalidate_cache()
-        full = self._full(path)
         try:
-            with self._asking():
-                found = self._store[0].ls(full, detail=False)
+            paths = self._call("ls", path, detail=False)
         except (FileNotFoundError, NotADirectoryError):
             return ()
-        names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in found}
+        names = {str(name).rstrip("/").rsplit("/", 1)[-1] for name in paths}
         return tuple(sorted(name for name in names if not name.startswith(TEMPORARY)))
 
     def walk(self, path: str) -> Iterator[StoredFile]:
-        """Every file below a folder, unfinished ones too, in no order; links are not followed."""
+        """Yield every file below a folder, including temporary ones, in no order; links are not followed."""
         if self.local_root is not None:
             yield from walk_local(self.local_root, path)
             return
         self._store[0].invalidate_cache()
-        root, full = self._store[1].strip("/"), self._full(path)
-        with self._asking():
-            found = self._store[0].find(full, detail=True)
-        for name, info in found.items():
-            yield StoredFile(str(name).strip("/").removeprefix(f"{root}/"), int(info["size"] or 0), modified_of(info))
+        root = self._store[1].strip("/")
+        for name, info in self._call("find", path, detail=True).items():
+            relative = str(name).strip("/").removeprefix(f"{root}/")
+            yield StoredFile(relative, int(info["size"] or 0), read_modified_time(info))
 
     def now(self, folder: str) -> float:
-        """The time by the store's own clock, which tells when files were changed, in seconds since 1970.
-
-        A file is made in ``folder`` for that, and removed.
-
-        Raises:
-            OSError: the store can't be written to.
-            CatalogError: it does not say when files were changed.
-        """
+        """Return the time by the store's own clock, in seconds since 1970; creates and removes a file in ``folder``."""
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         self.write_new(name, b"now")
         try:
-            changed = modified_of(self._store[0].info(self._full(name)))
+            changed = read_modified_time(self._store[0].info(self._full(name)))
         finally:
             self.delete(name)
         if changed is None:
@@ -523,7 +428,7 @@ class TableFiles(KeyedFiles):
         return changed
 
     def delete_empty_folders(self, path: str) -> None:
-        """Remove a folder with its folders where no file is left in it; object stores have no folders."""
+        """Remove a folder and its subfolders that hold no file; object stores have no folders."""
         if self.local_root is None:
             return
         for folder, _, _ in os.walk(self._full(path), topdown=False):
@@ -531,40 +436,35 @@ class TableFiles(KeyedFiles):
                 Path(folder).rmdir()
 
     def delete(self, path: str) -> None:
-        """Remove a file; nothing happens where there is none."""
-        full = self._full(path)
-        with suppress(FileNotFoundError), self._asking():
-            self._store[0].rm_file(full)
+        """Remove a file; a no-op where there is none."""
+        with suppress(FileNotFoundError):
+            self._call("rm_file", path)
 
     def write_new(self, path: str, data: bytes) -> None:
         """Create a file with this content, whole and durable, or not at all (put-if-absent).
 
         Raises:
-            FileExistsError: the path is taken; its content is as it was.
-            CatalogError: the path leaves the table, or the store has no way to create exclusively.
-            OSError: the store failed. Whether the file is there is then unknown: look.
+            FileExistsError: the path is taken; its content is unchanged.
+            CatalogError: the path leaves the table, or the store can't create files exclusively.
+            OSError: the store failed. Whether the file exists is then unknown.
         """
-        full, data = self._full(path), self._sealed(path, data)
+        full, data = self._full(path), self._seal(path, data)
         if path == MARKER:
-            self._forget_keys()  # there were none, until now
+            self.__dict__.pop("keys", None)  # there were none, until now
         if self.local_root is not None:
             create_local(Path(full), data)
             return
         create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
-        with self._asking() as sizes:
+        with self._count_requests() as sizes:
             create(self._store[0], full, data)
             sizes.append(len(data))
 
     def replace(self, path: str, data: bytes) -> None:
-        """Write a file over what is there; readers see one or the other content.
-
-        Raises:
-            OSError: the store failed.
-        """
-        full, data = self._full(path), self._sealed(path, data)
+        """Write a file over an existing one; readers see one or the other content."""
+        full, data = self._full(path), self._seal(path, data)
         if self.local_root is not None:
             replace_local(Path(full), data)
             return
-        with self._asking() as sizes:
+        with self._count_requests() as sizes:
             self._store[0].pipe_file(full, data)
             sizes.append(len(data))

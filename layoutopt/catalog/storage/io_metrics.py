@@ -1,6 +1,6 @@
-"""What was asked of an object store: requests, bytes and seconds.
+"""I/O metrics of an object store: requests, bytes and seconds.
 
-Requests are counted as they are asked for; for some, such as whether a path exists, a store's driver may send two.
+For some requests, such as whether a path exists, a store's driver may send two; they count as one.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Amount:
-    """So many requests, the bytes that came back or were sent, and the seconds that somebody waited for them.
-
-    Where several threads wait at once, the seconds of each count.
-    """
+    """A number of requests, the bytes received or sent, and the seconds spent waiting, summed over threads."""
 
     requests: int = 0
     bytes: int = 0
@@ -30,7 +27,7 @@ class Amount:
         return Amount(self.requests - other.requests, self.bytes - other.bytes, self.seconds - other.seconds)
 
     def __str__(self) -> str:
-        """The numbers for people.
+        """Format the numbers for people.
 
         >>> str(Amount(3, 12_345, 0.25))
         '3 requests, 12,345 bytes, 0.250 s'
@@ -38,12 +35,12 @@ class Amount:
         return f"{self.requests:,} requests, {self.bytes:,} bytes, {self.seconds:.3f} s"
 
     def to_json(self) -> dict[str, int | float]:
-        """The numbers as JSON."""
+        """Return the numbers as JSON."""
         return {"requests": self.requests, "bytes": self.bytes, "seconds": round(self.seconds, 4)}
 
 
 class Traffic:
-    """Counts what is asked of a store; several threads may."""
+    """A thread-safe counter of a store's requests."""
 
     def __init__(self) -> None:
         self._amount = Amount()
@@ -51,13 +48,13 @@ class Traffic:
 
     @property
     def so_far(self) -> Amount:
-        """All that was asked until now."""
+        """Return all requests until now."""
         with self._lock:
             return self._amount
 
     @contextmanager
     def request(self, count: int = 1) -> Iterator[list[int]]:
-        """Time some requests sent together; what is put into the list counts as their bytes. Failed ones count too."""
+        """Time requests that are sent together, failed ones too; the caller adds their bytes to the list."""
         sizes: list[int] = []
         start = time.perf_counter()
         try:

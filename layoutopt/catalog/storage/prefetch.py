@@ -1,7 +1,7 @@
-"""Row groups read from an object store some megabytes at once, and the next ones while these are used.
+"""Prefetching of row groups from an object store, some megabytes at a time.
 
-What is wanted of a file, its chosen row groups' column chunks, is cut into windows. A window's chunks are asked for
-together, by as few requests as its gaps allow.
+The column chunks of a file's needed row groups are cut into windows. A window's chunks are fetched together, by as few
+requests as its gaps allow.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Made = TypeVar("Made")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """Row groups of a data file to be read at once, and the ranges that hold what is wanted of them."""
+    """Row groups of a data file to be read together, and the ranges that hold their needed columns."""
 
     path: str
     metadata: pq.FileMetaData
@@ -34,14 +34,14 @@ class Window:
     ranges: tuple[Range, ...]
 
     def open(self, files: TableFiles) -> pa.NativeFile:
-        """The file with the ranges in memory; raises as :meth:`TableFiles.fetch`."""
+        """Return the file with the ranges in memory; raises as :meth:`TableFiles.fetch`."""
         return files.fetched(self.path, bytes_of_chunks(self.metadata), self.ranges)
 
 
 def windows_of(
     files: TableFiles, path: str, metadata: pq.FileMetaData, row_groups: Sequence[int], names: Sequence[str]
 ) -> Iterator[Window]:
-    """Some columns of some row groups of a file, at least one, in windows of some megabytes or one row group."""
+    """Yield some columns of a file's row groups (at least one), in windows of some megabytes or one row group."""
     groups: list[int] = []
     ranges: list[Range] = []
 
@@ -59,7 +59,7 @@ def windows_of(
 
 
 def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) -> Iterator[Made]:
-    """What is made of each item, in order; while one is used, so many of the next are made in other threads.
+    """Yield the result for each item, in order; other threads compute the next ``ahead`` results.
 
     >>> list(made_ahead(abs, [-1, 2, -3], ahead=2))
     [1, 2, 3]
@@ -74,4 +74,4 @@ def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) 
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # whoever stops waits for no request
+        pool.shutdown(wait=False, cancel_futures=True)  # an early stop waits for no request

@@ -1,4 +1,4 @@
-"""The language of filters in one place: nouns, constructors, normal forms and texts."""
+"""Filters: nouns, constructors, normal forms and texts."""
 
 from layoutopt.model.predicates.nodes import (
     FALSE,
@@ -37,46 +37,9 @@ from layoutopt.model.predicates.render import describe, describe_all, to_sql
 from layoutopt.model.predicates.subsume import MAX_CLAUSES, MAX_LITERALS, Filter, predicate_of
 
 __all__ = [
-    "ANY_CHAR",
-    "ANY_STRING",
-    "FALSE",
-    "MAX_CLAUSES",
-    "MAX_LITERALS",
-    "TRUE",
-    "And",
-    "Call",
-    "Col",
-    "Comparison",
-    "Const",
-    "Constant",
-    "Expr",
-    "Filter",
-    "InSet",
-    "Like",
-    "Literal",
-    "Node",
-    "Or",
-    "Pattern",
-    "Predicate",
-    "Token",
-    "Wildcard",
-    "canonical_pattern",
-    "columns_of",
-    "conjunction",
-    "conjuncts",
-    "describe",
-    "describe_all",
-    "disjunction",
-    "like",
-    "like_text",
-    "literal_prefix",
-    "literals_of",
-    "matches",
-    "negate",
-    "order_of",
-    "parse_like",
-    "predicate_of",
-    "simplified",
-    "to_sql",
-    "untrue",
-]
+    "ANY_CHAR", "ANY_STRING", "FALSE", "MAX_CLAUSES", "MAX_LITERALS", "TRUE", "And", "Call", "Col", "Comparison",
+    "Const", "Constant", "Expr", "Filter", "InSet", "Like", "Literal", "Node", "Or", "Pattern", "Predicate", "Token",
+    "Wildcard", "canonical_pattern", "columns_of", "conjunction", "conjuncts", "describe", "describe_all",
+    "disjunction", "like", "like_text", "literal_prefix", "literals_of", "matches", "negate", "order_of",
+    "parse_like", "predicate_of", "simplified", "to_sql", "untrue",
+]  # fmt: skip

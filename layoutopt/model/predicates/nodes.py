@@ -1,8 +1,8 @@
-"""The nouns of filters: expressions, literals, predicates and the AND/OR trees made of them.
+"""The nouns of filters: expressions, literals, predicates and AND/OR trees.
 
-A literal stands for the rows for which it is TRUE. Under SQL's three-valued logic a comparison with NULL is not TRUE,
-so NULL is outside of every literal that does not name it. Build trees with
-:mod:`~layoutopt.model.predicates.normal`, which brings equal conditions to equal trees.
+A literal represents the rows for which it is TRUE. In SQL's three-valued logic a comparison with NULL is not TRUE, so
+NULL is outside of every literal that does not name it. Build trees with :mod:`~layoutopt.model.predicates.normal`,
+which turns equal conditions into equal trees.
 """
 
 from __future__ import annotations
@@ -23,26 +23,25 @@ from layoutopt.model.values.keys import Key, key_kind
 Columns = frozenset[str]
 TypeName = Annotated[str, As(str, type_name)]
 _FUNCTION_NAME: Final = re.compile(r"[a-z_][a-z0-9_]*")
+# Spark's functions that call what their arguments name: a plan with them would be a program.
 RUN_CODE: Final = frozenset({"java_method", "reflect", "try_reflect"})
-"""Spark's functions that call what their arguments name: a plan with them would be a program."""
+# The function that returns a field of a struct; its arguments are the struct and the field's name as a text.
 GET_FIELD: Final = "get_field"
-"""The function that gives a field of a struct: of the struct and, as a text, the field's name."""
 COMPARISONS: Final = ("=", "<>", "<", "<=")
 
 
 @dataclass(frozen=True)
 class Col(HashedOnce, Record):
-    """A column: its name as the schema spells it, and its Spark type."""
+    """A column: its name in the schema's spelling, and its Spark type."""
 
     name: str
     type: TypeName
 
     form: ClassVar = Form(names={"name": "col"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
-        """The column itself."""
+        """Return the column itself."""
         return frozenset((self.name,))
 
 
@@ -55,7 +54,6 @@ class Const(HashedOnce, Record):
     columns: ClassVar[Columns] = frozenset()
 
     form: ClassVar = Form(names={"value": "const"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         _check_kind((self.value,), self.type)
@@ -63,13 +61,10 @@ class Const(HashedOnce, Record):
 
 @dataclass(frozen=True)
 class Call(HashedOnce, Record):
-    """A deterministic function that fails on no row, by its lower-case Spark name, with the type of its result.
+    """A deterministic function that fails on no row, by its lower-case Spark name, with its result type.
 
-    ``try_cast`` has one argument and casts it to ``type``; :data:`GET_FIELD` stands for a field of a struct. Two calls
-    are the same function of a row if they are equal.
-
-    Raises:
-        ValueError: the name is no plain identifier or in RUN_CODE, or a cast or a field has other arguments.
+    ``try_cast`` has one argument and casts it to ``type``; :data:`GET_FIELD` returns a field of a struct. Equal calls
+    are the same function of a row.
     """
 
     fn: str
@@ -77,29 +72,25 @@ class Call(HashedOnce, Record):
     type: TypeName
 
     form: ClassVar = Form(names={"fn": "call"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not _FUNCTION_NAME.fullmatch(self.fn):
             raise ValueError(f"{self.fn!r} is no function name; give lower-case letters, digits and underscores")
         if self.fn in RUN_CODE:
-            raise ValueError(f"{self.fn!r} runs whatever code its arguments name; leave it out")
-        if self.fn == GET_FIELD and not (len(self.args) == 2 and _is_text(self.args[1])):
+            raise ValueError(f"{self.fn!r} runs the code that its arguments name; leave it out")
+        name = self.args[1] if len(self.args) == 2 else None
+        if self.fn == GET_FIELD and not (isinstance(name, Const) and isinstance(name.value, str)):
             raise ValueError(f"{GET_FIELD} has other arguments than a struct and a name")
         if self.fn == "try_cast" and len(self.args) != 1:
             raise ValueError(f"try_cast has {len(self.args)} arguments; give one")
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all arguments."""
-        return _columns(self.args)
+        """Return the columns of all arguments."""
+        return _unite_columns(self.args)
 
 
 Expr = Col | Const | Call
-
-
-def _is_text(x: Expr) -> bool:
-    return isinstance(x, Const) and isinstance(x.value, str)
 
 
 @dataclass(frozen=True)
@@ -107,8 +98,7 @@ class InSet(HashedOnce, Record):
     """The subject's value is one of these, or, where ``null``, the subject is NULL.
 
     This is =, <>, <, BETWEEN, IN, <=>, IS NULL (no values, ``null``), IS NOT NULL (all values), LIKE with a prefix or
-    without wildcards, and a boolean function (its value is in {1}). ``values`` is brought to the one form that equal
-    sets of the subject's type share.
+    without wildcards, and a boolean function (its value is in {1}). ``values`` is normalised for the subject's type.
     """
 
     subject: Expr
@@ -116,7 +106,6 @@ class InSet(HashedOnce, Record):
     null: bool = False
 
     form: ClassVar = Form(names={"subject": "in"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         _check_kind((bound for interval in self.values.intervals for bound in interval), self.subject.type)
@@ -127,19 +116,16 @@ class InSet(HashedOnce, Record):
 
     @property
     def columns(self) -> Columns:
-        """The subject's columns."""
+        """Return the subject's columns."""
         return self.subject.columns
 
 
 @dataclass(frozen=True)
 class Like(HashedOnce, Record):
-    """The subject matches a pattern (or, ``negated``, it is not NULL and does not).
+    """The subject, a string, matches a pattern (or, ``negated``, it is not NULL and does not).
 
-    Patterns without wildcards or with a trailing ``%`` alone are :class:`InSet`;
-    :func:`layoutopt.model.predicates.normal.like` makes the right one.
-
-    Raises:
-        ValueError: the subject is no string.
+    Patterns without wildcards or with only a trailing ``%`` are :class:`InSet`;
+    :func:`layoutopt.model.predicates.normal.like` builds the right one.
     """
 
     subject: Expr
@@ -147,7 +133,6 @@ class Like(HashedOnce, Record):
     negated: bool = False
 
     form: ClassVar = Form(names={"subject": "like"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if key_kind(self.subject.type) != "str":
@@ -156,28 +141,23 @@ class Like(HashedOnce, Record):
 
     @property
     def columns(self) -> Columns:
-        """The subject's columns."""
+        """Return the subject's columns."""
         return self.subject.columns
 
 
 @dataclass(frozen=True)
 class Comparison(HashedOnce, Record):
-    """Two expressions of a row compared; neither is NULL. The sides of = and <> are brought to one order.
-
-    Raises:
-        ValueError: another operator than = <> < <=, or sides whose keys don't compare.
-    """
+    """A comparison = <> < or <= of two expressions of a row, neither NULL; = and <> have sides in canonical order."""
 
     left: Expr
     op: str
     right: Expr
 
     form: ClassVar = Form(names={"op": "compare"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if self.op not in COMPARISONS:
-            raise ValueError(f"{self.op!r} is no comparison of two columns; use one of {' '.join(COMPARISONS)}")
+            raise ValueError(f"unknown comparison {self.op!r}: expected one of {' '.join(COMPARISONS)}")
         kind = key_kind(self.left.type)
         if kind is None or kind != key_kind(self.right.type):
             raise ValueError(f"{self.left.type!r} and {self.right.type!r} don't compare; cast one of them")
@@ -188,7 +168,7 @@ class Comparison(HashedOnce, Record):
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of both sides."""
+        """Return the columns of both sides."""
         return self.left.columns | self.right.columns
 
 
@@ -203,7 +183,6 @@ class Constant(HashedOnce, Record):
     columns: ClassVar[Columns] = frozenset()
 
     form: ClassVar = Form(names={"value": "constant"})
-    __hash__ = HashedOnce.__hash__
 
 
 @dataclass(frozen=True)
@@ -213,12 +192,11 @@ class And(HashedOnce, Record):
     children: tuple[Node, ...]
 
     form: ClassVar = Form(names={"children": "and"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all children."""
-        return _columns(self.children)
+        """Return the columns of all children."""
+        return _unite_columns(self.children)
 
 
 @dataclass(frozen=True)
@@ -228,12 +206,11 @@ class Or(HashedOnce, Record):
     children: tuple[Node, ...]
 
     form: ClassVar = Form(names={"children": "or"})
-    __hash__ = HashedOnce.__hash__
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all children."""
-        return _columns(self.children)
+        """Return the columns of all children."""
+        return _unite_columns(self.children)
 
 
 Node = And | Or | InSet | Like | Comparison | Constant
@@ -244,16 +221,11 @@ FALSE: Final = Constant(False)
 
 @dataclass(frozen=True)
 class Predicate(HashedOnce, Record):
-    """A disjunction of literals (Sun 2017, 3.3.1), in canonical order; build it with :func:`predicate_of`.
-
-    Raises:
-        ValueError: there is no literal.
-    """
+    """A disjunction of literals, at least one (Sun 2017, 3.3.1), in canonical order; see :func:`predicate_of`."""
 
     literals: tuple[Literal, ...]
 
     form: ClassVar = Form(names={"literals": "predicate"})
-    __hash__ = HashedOnce.__hash__
 
     def __post_init__(self) -> None:
         if not self.literals:
@@ -262,17 +234,17 @@ class Predicate(HashedOnce, Record):
 
     @cached_property
     def columns(self) -> Columns:
-        """The columns of all literals."""
-        return _columns(self.literals)
+        """Return the columns of all literals."""
+        return _unite_columns(self.literals)
 
     @cached_property
     def node(self) -> Node:
-        """The predicate as a tree."""
+        """Return the predicate as a tree."""
         return self.literals[0] if len(self.literals) == 1 else Or(self.literals)
 
     @cached_property
     def is_always_true(self) -> bool:
-        """Whether one literal is TRUE of every row; only a set of all values and NULL is."""
+        """Return whether one literal is TRUE of every row; only a set of all values and NULL is."""
         return any(isinstance(x, InSet) and x.null and x.values.is_all for x in self.literals)
 
 
@@ -284,12 +256,12 @@ def _check_kind(keys: Iterable[Key | None], type: str) -> None:
 
 
 def columns_of(x: Expr | Node | Predicate) -> Columns:
-    """The names of all columns that an expression, literal, tree, predicate or filter reads."""
+    """Return the names of all columns that an expression, literal, tree, predicate or filter reads."""
     return x.columns
 
 
 def literals_of(node: Node) -> Iterator[Literal]:
-    """All literals of a tree, from left to right."""
+    """Yield all literals of a tree, from left to right."""
     if isinstance(node, And | Or):
         for child in node.children:
             yield from literals_of(child)
@@ -298,23 +270,19 @@ def literals_of(node: Node) -> Iterator[Literal]:
 
 
 def order_of(x: Expr | Node) -> str:
-    """A text by which expressions and nodes are put in one order, the same in every process."""
+    """Return a sort key of expressions and nodes, the same in every process."""
     cached = x.__dict__.get("_order")
     if cached is None:
         cached = x.__dict__["_order"] = repr(x)
     return str(cached)
 
 
-def _columns(parts: Iterable[Expr | Node]) -> Columns:
+def _unite_columns(parts: Iterable[Expr | Node]) -> Columns:
     return frozenset().union(*(part.columns for part in parts))
 
 
-# ----------------------------------------------------------------------------------------------------
-# The user-defined functions that conditions call.
-
-
 def user_calls(x: Node | Expr) -> Iterator[Call]:
-    """The calls of user-defined functions, in the order of the text.
+    """Yield the calls of user-defined functions, in the order of the text.
 
     >>> from layoutopt.model.predicates import Col
     >>> from layoutopt.model.values import ValueSet

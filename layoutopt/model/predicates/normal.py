@@ -1,4 +1,10 @@
-"""From conditions to canonical trees: equal conditions, however written, become equal nodes wherever that is cheap."""
+"""Canonical trees: equal conditions become equal nodes wherever that is cheap; elements of arrays.
+
+Expressions of elements are only subjects of indexes: a row has many of them, or none. ``elements(xs)`` is no Spark
+function, and never the subject of a filter's literal: ``exists(xs, x -> x = 1)`` and ``exists(xs, x -> x = 2)`` may
+both be TRUE of a row, where no single value is 1 and 2. Filters contain calls that are TRUE or not of an array:
+``array_contains``, and those of :func:`some_element`, in Spark ``exists`` with a lambda.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +36,16 @@ _OPPOSITE: Final = {"=": "<>", "<>": "="}
 
 
 def like(subject: Expr, pattern: Pattern, negated: bool = False) -> Literal:
-    """The literal for ``subject [NOT] LIKE pattern``: a set of values where the pattern is a text, a prefix or ``%``.
-
-    Raises:
-        ValueError: the subject is no string.
-    """
+    """Return the literal of ``subject [NOT] LIKE pattern``: a set if the pattern is a text, a prefix or ``%``."""
     literal = Like(subject, canonical_pattern(pattern))
-    values = _values_of(literal.pattern)
+    values = _to_values(literal.pattern)
     if values is None:
         return Like(subject, literal.pattern, negated)
     return InSet(subject, values.complement() if negated else values)
 
 
-def _values_of(pattern: Pattern) -> ValueSet | None:
-    """The strings of a pattern, where these are one string or all that share a prefix."""
+def _to_values(pattern: Pattern) -> ValueSet | None:
+    """Return the strings of a pattern if these are one string or all with one prefix."""
     match pattern:
         case ():
             return ValueSet.point("")
@@ -57,10 +59,9 @@ def _values_of(pattern: Pattern) -> ValueSet | None:
 
 
 def negate(literal: Literal) -> Literal:
-    """The rows for which the literal is FALSE: where it is NULL, neither it nor its negation holds them.
+    """Return the literal for the rows where this one is FALSE; where it is NULL, neither holds.
 
-    A set of values is NULL for NULL, except IS [NOT] NULL and sets that name NULL, which are TRUE or FALSE for it. So
-    the negation of all values (IS NOT NULL) is IS NULL. The caller takes NOT down to the literals first.
+    Sets that name NULL, and IS [NOT] NULL, are never NULL, so the negation of all values (IS NOT NULL) is IS NULL.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> negate(InSet(Col("a", "int"), ValueSet.interval(1, 5))).values.intervals
@@ -76,11 +77,11 @@ def negate(literal: Literal) -> Literal:
 
 
 def untrue(node: Node) -> Node:
-    """The rows for which the node is not TRUE: those for which it is FALSE, and those for which it is NULL.
+    """Return the node for the rows where this one is FALSE or NULL.
 
     >>> from layoutopt.model.predicates.nodes import Col
-    >>> found = untrue(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
-    >>> found.values.intervals, found.null
+    >>> opposite = untrue(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
+    >>> opposite.values.intervals, opposite.null
     (((None, 1), (5, None)), True)
     """
     if isinstance(node, And):
@@ -97,7 +98,7 @@ def untrue(node: Node) -> Node:
 
 
 def conjunction(nodes: Iterable[Node]) -> Node:
-    """The rows for which every node is TRUE: flattened, sets of one subject intersected, sorted.
+    """Return the AND of nodes: flattened, sets of one subject intersected, sorted.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> a = Col("a", "int")
@@ -105,26 +106,26 @@ def conjunction(nodes: Iterable[Node]) -> Node:
     >>> conjunction(both) == InSet(a, ValueSet.interval(1, 3))
     True
     """
-    return _joined(nodes, And, absorbing=FALSE, neutral=TRUE, merge=_intersection)
+    return _combine(nodes, And, absorbing=FALSE, neutral=TRUE, merge=_intersect)
 
 
 def conjuncts(node: Node) -> tuple[Node, ...]:
-    """The nodes of which a node is the conjunction; itself alone, where it is none."""
+    """Return the children of a conjunction, or the node itself."""
     return node.children if isinstance(node, And) else (node,)
 
 
 def disjunction(nodes: Iterable[Node]) -> Node:
-    """The rows for which some node is TRUE: flattened, sets of one subject united, sorted.
+    """Return the OR of nodes: flattened, sets of one subject united, sorted.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> a = Col("a", "boolean")
     >>> disjunction([InSet(a, ValueSet.point(1)), InSet(a, ValueSet.point(0), null=True)])
     Constant(value=True)
     """
-    return _joined(nodes, Or, absorbing=TRUE, neutral=FALSE, merge=_union)
+    return _combine(nodes, Or, absorbing=TRUE, neutral=FALSE, merge=_unite)
 
 
-def _joined(
+def _combine(
     nodes: Iterable[Node],
     kind: type[And] | type[Or],
     *,
@@ -133,24 +134,24 @@ def _joined(
     merge: Callable[[InSet, InSet], InSet],
 ) -> Node:
     sets: dict[Expr, list[InSet]] = {}
-    others: set[Node] = set()
-    for part in _flattened(nodes, kind):
+    rest: set[Node] = set()
+    for part in _flatten(nodes, kind):
         if part == absorbing:
             return absorbing
         if isinstance(part, InSet):
             sets.setdefault(part.subject, []).append(part)
         elif part != neutral:
-            others.add(part)
-    merged = {simplified(reduce(merge, group)) for group in sets.values()} | others
+            rest.add(part)
+    merged = {simplified(reduce(merge, group)) for group in sets.values()} | rest
     if absorbing in merged:
         return absorbing
-    children = sorted(_without_absorbed(merged - {neutral}, kind), key=order_of)
+    children = sorted(_drop_absorbed(merged - {neutral}, kind), key=order_of)
     if not children:
         return neutral
     return children[0] if len(children) == 1 else kind(tuple(children))
 
 
-def _flattened(nodes: Iterable[Node], kind: type[And] | type[Or]) -> Iterable[Node]:
+def _flatten(nodes: Iterable[Node], kind: type[And] | type[Or]) -> Iterable[Node]:
     for node in nodes:
         if isinstance(node, kind):
             yield from node.children  # children are canonical: none of them is of the same kind
@@ -160,14 +161,14 @@ def _flattened(nodes: Iterable[Node], kind: type[And] | type[Or]) -> Iterable[No
             yield simplified(node)
 
 
-def _without_absorbed(parts: set[Node], kind: type[And] | type[Or]) -> set[Node]:
-    """``a AND (a OR b)`` is a, and ``a OR (a AND b)`` is a."""
+def _drop_absorbed(parts: set[Node], kind: type[And] | type[Or]) -> set[Node]:
+    """Return parts without absorbed ones: ``a AND (a OR b)`` is a, and ``a OR (a AND b)`` is a."""
     dual = Or if kind is And else And
     return {part for part in parts if not (isinstance(part, dual) and not parts.isdisjoint(part.children))}
 
 
 def simplified(literal: Literal | Constant) -> Literal | Constant:
-    """A literal in canonical form: a constant where it is TRUE of every row or of none, a set where it is one."""
+    """Return a literal in canonical form: a constant if it is TRUE of every row or of none, a set if it is one."""
     if isinstance(literal, Like):
         literal = like(literal.subject, literal.pattern, literal.negated)
     elif isinstance(literal, Comparison) and literal.left == literal.right:
@@ -181,22 +182,13 @@ def simplified(literal: Literal | Constant) -> Literal | Constant:
     return literal
 
 
-def _intersection(a: InSet, b: InSet) -> InSet:
+def _intersect(a: InSet, b: InSet) -> InSet:
     return InSet(a.subject, a.values.intersect(b.values), a.null and b.null)
 
 
-def _union(a: InSet, b: InSet) -> InSet:
+def _unite(a: InSet, b: InSet) -> InSet:
     return InSet(a.subject, a.values.union(b.values), a.null or b.null)
 
-
-# ----------------------------------------------------------------------------------------------------
-# Elements of arrays, keys and values of maps, as what an index is of: of a row many values, or none.
-#
-# ``elements(xs)`` is no function of Spark's, and never the subject of a filter's literal: ``exists(xs, x -> x = 1)``
-# and
-# ``exists(xs, x -> x = 2)`` may both be TRUE of a row, where no single value is 1 and 2. In filters stand calls that
-# are
-# TRUE or not of an array: ``array_contains``, and :func:`some_element`'s, which Spark has as ``exists`` with a lambda.
 
 ELEMENTS: Final = "elements"
 MAP_KEYS: Final = "map_keys"
@@ -206,7 +198,7 @@ EXISTS_WITHIN: Final = "exists_within"
 
 
 def elements_of(array: Expr) -> Call | None:
-    """All elements of an array, of their own type; None of another type, or where elements have no order.
+    """Return all elements of an array, of their own type; None for another type, or elements without order.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> elements_of(Col("tags", "array<string>"))
@@ -219,27 +211,27 @@ def elements_of(array: Expr) -> Call | None:
 
 
 def array_of(expr: Expr) -> Expr | None:
-    """The array whose elements an expression stands for; None of any other expression."""
+    """Return the array of an expression of its elements; None for any other expression."""
     return expr.args[0] if isinstance(expr, Call) and expr.fn == ELEMENTS and len(expr.args) == 1 else None
 
 
-def keys_of(of_map: Expr) -> Call | None:
-    """The array of a map's keys; None of another type."""
-    return _part_of_map(of_map, MAP_KEYS, 0)
+def keys_of(expr: Expr) -> Call | None:
+    """Return the array of a map's keys; None for another type."""
+    return _make_map_part(expr, MAP_KEYS, 0)
 
 
-def values_of(of_map: Expr) -> Call | None:
-    """The array of a map's values, NULL among them; None of another type."""
-    return _part_of_map(of_map, MAP_VALUES, 1)
+def values_of(expr: Expr) -> Call | None:
+    """Return the array of a map's values, including NULL; None for another type."""
+    return _make_map_part(expr, MAP_VALUES, 1)
 
 
-def _part_of_map(of_map: Expr, function: str, place: int) -> Call | None:
-    kind, parts = nested_parts(of_map.type)
-    return Call(function, (of_map,), f"array<{parts[place]}>") if kind == "map" and len(parts) == 2 else None
+def _make_map_part(expr: Expr, function: str, index: int) -> Call | None:
+    kind, parts = nested_parts(expr.type)
+    return Call(function, (expr,), f"array<{parts[index]}>") if kind == "map" and len(parts) == 2 else None
 
 
 def some_element(array: Expr, literal: InSet | Like) -> Call | None:
-    """The call that is TRUE where some element meets a literal: a pattern, or a range with both ends; None of others.
+    """Return the call that is TRUE where some element meets a literal: a pattern, or a bounded range; else None.
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> xs, x = Col("xs", "array<int>"), Col("x", "int")
@@ -250,8 +242,8 @@ def some_element(array: Expr, literal: InSet | Like) -> Call | None:
     if isinstance(literal, Like):
         pattern = Const(like_text(literal.pattern), "string")
         return None if literal.negated else Call(EXISTS_LIKE, (array, pattern), "boolean")
-    ((low, high), *others) = literal.values.intervals or ((None, None),)
-    if low is None or high is None or others or literal.null:
+    ((low, high), *rest) = literal.values.intervals or ((None, None),)
+    if low is None or high is None or rest or literal.null:
         return None
     # The end that is left out is a key too: of whole numbers one more than the last.
     ends = (Const(low, literal.subject.type), Const(high, literal.subject.type))
@@ -259,12 +251,12 @@ def some_element(array: Expr, literal: InSet | Like) -> Call | None:
 
 
 def met_by_some(call: Call, element: Expr) -> InSet | Like | None:
-    """The literal of an element that a call of :func:`some_element` is about; None of another call."""
+    """Return the literal of an element in a call of :func:`some_element`; None for another call."""
     keys = [arg.value for arg in call.args[1:] if isinstance(arg, Const) and arg.type == element.type]
     match call.fn, keys:
         case "exists_like", [str() as text] if element.type == "string":
-            found = like(element, parse_like(text))
-            return found if isinstance(found, InSet | Like) else None
+            literal = like(element, parse_like(text))
+            return literal if isinstance(literal, InSet | Like) else None
         case "exists_within", [low, high] if low is not None and high is not None:
             return InSet(element, ValueSet.interval(low, high))
     return None

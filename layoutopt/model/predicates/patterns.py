@@ -1,4 +1,4 @@
-"""LIKE patterns as sets of strings: matching, and what one pattern's language says of another's.
+"""LIKE patterns as sets of strings: matching, and relations between patterns; portable regular expressions.
 
 A pattern is a tuple of tokens: runs of literal text, ``ANY_CHAR`` (``_``: one code point) and ``ANY_STRING`` (``%``).
 In canonical form texts are not empty and not adjacent, and of neighbouring wildcards the ``ANY_CHAR`` come first.
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class Wildcard(Enum):
-    """A token that stands for text: ``_`` or ``%``."""
+    """A token that matches text: ``_`` or ``%``."""
 
     ANY_CHAR = "_"
     ANY_STRING = "%"
@@ -31,7 +31,7 @@ Pattern = tuple[Token, ...]
 
 
 def canonical_pattern(tokens: Iterable[Token]) -> Pattern:
-    """The form that patterns of the same tokens up to splitting and order of wildcards share.
+    """Return the canonical form of tokens.
 
     >>> canonical_pattern(["a", "", "b", ANY_STRING, ANY_CHAR, ANY_STRING])
     ('ab', ANY_CHAR, ANY_STRING)
@@ -47,10 +47,10 @@ def canonical_pattern(tokens: Iterable[Token]) -> Pattern:
 
 
 def parse_like(text: str, escape: str = "\\") -> Pattern:
-    r"""The pattern that a LIKE text stands for, as Spark reads it.
+    r"""Return the pattern of a LIKE text, as Spark reads it.
 
     Raises:
-        ValueError: the escape is not one character, stands at the end, or before a character that needs no escape
+        ValueError: the escape is not one character, is the last character, or precedes one that needs no escape
             (Spark refuses the last two when it runs the query).
 
     >>> parse_like(r"100\%_%")
@@ -58,10 +58,10 @@ def parse_like(text: str, escape: str = "\\") -> Pattern:
     """
     if len(escape) != 1:
         raise ValueError(f"the escape {escape!r} is not one character; give one")
-    return canonical_pattern(_tokens(text, escape))
+    return canonical_pattern(_tokenize(text, escape))
 
 
-def _tokens(text: str, escape: str) -> Iterator[Token]:
+def _tokenize(text: str, escape: str) -> Iterator[Token]:
     characters = iter(text)
     for character in characters:
         if character == escape:
@@ -76,7 +76,7 @@ def _tokens(text: str, escape: str) -> Iterator[Token]:
 
 
 def like_text(pattern: Pattern) -> str:
-    r"""A text that :func:`parse_like` reads back with the escape ``\``.
+    r"""Return a text that :func:`parse_like` reads back with the escape ``\``.
 
     >>> like_text(("50%", ANY_STRING))
     '50\\%%'
@@ -87,18 +87,18 @@ def like_text(pattern: Pattern) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _regex(pattern: Pattern) -> re.Pattern[str]:
+def _to_regex(pattern: Pattern) -> re.Pattern[str]:
     parts = {ANY_CHAR: ".", ANY_STRING: ".*"}
     return re.compile("".join(re.escape(t) if isinstance(t, str) else parts[t] for t in pattern), re.DOTALL)
 
 
 def matches(pattern: Pattern, text: str) -> bool:
-    """Whether a text is in the pattern's language."""
-    return _regex(pattern).fullmatch(text) is not None
+    """Return whether a text matches the pattern."""
+    return _to_regex(pattern).fullmatch(text) is not None
 
 
 def literal_prefix(pattern: Pattern) -> str:
-    """The text that every string of the language starts with."""
+    """Return the text that every matching string starts with."""
     return pattern[0] if pattern and isinstance(pattern[0], str) else ""
 
 
@@ -106,88 +106,81 @@ Symbol = str | Wildcard
 
 
 @lru_cache(maxsize=4096)
-def _symbols(pattern: Pattern) -> tuple[Symbol, ...]:
-    """The pattern with each text split into its characters."""
+def _split_symbols(pattern: Pattern) -> tuple[Symbol, ...]:
+    """Return the pattern with each text split into its characters."""
     return tuple(symbol for token in pattern for symbol in (token if isinstance(token, str) else (token,)))
 
 
 @lru_cache(maxsize=1 << 16)
 def includes(general: Pattern, specific: Pattern) -> bool:
-    """Whether every string of ``specific`` is one of ``general``: sound, FALSE when unsure.
+    """Return whether every string of ``specific`` matches ``general``: sound, FALSE when unsure.
 
-    ``general`` is matched against the symbols of ``specific``: ``%`` takes any of them, ``_`` one character or ``_``,
-    a character itself.
+    ``general`` is matched against the symbols of ``specific``: ``%`` takes any of them, ``_`` one character or ``_``, a
+    character itself.
 
     >>> includes(parse_like("%b%"), parse_like("ab_%")), includes(parse_like("a_"), parse_like("a%"))
     (True, False)
     """
-    wanted = _symbols(general)
-    reached = _closed({0}, wanted)
-    for symbol in _symbols(specific):
+    symbols = _split_symbols(general)
+    reached = _close({0}, symbols)
+    for symbol in _split_symbols(specific):
         stepped = set()
-        for place in reached:
-            if place < len(wanted) and _takes(wanted[place], symbol):
-                stepped.add(place if wanted[place] is ANY_STRING else place + 1)
-        reached = _closed(stepped, wanted)
-    return len(wanted) in reached
+        for position in reached:
+            if position < len(symbols) and _accepts(symbols[position], symbol):
+                stepped.add(position if symbols[position] is ANY_STRING else position + 1)
+        reached = _close(stepped, symbols)
+    return len(symbols) in reached
 
 
-def _takes(wanted: Symbol, symbol: Symbol) -> bool:
-    if wanted is ANY_STRING:
+def _accepts(general: Symbol, symbol: Symbol) -> bool:
+    if general is ANY_STRING:
         return True
     if symbol is ANY_STRING:
         return False
-    return wanted is ANY_CHAR or wanted == symbol
+    return general is ANY_CHAR or general == symbol
 
 
-def _closed(places: set[int], symbols: tuple[Symbol, ...]) -> set[int]:
-    """The places with those that are reached by letting ``%`` stand for nothing."""
-    closed = set(places)
-    for place in places:
-        while place < len(symbols) and symbols[place] is ANY_STRING:
-            place += 1
-            closed.add(place)
+def _close(positions: set[int], symbols: tuple[Symbol, ...]) -> set[int]:
+    """Return positions with those reached by matching ``%`` with the empty string."""
+    closed = set(positions)
+    for position in positions:
+        while position < len(symbols) and symbols[position] is ANY_STRING:
+            position += 1
+            closed.add(position)
     return closed
 
 
 @lru_cache(maxsize=1 << 16)
 def are_disjoint(first: Pattern, second: Pattern) -> bool:
-    """Whether no string is in both languages: exact.
+    """Return whether no string matches both patterns: exact.
 
-    Walks the pairs of places that some common beginning of both languages reaches.
+    Walks the pairs of positions that some common prefix of both languages reaches.
 
     >>> are_disjoint(parse_like("%a"), parse_like("%b")), are_disjoint(parse_like("a%"), parse_like("%b"))
     (True, False)
     """
-    left, right = _symbols(first), _symbols(second)
-    seen, waiting = {(0, 0)}, [(0, 0)]
-    while waiting:
-        i, j = waiting.pop()
+    left, right = _split_symbols(first), _split_symbols(second)
+    visited, queue = {(0, 0)}, [(0, 0)]
+    while queue:
+        i, j = queue.pop()
         if i == len(left) and j == len(right):
             return False
-        for pair in _next_pairs(left, right, i, j):
-            if pair not in seen:
-                seen.add(pair)
-                waiting.append(pair)
+        for pair in _list_next_pairs(left, right, i, j):
+            if pair not in visited:
+                visited.add(pair)
+                queue.append(pair)
     return True
 
 
-def _next_pairs(left: tuple[Symbol, ...], right: tuple[Symbol, ...], i: int, j: int) -> Iterator[tuple[int, int]]:
-    ours, theirs = left[i : i + 1], right[j : j + 1]
-    if ours == (ANY_STRING,):
+def _list_next_pairs(left: tuple[Symbol, ...], right: tuple[Symbol, ...], i: int, j: int) -> Iterator[tuple[int, int]]:
+    first, second = left[i : i + 1], right[j : j + 1]
+    if first == (ANY_STRING,):
         yield i + 1, j
-    if theirs == (ANY_STRING,):
+    if second == (ANY_STRING,):
         yield i, j + 1
-    if ours and theirs and (isinstance(ours[0], Wildcard) or isinstance(theirs[0], Wildcard) or ours == theirs):
-        yield i + (ours[0] is not ANY_STRING), j + (theirs[0] is not ANY_STRING)
+    if first and second and (isinstance(first[0], Wildcard) or isinstance(second[0], Wildcard) or first == second):
+        yield i + (first[0] is not ANY_STRING), j + (second[0] is not ANY_STRING)
 
-
-# ----------------------------------------------------------------------------------------------------
-# Templates: regular expressions of a few plain forms, which Java and Python take alike.
-#
-# One character after the other: letters, digits and signs as they are or behind a backslash, ``.``, ``\d``, ``\w``,
-# ``\s``, ``[A-Z0-9_-]`` or ``[^/]``, each with at most one of ``*``, ``+``, ``?``, ``{2}``, ``{2,4}``; groups of these,
-# neither nested nor repeated; ``^`` at the beginning and ``$`` at the end.
 
 _CLASS: Final = r"\[\^?(?:\\[dws]|[a-z]-[a-z]|[A-Z]-[A-Z]|\d-\d|[\w ./:;,@#%=+*?!$()|])+-?\]"
 _TIMES: Final = r"(?:[*+?]|\{\d{1,3}(?:,\d{1,3})?\})?"
@@ -199,9 +192,13 @@ _LONGEST: Final = 200
 
 @lru_cache(maxsize=256)
 def template_groups(pattern: str) -> int | None:
-    """How many groups a template has; None where the pattern is no template.
+    r"""Return the number of groups of a template; None where the pattern is no template.
 
-    >>> [template_groups(each) for each in ("^([A-Z]{2})-(\\\\d+)$", "a", "(a|b)", "(a*)*")]
+    Templates are regular expressions that Java and Python interpret alike: letters, digits and signs, plain or escaped,
+    ``.``, ``\d``, ``\w``, ``\s``, ``[A-Z0-9_-]`` or ``[^/]``, each with at most one of ``*``, ``+``, ``?``, ``{2}``,
+    ``{2,4}``; groups of these, neither nested nor repeated; ``^`` at the beginning and ``$`` at the end.
+
+    >>> [template_groups(pattern) for pattern in ("^([A-Z]{2})-(\\d+)$", "a", "(a|b)", "(a*)*")]
     [2, 0, None, None]
     """
     if len(pattern) > _LONGEST or not _TEMPLATE.fullmatch(pattern):
@@ -213,7 +210,7 @@ def template_groups(pattern: str) -> int | None:
 
 
 def extracted(text: str, pattern: str, group: int) -> str | None:
-    """What Spark's ``regexp_extract`` gives; None where that is not known: by Java, lines end otherwise than by Python.
+    """Return the result of Spark's ``regexp_extract``; None where unknown: Java and Python differ in line ends.
 
     >>> extracted("AB-1234", "^([A-Z]+)-", 1), extracted("1234", "^([A-Z]+)-", 1)
     ('AB', '')
@@ -221,5 +218,5 @@ def extracted(text: str, pattern: str, group: int) -> str | None:
     groups = template_groups(pattern)
     if groups is None or not 0 <= group <= groups or _LINE_ENDS.search(text):
         return None
-    found = re.search(pattern, text, re.ASCII)
-    return "" if found is None else found[group] or ""
+    match = re.search(pattern, text, re.ASCII)
+    return "" if match is None else match[group] or ""

@@ -1,7 +1,7 @@
 """Filters as texts: Spark SQL rebuilt from the structure, and short descriptions for people.
 
-The SQL fails on no row, whatever the session's ANSI mode: functions stand in their error-free forms and constants have
-the type of what they are compared with. It is TRUE for exactly the rows that the noun is TRUE for, else FALSE or NULL.
+The SQL fails on no row in any ANSI mode: functions are in their error-free forms and constants have the type of the
+other side. It is TRUE for exactly the rows that the noun is TRUE for, else FALSE or NULL.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FLOATS: Final = ("float", "double")
 
 @dataclass(frozen=True)
 class _Style:
-    """How names, functions, types, fields and constants are written, and how many values of a list at most."""
+    """How names, functions, types, fields and constants are written, and the most values of a list."""
 
     function: Callable[[str], str]
     type: Callable[[str], str]
@@ -51,39 +51,37 @@ class _Style:
     longest_list: int | None = None
 
 
+# Conditions that all hold.
 _All: TypeAlias = Sequence[str]
-"""Conditions that all hold."""
 
 
-def _sql_field(struct: str, name: str) -> str:
-    # In brackets: after a dot it could be a column of a table that is called as the struct.
-    return f"{struct}[{constant_sql(name, 'string')}]"
-
-
-_SQL: Final = _Style(str, type_sql, _sql_field, quoted, constant_sql)
+# Fields stand in brackets: after a dot they could be columns of a table with the struct's name.
+_SQL: Final = _Style(
+    str, type_sql, lambda struct, name: f"{struct}[{constant_sql(name, 'string')}]", quoted, constant_sql
+)
 _SHORT: Final = _Style(called_name, str, "{}.{}".format, str, short_constant, longest_list=5)
 
 
 def to_sql(x: Noun) -> str:
-    """The noun as Spark SQL, with quoted identifiers and escaped constants; a filter as its tree.
+    """Return the noun as Spark SQL, with quoted identifiers and escaped constants.
 
     >>> to_sql(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
     '`a` BETWEEN 1 AND 4'
     """
-    return _text(x, _SQL)
+    return _render(x, _SQL)
 
 
 def describe(x: Noun) -> str:
-    """The noun in a short text for people, not for machines.
+    """Return a short text for people, not for machines.
 
     >>> describe(InSet(Col("a", "string"), ValueSet.point("x").complement()))
     "a <> 'x'"
     """
-    return _text(x, _SHORT)
+    return _render(x, _SHORT)
 
 
 def describe_all(predicates: Sequence[Predicate]) -> str:
-    """Predicates that must all hold, as those of a feature, in a short text for people.
+    """Return a short text for people of predicates that must all hold, such as a feature's.
 
     >>> a, b, c = (InSet(Col(name, "int"), ValueSet.point(1)) for name in "abc")
     >>> describe_all([Predicate((a,)), Predicate((b, c))])
@@ -92,34 +90,34 @@ def describe_all(predicates: Sequence[Predicate]) -> str:
     if len(predicates) == 1:
         return describe(predicates[0])
     nodes = [predicate.node for predicate in predicates]
-    return _joined([_text(node, _SHORT) for node in nodes], "AND", nodes)
+    return _join([_render(node, _SHORT) for node in nodes], "AND", nodes)
 
 
-def _text(x: Noun, style: _Style) -> str:
+def _render(x: Noun, style: _Style) -> str:
     match x:
         case Col() | Const() | Call():
-            return _expression(x, style)
+            return _render_expression(x, style)
         case Filter():
-            return _text(x.root, style)
+            return _render(x.root, style)
         case Predicate():
-            return _text(x.node, style)
+            return _render(x.node, style)
         case Constant():
             return str(x.value).upper()
         case And():
-            return _joined([_text(child, style) for child in x.children], "AND", x.children)
+            return _join([_render(child, style) for child in x.children], "AND", x.children)
         case Or():
-            return _joined([_text(child, style) for child in x.children], "OR", x.children)
+            return _join([_render(child, style) for child in x.children], "OR", x.children)
         case Comparison():
-            return f"{_expression(x.left, style)} {x.op} {_expression(x.right, style)}"
+            return f"{_render_expression(x.left, style)} {x.op} {_render_expression(x.right, style)}"
         case Like():
             pattern = style.constant(like_text(x.pattern), "string")
-            return f"{_expression(x.subject, style)} {'NOT ' * x.negated}LIKE {pattern}"
+            return f"{_render_expression(x.subject, style)} {'NOT ' * x.negated}LIKE {pattern}"
         case InSet():
-            parts = _set_parts(x, style)
-            return " OR ".join(_all_of(part, bracketed=len(parts) > 1) for part in parts) or "FALSE"
+            parts = _render_set(x, style)
+            return " OR ".join(_join_all(part, bracketed=len(parts) > 1) for part in parts) or "FALSE"
 
 
-def _joined(texts: Sequence[str], connector: str, children: Sequence[Node]) -> str:
+def _join(texts: Sequence[str], connector: str, children: Sequence[Node]) -> str:
     bracketed = [
         f"({text})" if _is_compound(child, connector) else text for text, child in zip(texts, children, strict=True)
     ]
@@ -127,39 +125,38 @@ def _joined(texts: Sequence[str], connector: str, children: Sequence[Node]) -> s
 
 
 def _is_compound(node: Node, connector: str) -> bool:
-    """Whether the node's text needs brackets among others: nobody should have to know that AND binds more tightly."""
+    """Return whether the node's text needs brackets among others, also where AND binds more tightly anyway."""
     if isinstance(node, And | Or):
         return True
-    parts = _set_parts(node, _SHORT) if isinstance(node, InSet) else []
+    parts = _render_set(node, _SHORT) if isinstance(node, InSet) else []
     return len(parts) > 1 or (connector == "OR" and any(len(part) > 1 for part in parts))
 
 
-def _all_of(conditions: _All, bracketed: bool) -> str:
+def _join_all(conditions: _All, bracketed: bool) -> str:
     text = " AND ".join(conditions)
     return f"({text})" if bracketed and len(conditions) > 1 else text
 
 
-def _expression(x: Expr, style: _Style) -> str:
+def _render_expression(x: Expr, style: _Style) -> str:
     if isinstance(x, Col):
         return style.identifier(x.name)
     if isinstance(x, Const):
         return style.constant(x.value, x.type)
     if x.fn == GET_FIELD:
-        return style.field(_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
-    test = (
-        met_by_some(x, Col("x", x.args[1].type)) if x.fn in (EXISTS_LIKE, EXISTS_WITHIN) and len(x.args) > 1 else None
-    )
-    if test is not None:
-        return f"exists({_expression(x.args[0], style)}, x -> {_text(test, style)})"
-    arguments = ", ".join(_expression(argument, style) for argument in x.args)
+        return style.field(_render_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
+    if x.fn in (EXISTS_LIKE, EXISTS_WITHIN) and len(x.args) > 1:
+        test = met_by_some(x, Col("x", x.args[1].type))
+        if test is not None:
+            return f"exists({_render_expression(x.args[0], style)}, x -> {_render(test, style)})"
+    arguments = ", ".join(_render_expression(argument, style) for argument in x.args)
     if x.fn == "try_cast":
         return f"try_cast({arguments} AS {style.type(x.type)})"
     return f"{style.function(x.fn)}({arguments})"
 
 
-def _set_parts(x: InSet, style: _Style) -> list[_All]:
-    """The set as an OR of ANDs; none where it is empty."""
-    subject, type = _expression(x.subject, style), x.subject.type
+def _render_set(x: InSet, style: _Style) -> list[_All]:
+    """Return the set as an OR of ANDs; empty for the empty set."""
+    subject, type = _render_expression(x.subject, style), x.subject.type
     parts = _value_parts(subject, x.values, type, style)
     return [*parts, [f"{subject} IS NULL"]] if x.null else parts
 
@@ -173,63 +170,66 @@ def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> li
         return [[subject if values.contains(1) else f"NOT {subject}"]]
     holes = ValueSet.normalised(values.complement().intervals, type).points()
     if holes:
-        return [_all_differ(subject, holes, type, style)]
+        return [_render_different(subject, holes, type, style)]
     points = [low for low, high in values.intervals if low is not None and high == successor(low)]
     ranges = [(low, high) for low, high in values.intervals if low is None or high != successor(low)]
-    return [*_any_equal(subject, points, type, style), *(_range(subject, pair, type, style) for pair in ranges)]
+    return [
+        *_render_equal(subject, points, type, style),
+        *(_render_range(subject, pair, type, style) for pair in ranges),
+    ]
 
 
-def _any_equal(subject: str, keys: Sequence[Key], type: str, style: _Style) -> list[_All]:
+def _render_equal(subject: str, keys: Sequence[Key], type: str, style: _Style) -> list[_All]:
     # Spark looks long IN lists up by bits, which takes -0.0 and 0.0 as different: floats are compared one by one.
     if len(keys) < 2 or type in _FLOATS:
         return [[f"{subject} = {style.constant(key, type)}"] for key in keys]
-    return [[f"{subject} IN ({_list(keys, type, style)})"]]
+    return [[f"{subject} IN ({_render_list(keys, type, style)})"]]
 
 
-def _all_differ(subject: str, keys: Sequence[Key], type: str, style: _Style) -> _All:
+def _render_different(subject: str, keys: Sequence[Key], type: str, style: _Style) -> _All:
     if len(keys) < 2 or type in _FLOATS:
         return [f"{subject} <> {style.constant(key, type)}" for key in keys]
-    return [f"{subject} NOT IN ({_list(keys, type, style)})"]
+    return [f"{subject} NOT IN ({_render_list(keys, type, style)})"]
 
 
-def _list(keys: Sequence[Key], type: str, style: _Style) -> str:
+def _render_list(keys: Sequence[Key], type: str, style: _Style) -> str:
     shown = keys[: style.longest_list]
     texts = [style.constant(key, type) for key in shown]
     return ", ".join(texts) + (f", ... {len(keys) - len(shown)} more" if len(keys) > len(shown) else "")
 
 
-def _range(subject: str, interval: Interval, type: str, style: _Style) -> _All:
+def _render_range(subject: str, interval: Interval, type: str, style: _Style) -> _All:
     low, high = interval
     if isinstance(low, str) and low and ValueSet.prefix(low).intervals == (interval,):
         return [f"{subject} LIKE {style.constant(like_text((low,)) + '%', 'string')}"]
-    first = None if low is None else _lower(low, type)
-    last = None if high is None else _upper(high, type)
+    first = None if low is None else _render_lower(low, type)
+    last = None if high is None else _render_upper(high, type)
     if first and last and first[0] == ">=" and last[0] == "<=":
         return [f"{subject} BETWEEN {style.constant(first[1], type)} AND {style.constant(last[1], type)}"]
     return [f"{subject} {op} {style.constant(key, type)}" for op, key in filter(None, (first, last))]
 
 
-def _lower(low: Key, type: str) -> tuple[str, Key]:
-    """The bound as people write it: ``> 'a'`` where the lowest key is the one after 'a'."""
+def _render_lower(low: Key, type: str) -> tuple[str, Key]:
+    """Return the bound as people write it: ``> 'a'`` where the lowest key is the one after 'a'."""
     if type in _FLOATS:
-        before = _float_before(cast(int, low), type)
+        before = _previous_float(cast(int, low), type)
         return (">", before) if before is not None and _is_shorter(before, cast(int, low)) else (">=", low)
     if isinstance(low, str | bytes) and low[-1:] in ("\0", b"\0"):
         return ">", low[:-1]
     return ">=", low
 
 
-def _upper(high: Key, type: str) -> tuple[str, Key]:
+def _render_upper(high: Key, type: str) -> tuple[str, Key]:
     if type in _FLOATS:
-        before = _float_before(cast(int, high), type)
+        before = _previous_float(cast(int, high), type)
         return ("<=", before) if before is not None and _is_shorter(before, cast(int, high)) else ("<", high)
     if isinstance(high, int):
         return "<=", high - 1
     return ("<=", high[:-1]) if high[-1:] in ("\0", b"\0") else ("<", high)
 
 
-def _float_before(key: int, type: str) -> int | None:
-    """The key of the number just below, in the type's own precision."""
+def _previous_float(key: int, type: str) -> int | None:
+    """Return the key of the next smaller number, in the type's own precision."""
     if key <= cast(int, domain(type)[0]):
         return None
     if type == "double" or key_to_float(key) != key_to_float(key):

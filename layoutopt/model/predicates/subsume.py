@@ -1,7 +1,7 @@
-"""Subsumption (Sun 2017, 3.3.1): does one condition follow from another, for every row there could be?
+"""Subsumption (Sun 2017, 3.3.1): whether one condition follows from another for all possible rows; filters.
 
 Everything here is sound and incomplete: TRUE is a proof, FALSE means unsure. A condition holds where it is TRUE; NULL
-is not TRUE. Rows are not looked at, so two different expressions are taken to have any values whatever.
+is not TRUE. Two different expressions may have any values.
 """
 
 from __future__ import annotations
@@ -31,53 +31,53 @@ from layoutopt.model.records import As, Form, HashedOnce, Record
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.keys import Key
 
+# A set of more intervals is compared with a disjunction of several literals only as a whole.
 _MOST_PARTS: Final = 256
-"""A set of more intervals than this is compared with a disjunction of several literals only as a whole."""
 
+# Comparison of two expressions -> the comparisons of the same two, in that order, that follow from it.
 _STRICTER: Final[dict[str, frozenset[str]]] = {
     "=": frozenset({"=", "<="}),
     "<>": frozenset({"<>"}),
     "<": frozenset({"<", "<=", "<>"}),
     "<=": frozenset({"<="}),
 }
-"""Comparison of two expressions -> the comparisons of the same two, in that order, that follow from it."""
 
 
 def subsumes(general: Iterable[Predicate], specific: Node) -> bool:
-    """Whether a conjunction of predicates, such as a feature, is TRUE of every row that makes the node TRUE."""
+    """Return whether a conjunction of predicates, such as a feature, is TRUE of every row that makes the node TRUE."""
     return all(implies(specific, predicate) for predicate in general)
 
 
 def implies(node: Node, predicate: Predicate) -> bool:
-    """Whether every row for which the node is TRUE makes the predicate TRUE. Sound; FALSE when unsure."""
+    """Return whether every row for which the node is TRUE makes the predicate TRUE. Sound; FALSE when unsure."""
     if node.columns.isdisjoint(predicate.columns):
-        return _implies_whatever(node, predicate)
+        return _implies_trivially(node, predicate)
     if isinstance(node, And):
         return any(implies(child, predicate) for child in node.children)
     if isinstance(node, Or):
         return all(implies(child, predicate) for child in node.children)
-    return _leaf_implies(node, predicate)
+    return _literal_implies_predicate(node, predicate)
 
 
-def _implies_whatever(node: Node, predicate: Predicate) -> bool:
-    """The cases in which the columns do not matter: a node that is never TRUE, a predicate that always is."""
+def _implies_trivially(node: Node, predicate: Predicate) -> bool:
+    """Return whether an implication holds for any columns: the node is never TRUE, or the predicate always is."""
     return predicate.is_always_true or (isinstance(node, Constant) and not node.value)
 
 
 @lru_cache(maxsize=1 << 18)
-def _leaf_implies(node: Literal | Constant, predicate: Predicate) -> bool:
+def _literal_implies_predicate(node: Literal | Constant, predicate: Predicate) -> bool:
     if isinstance(node, Constant):
-        return _implies_whatever(node, predicate)
+        return _implies_trivially(node, predicate)
     if any(_literal_implies(node, literal) for literal in predicate.literals):
         return True
     return isinstance(node, InSet) and _parts_imply(node, predicate)
 
 
 def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
-    """Whether each value (or interval, or NULL) of a set makes one of several literals TRUE."""
+    """Return whether each value (or interval, or NULL) of a set makes one of several literals TRUE."""
     subject = literal.subject
-    same = [each for each in predicate.literals if not isinstance(each, Comparison) and each.subject == subject]
-    if len(same) < 2:  # a set implies nothing about other subjects
+    literals = [item for item in predicate.literals if not isinstance(item, Comparison) and item.subject == subject]
+    if len(literals) < 2:  # a set implies nothing about other subjects
         return False
     parts = [InSet(subject, ValueSet((interval,))) for interval in literal.values.intervals[:_MOST_PARTS]]
     if len(literal.values.intervals) > _MOST_PARTS:
@@ -86,62 +86,60 @@ def _parts_imply(literal: InSet, predicate: Predicate) -> bool:
         parts.append(InSet(subject, ValueSet.empty(), null=True))
     if len(parts) < 2:
         return False
-    return all(any(_literal_implies(part, wanted) for wanted in same) for part in parts)
+    return all(any(_literal_implies(part, general) for general in literals) for part in parts)
 
 
-def _literal_implies(given: Literal, wanted: Literal) -> bool:
-    if given == wanted:
+def _literal_implies(literal: Literal, general: Literal) -> bool:
+    if literal == general:
         return True
-    if isinstance(wanted, Comparison):
-        return isinstance(given, Comparison) and _comparison_implies(given, wanted)
-    if isinstance(given, Comparison):
-        return wanted.subject in (given.left, given.right) and _is_not_null_test(wanted)
-    if given.subject != wanted.subject:
+    if isinstance(general, Comparison):
+        return isinstance(literal, Comparison) and _comparison_implies(literal, general)
+    if isinstance(literal, Comparison):
+        return general.subject in (literal.left, literal.right) and _is_not_null_test(general)
+    if literal.subject != general.subject:
         return False
-    if isinstance(given, InSet):
-        return _set_implies(given, wanted)
-    return _is_not_null_test(wanted) or _like_implies(given, wanted)
+    if isinstance(literal, InSet):
+        return _set_implies(literal, general)
+    return _is_not_null_test(general) or _like_implies(literal, general)
 
 
 def _is_not_null_test(literal: InSet | Like) -> bool:
     return isinstance(literal, InSet) and literal.values.is_all
 
 
-def _comparison_implies(given: Comparison, wanted: Comparison) -> bool:
-    if (given.left, given.right) == (wanted.left, wanted.right):
-        return wanted.op in _STRICTER[given.op]
-    if (given.left, given.right) != (wanted.right, wanted.left):
+def _comparison_implies(literal: Comparison, general: Comparison) -> bool:
+    if (literal.left, literal.right) == (general.left, general.right):
+        return general.op in _STRICTER[literal.op]
+    if (literal.left, literal.right) != (general.right, general.left):
         return False
     # = and <> are symmetric, so a < b says a <> b whichever side comes first; < and <= are not.
-    return (wanted.op in ("=", "<>") and wanted.op in _STRICTER[given.op]) or (given.op == "=" and wanted.op == "<=")
+    if general.op in ("=", "<>"):
+        return general.op in _STRICTER[literal.op]
+    return literal.op == "=" and general.op == "<="
 
 
-def _set_implies(given: InSet, wanted: InSet | Like) -> bool:
-    if isinstance(wanted, InSet):
-        return given.values.issubset(wanted.values) and (wanted.null or not given.null)
-    if given.null:
+def _set_implies(literal: InSet, general: InSet | Like) -> bool:
+    if isinstance(general, InSet):
+        return literal.values.issubset(general.values) and (general.null or not literal.null)
+    if literal.null:
         return False
-    return all(_interval_in_language(pair, wanted.pattern, wanted.negated) for pair in given.values.intervals)
+    return all(_interval_matches(pair, general.pattern, general.negated) for pair in literal.values.intervals)
 
 
-def _like_implies(given: Like, wanted: InSet | Like) -> bool:
-    if isinstance(wanted, InSet):
-        return _like_implies_set(given, wanted.values)
-    if given.negated:
-        return wanted.negated and includes(given.pattern, wanted.pattern)
-    if wanted.negated:
-        return are_disjoint(given.pattern, wanted.pattern)
-    return includes(wanted.pattern, given.pattern)
+def _like_implies(literal: Like, general: InSet | Like) -> bool:
+    if isinstance(general, InSet):
+        # No string outside of the set satisfies the LIKE.
+        outside = general.values.complement().intervals
+        return all(_interval_matches(pair, literal.pattern, not literal.negated) for pair in outside)
+    if literal.negated:
+        return general.negated and includes(literal.pattern, general.pattern)
+    if general.negated:
+        return are_disjoint(literal.pattern, general.pattern)
+    return includes(general.pattern, literal.pattern)
 
 
-def _like_implies_set(given: Like, values: ValueSet) -> bool:
-    """Whether no string outside of ``values`` satisfies the LIKE: each interval outside lies in the other language."""
-    outside = values.complement().intervals
-    return all(_interval_in_language(pair, given.pattern, not given.negated) for pair in outside)
-
-
-def _interval_in_language(interval: Interval, pattern: Pattern, outside: bool) -> bool:
-    """Whether all strings of an interval match the pattern (or, with ``outside``, whether none does)."""
+def _interval_matches(interval: Interval, pattern: Pattern, outside: bool) -> bool:
+    """Return whether all strings of an interval match the pattern (or, with ``outside``, none does)."""
     low, high = interval
     if isinstance(low, str) and high == successor(low):
         return matches(pattern, low) != outside
@@ -152,7 +150,7 @@ def _interval_in_language(interval: Interval, pattern: Pattern, outside: bool) -
 
 
 def _common_prefix(low: Key | None, high: Key | None) -> str:
-    """A text that every string of an interval starts with.
+    """Return a text that every string of an interval starts with.
 
     >>> _common_prefix("abc", "abd"), _common_prefix("a", "c")
     ('abc', '')
@@ -166,31 +164,28 @@ def _common_prefix(low: Key | None, high: Key | None) -> str:
     return low[:length]
 
 
-# ----------------------------------------------------------------------------------------------------
-# Filters: an AND/OR tree and its conjunctive normal form, bounded (Sun 2017, 3.3.1).
-
 MAX_CLAUSES: Final = 64
 MAX_LITERALS: Final = 64
+# The largest bound in documents: the cost of a normal form grows with its square.
 _LARGEST_BOUND: Final = 1024
-"""Of clauses and literals in documents: what a normal form costs grows with its square."""
 
 
-def _bound(number: int) -> int:
+def _check_bound(number: int) -> int:
     if not 0 < number <= _LARGEST_BOUND:
         raise ValueError(f"the bounds of a filter are 1 to {_LARGEST_BOUND}")
     return number
 
 
-_Bound = Annotated[int, As(int, _bound)]
+_Bound = Annotated[int, As(int, _check_bound)]
 
 
 @dataclass(frozen=True)
 class Filter(HashedOnce, Record):
-    """What a query asks of rows.
+    """A query's condition on rows, and its conjunctive normal form, bounded (Sun 2017, 3.3.1).
 
     Attributes:
-        root: the AND/OR tree of literals, TRUE where something of the query had no exact meaning here; so it is TRUE
-            for at least every row that the query's condition is TRUE for. NOT stands in no tree.
+        root: the AND/OR tree of literals, with TRUE for parts without an exact meaning here; so it is TRUE for at least
+            every row that the query's condition is TRUE for. No tree contains NOT.
         max_clauses: the most predicates to keep.
         max_literals: the most literals of a predicate.
     """
@@ -200,31 +195,29 @@ class Filter(HashedOnce, Record):
     max_literals: _Bound = MAX_LITERALS
     form: ClassVar = Form(names={"root": "filter"})
 
-    __hash__ = HashedOnce.__hash__
-
     @classmethod
     def of(cls, root: Node, max_clauses: int = MAX_CLAUSES, max_literals: int = MAX_LITERALS) -> Filter:
-        """The filter of a tree."""
+        """Return the filter of a tree."""
         return cls(root, max_clauses, max_literals)
 
     @cached_property
     def predicates(self) -> tuple[Predicate, ...]:
-        """The tree's conjunctive normal form (3.3.1): every predicate is TRUE wherever the tree is.
+        """Return the tree's conjunctive normal form (3.3.1): every predicate is TRUE wherever the tree is.
 
-        Those about fewest columns come first, and those that follow from another are left out. Beyond the bounds
-        predicates are left out too, which only makes their conjunction weaker. A tree that is never TRUE has none.
+        Those about fewest columns come first, and those that follow from another are left out. Predicates beyond the
+        bounds are left out too, which only weakens the conjunction. A tree that is never TRUE has none.
         """
-        candidates = [predicate_of(clause) for clause in _clauses(self.root, self.max_clauses)]
-        return tuple(_strongest(p for p in candidates if p is not None and len(p.literals) <= self.max_literals))
+        candidates = [predicate_of(clause) for clause in _list_clauses(self.root, self.max_clauses)]
+        return tuple(_drop_implied(p for p in candidates if p is not None and len(p.literals) <= self.max_literals))
 
     @property
     def columns(self) -> Columns:
-        """The columns of the tree."""
+        """Return the columns of the tree."""
         return self.root.columns
 
 
 def predicate_of(node: Node) -> Predicate | None:
-    """A literal, or a disjunction of literals, as a predicate; None for other trees and constants."""
+    """Return a literal, or a disjunction of literals, as a predicate; None for other trees and constants."""
     if isinstance(node, Constant | And):
         return None
     if not isinstance(node, Or):
@@ -233,32 +226,32 @@ def predicate_of(node: Node) -> Predicate | None:
     return Predicate(literals) if len(literals) == len(node.children) else None
 
 
-def _clauses(node: Node, bound: int) -> list[Node]:
-    """Disjunctions of literals that all hold where the node is TRUE; their conjunction is the node, up to the bound."""
+def _list_clauses(node: Node, bound: int) -> list[Node]:
+    """Return clauses that all hold where the node is TRUE; their conjunction is the node, up to the bound."""
     if isinstance(node, And):
-        return _bounded((clause for child in node.children for clause in _clauses(child, bound)), bound)
+        return _limit_clauses((clause for child in node.children for clause in _list_clauses(child, bound)), bound)
     if not isinstance(node, Or):
         return [node] if node != Constant(True) else []
     joined: list[Node] = [FALSE]
     for child in node.children:
-        options = _clauses(child, bound)
-        joined = _bounded((disjunction((clause, option)) for clause in joined for option in options), bound)
+        options = _list_clauses(child, bound)
+        joined = _limit_clauses((disjunction((clause, option)) for clause in joined for option in options), bound)
     return joined
 
 
-def _bounded(clauses: Iterable[Node], bound: int) -> list[Node]:
-    """The distinct clauses, those about fewest columns first; sets of one subject are intersected."""
+def _limit_clauses(clauses: Iterable[Node], bound: int) -> list[Node]:
+    """Return the distinct clauses, those about fewest columns first; sets of one subject are intersected."""
     useful = [clause for clause in conjuncts(conjunction(clauses)) if clause != Constant(True)]
-    return sorted(useful, key=_usefulness)[:bound]
+    return sorted(useful, key=_rank_clause)[:bound]
 
 
-def _usefulness(clause: Node) -> tuple[int, int, str]:
+def _rank_clause(clause: Node) -> tuple[int, int, str]:
     literals = len(clause.children) if isinstance(clause, Or) else 1
     return len(clause.columns), literals, order_of(clause)
 
 
-def _strongest(predicates: Iterable[Predicate]) -> list[Predicate]:
-    """The predicates without those that follow from another one; of two that are equivalent the first stays."""
+def _drop_implied(predicates: Iterable[Predicate]) -> list[Predicate]:
+    """Return the predicates without those that follow from another; of equivalent ones the first stays."""
     kept: list[Predicate] = []
     for predicate in predicates:
         if not any(_is_stricter(other, predicate) for other in kept):
@@ -268,10 +261,7 @@ def _strongest(predicates: Iterable[Predicate]) -> list[Predicate]:
 
 
 def _is_stricter(strict: Predicate, predicate: Predicate) -> bool:
-    """Whether the one implies the other. Most pairs are told apart by their columns alone, which is cheap."""
-    return (strict.columns <= predicate.columns or _compares(strict)) and implies(strict.node, predicate)
-
-
-def _compares(predicate: Predicate) -> bool:
-    """Whether two columns are compared: what says that one of them is not NULL follows, and is about fewer columns."""
-    return any(isinstance(literal, Comparison) for literal in predicate.literals)
+    """Return whether the first implies the second; most pairs are refuted cheaply by their columns."""
+    # A comparison implies that each of its columns is not NULL, a predicate of fewer columns.
+    compares = any(isinstance(literal, Comparison) for literal in strict.literals)
+    return (strict.columns <= predicate.columns or compares) and implies(strict.node, predicate)

@@ -1,8 +1,8 @@
-"""Keys: the values of every orderable Spark type as Python values whose order is Spark's order.
+"""Keys: the values of every ordered Spark type as Python values in Spark's order.
 
-Whole numbers, dates, timestamps, decimals, booleans and floating point numbers become ``int``, strings ``str`` (Spark
-compares UTF-8 bytes, whose order is that of the code points, which is Python's), binary ``bytes``. Nested types,
-intervals, CHAR (padded) and collated strings have no keys here.
+Numbers, dates, timestamps and booleans become ``int``, strings ``str`` (Spark compares UTF-8 bytes, whose order is that
+of the code points, which is Python's), binary ``bytes``. Nested types, intervals, CHAR (padded) and collated strings
+have no keys.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _INT_KEYED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", 
 _FLOATS: Final = ("float", "double")
 _SIGN: Final = 0x7FFF_FFFF_FFFF_FFFF
 _INFINITY_KEY: Final = 0x7FF0_0000_0000_0000
+# The key of NaN: to Spark all NaNs are equal, and greater than infinity.
 NAN_KEY: Final[int] = _INFINITY_KEY + 1
-"""The key of NaN: Spark takes all NaNs as equal, and greater than infinity."""
 _DAY_ZERO: Final = dt.date(1970, 1, 1)
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _EPOCH_UTC: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND: Final = dt.timedelta(microseconds=1)
+# Decimals beyond 10 to this power are refused: no Spark type holds them, and their integers would be huge.
 _LARGEST_EXPONENT: Final = 400
-"""Decimals beyond 10 to this power are refused: no Spark type holds them, and their integers would be huge."""
 
 
 @lru_cache(maxsize=1024)
 def key_kind(type: str) -> Literal["int", "str", "bytes"] | None:
-    """What the keys of a Spark type are; None where the type has no order that is known here.
+    """Return the Python type of a Spark type's keys; None where the type has no known order.
 
     >>> [key_kind(t) for t in ("date", "decimal(15,2)", "string", "binary", "char(5)", "array<int>")]
     ['int', 'int', 'str', 'bytes', None, None]
@@ -52,7 +52,7 @@ def key_kind(type: str) -> Literal["int", "str", "bytes"] | None:
 
 @lru_cache(maxsize=1024)
 def domain(type: str) -> tuple[Key | None, Key | None]:
-    """The smallest and the largest key of a type, both included; None where there is none.
+    """Return the smallest and the largest key of a type, both included; None where there is none.
 
     >>> domain("tinyint"), domain("string")
     ((-128, 127), ('', None))
@@ -72,10 +72,10 @@ def domain(type: str) -> tuple[Key | None, Key | None]:
 
 
 def successor(key: Key) -> Key:
-    """The smallest key above this one, so that ``[key, successor(key))`` holds that key alone.
+    r"""Return the next larger key, so that ``[key, successor(key))`` holds only the key.
 
     >>> successor(5), successor("a"), successor(b"")
-    (6, 'a\\x00', b'\\x00')
+    (6, 'a\x00', b'\x00')
     """
     if isinstance(key, str):
         return key + "\0"
@@ -83,7 +83,7 @@ def successor(key: Key) -> Key:
 
 
 def float_keys(values: Floats) -> Ints:
-    """The keys of doubles: float64[n] to int64[n].
+    """Return the keys of doubles: float64[n] to int64[n].
 
     The keys are dense: neighbouring doubles have neighbouring keys, -0.0 and 0.0 the key 0, every NaN ``NAN_KEY``.
 
@@ -103,7 +103,7 @@ def float_keys(values: Floats) -> Ints:
 
 
 def float_key(value: float) -> int:
-    """The key of one double; see :func:`float_keys`."""
+    """Return the key of one double; see :func:`float_keys`."""
     if value != value:
         return NAN_KEY
     bits = int(struct.unpack("<q", struct.pack("<d", value))[0])
@@ -111,7 +111,7 @@ def float_key(value: float) -> int:
 
 
 def key_to_float(key: int) -> float:
-    """The double of a key; the inverse of :func:`float_key` up to the sign of zero and the bits of NaN."""
+    """Return the double of a key; the inverse of :func:`float_key` up to the sign of zero and the bits of NaN."""
     if key == NAN_KEY:
         return float("nan")
     bits = key if key >= 0 else -key - _SIGN - 1
@@ -119,7 +119,7 @@ def key_to_float(key: int) -> float:
 
 
 def ceil_float32(key: int) -> int:
-    """The smallest key of a 32-bit float that is not below this key of a double.
+    """Return the smallest key of a 32-bit float that is not below this key of a double.
 
     >>> key_to_float(ceil_float32(float_key(0.1)))
     0.10000000149011612
@@ -135,15 +135,9 @@ def ceil_float32(key: int) -> int:
 
 
 def to_key(value: object, type: str) -> Key:
-    """The key of a Python value of a Spark type.
+    """Return the key of a Python value of a Spark type; raise ValueError if the type can't hold it exactly.
 
-    Args:
-        value: bool for boolean, int, Decimal or float for numbers, str, bytes, ``date``, ``datetime`` with a zone for
-            timestamp and without for timestamp_ntz.
-        type: a Spark type.
-
-    Raises:
-        ValueError: the type has no order, or it can't hold that value exactly.
+    A timestamp is a ``datetime`` with a zone, a timestamp_ntz one without.
 
     >>> from decimal import Decimal
     >>> to_key(Decimal("1.5"), "decimal(15,2)"), to_key(dt.date(1970, 1, 3), "date")
@@ -152,14 +146,14 @@ def to_key(value: object, type: str) -> Key:
     kind = key_kind(type)
     if kind is None:
         raise ValueError(f"values of type {type!r} have no order here; leave the expression out")
-    key = _text_key(value, kind) if kind != "int" else _int_key(value, type)
+    key = _to_text_key(value, kind) if kind != "int" else _to_int_key(value, type)
     low, high = domain(type)
     if key is None or (isinstance(key, int) and not cast(int, low) <= key <= cast(int, high)):
         raise ValueError(f"{value!r} is no value of type {type!r}; give one that it holds exactly")
     return key
 
 
-def _text_key(value: object, kind: str) -> Key | None:
+def _to_text_key(value: object, kind: str) -> Key | None:
     if kind == "bytes":
         return bytes(value) if isinstance(value, bytes | bytearray) else None
     if not isinstance(value, str) or any("\ud800" <= character <= "\udfff" for character in value):
@@ -167,15 +161,15 @@ def _text_key(value: object, kind: str) -> Key | None:
     return str(value)
 
 
-def _int_key(value: object, type: str) -> int | None:
+def _to_int_key(value: object, type: str) -> int | None:
     if type == "boolean":
         return int(value) if isinstance(value, bool) else None
     if type in ("date", "timestamp", "timestamp_ntz"):
-        return _time_key(value, type)
+        return _to_time_key(value, type)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return None
     if type in _FLOATS:
-        return _exact_float_key(value, type)
+        return _to_float_key(value, type)
     digits = decimal_digits(type)
     exact = exact_number(value)
     if exact is None:
@@ -184,7 +178,7 @@ def _int_key(value: object, type: str) -> int | None:
     return scaled.numerator if scaled.denominator == 1 else None
 
 
-def _time_key(value: object, type: str) -> int | None:
+def _to_time_key(value: object, type: str) -> int | None:
     if type == "date":
         is_date = isinstance(value, dt.date) and not isinstance(value, dt.datetime)
         return (cast(dt.date, value) - _DAY_ZERO).days if is_date else None
@@ -193,7 +187,7 @@ def _time_key(value: object, type: str) -> int | None:
     return (value - (_EPOCH_UTC if value.tzinfo else _EPOCH)) // _MICROSECOND
 
 
-def _exact_float_key(value: int | float | Decimal, type: str) -> int | None:
+def _to_float_key(value: int | float | Decimal, type: str) -> int | None:
     try:
         double = float(value)
     except OverflowError:
@@ -207,7 +201,7 @@ def _exact_float_key(value: int | float | Decimal, type: str) -> int | None:
 
 
 def exact_number(value: int | float | Decimal) -> Fraction | None:
-    """The number as a fraction; None for NaN, infinities and decimals too large for any Spark type."""
+    """Return the number as a fraction; None for NaN, infinities and decimals too large for any Spark type."""
     if isinstance(value, Decimal):
         if not value.is_finite() or abs(value.adjusted()) > _LARGEST_EXPONENT:
             return None
@@ -218,10 +212,7 @@ def exact_number(value: int | float | Decimal) -> Fraction | None:
 
 
 def from_key(key: Key, type: str) -> object:
-    """The Python value of a key; the inverse of :func:`to_key`.
-
-    Raises:
-        ValueError: no key of that type, or a date beyond the years that Python knows (1 to 9999).
+    """Return the Python value of a key; raise ValueError for dates beyond the years 1 to 9999, as for invalid keys.
 
     >>> from_key(150, "decimal(15,2)"), from_key(0, "date")
     (Decimal('1.50'), datetime.date(1970, 1, 1))
@@ -255,15 +246,12 @@ def _from_time_key(key: int, type: str) -> dt.date | dt.datetime:
         raise ValueError(f"the {type} with key {key} lies beyond the years 1 to 9999; show the key") from error
 
 
-# ----------------------------------------------------------------------------------------------------
-# Constants as texts: Spark SQL of exactly the constant's type, and what people read.
-
 _SUFFIXES: Final = {"tinyint": "Y", "smallint": "S", "int": "", "bigint": "L"}
 _UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f\\'$]")
 
 
 def constant_sql(key: Key | None, type: str) -> str:
-    r"""A constant of a type as Spark SQL, independent of the session's settings.
+    r"""Return a constant of a type as Spark SQL, independent of the session's settings.
 
     >>> constant_sql(150, "decimal(15,2)"), constant_sql("it's", "string"), constant_sql(0, "date")
     ("CAST('1.50' AS DECIMAL(15,2))", "'it\\u0027s'", "DATE'1970-01-01'")
@@ -279,17 +267,17 @@ def constant_sql(key: Key | None, type: str) -> str:
     if type == "boolean":
         return str(bool(key)).upper()
     if type in ("date", "timestamp", "timestamp_ntz"):
-        return _time_sql(key, type)
+        return _to_time_sql(key, type)
     return f"CAST('{from_key(key, type)}' AS {type.upper()})"
 
 
 def text_sql(text: str) -> str:
-    """A string constant. Quotes, controls and ``$`` (Spark replaces ``${...}`` anywhere) are written by code."""
-    escaped = _UNSAFE.sub(lambda found: "\\\\" if found[0] == "\\" else f"\\u{ord(found[0]):04x}", text)
+    """Return a string constant, with escaped quotes, controls and ``$`` (Spark replaces ``${...}`` anywhere)."""
+    escaped = _UNSAFE.sub(lambda match: "\\\\" if match[0] == "\\" else f"\\u{ord(match[0]):04x}", text)
     return f"'{escaped}'"
 
 
-def _time_sql(key: int, type: str) -> str:
+def _to_time_sql(key: int, type: str) -> str:
     if type == "timestamp":
         return f"timestamp_micros({key}L)"  # a literal's text would depend on the session's time zone
     value = time_of(key, type)
@@ -301,7 +289,7 @@ def _time_sql(key: int, type: str) -> str:
 
 
 def time_of(key: int, type: str) -> dt.date | None:
-    """The date or datetime of a key; None beyond the years that Python knows."""
+    """Return the date or datetime of a key; None beyond the years that Python supports."""
     try:
         value = from_key(key, type)
     except ValueError:
@@ -310,7 +298,7 @@ def time_of(key: int, type: str) -> dt.date | None:
 
 
 def short_constant(key: Key | None, type: str) -> str:
-    """A constant as people write it.
+    """Return a constant for people.
 
     >>> short_constant("it's", "string"), short_constant(0, "timestamp")
     ("'it''s'", '1970-01-01 00:00:00+00:00')

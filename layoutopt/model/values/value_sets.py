@@ -1,7 +1,7 @@
 """Sets of keys as sorted half-open intervals.
 
 ``x >= 1 AND x <= 2``, ``x BETWEEN 1 AND 2`` and, on whole numbers, ``x IN (1, 2)`` are all ``[1, 3)``: equal sets are
-equal objects. NULL is in no set; see :class:`layoutopt.model.predicates.nodes.InSet` for it.
+equal objects. NULL is in no set; see :class:`layoutopt.model.predicates.nodes.InSet`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class ValueSet(HashedOnce, Record):
     """A set of keys of one kind.
 
     Attributes:
-        intervals: ``[low, high)`` pairs, sorted, disjoint and not adjacent; None is unbounded. Build sets with the
-            class methods or :meth:`normalised`, which see to that.
+        intervals: ``[low, high)`` pairs, sorted, disjoint and not adjacent; None is unbounded. The class methods and
+            :meth:`normalised` ensure this.
 
     >>> ValueSet.interval(1, 5).union(ValueSet.interval(5, 9)).intervals
     ((1, 9),)
@@ -35,11 +35,10 @@ class ValueSet(HashedOnce, Record):
     intervals: tuple[Interval, ...]
 
     form: ClassVar = Form(bare=True)
-    __hash__ = HashedOnce.__hash__
 
     @property
     def is_range(self) -> bool:
-        """Whether the keys are one interval of more than a single key.
+        """Return whether the keys are one interval of more than a single key.
 
         >>> ValueSet.interval(1, None).is_range, ValueSet.point(1).is_range, ValueSet.of([1, 5]).is_range
         (True, False, False)
@@ -51,41 +50,41 @@ class ValueSet(HashedOnce, Record):
 
     @classmethod
     def all(cls) -> ValueSet:
-        """Every key."""
+        """Return the set of every key."""
         return _ALL
 
     @classmethod
     def empty(cls) -> ValueSet:
-        """No key."""
+        """Return the empty set."""
         return _EMPTY
 
     @classmethod
     def point(cls, key: Key) -> ValueSet:
-        """One key."""
+        """Return the set of one key."""
         return cls(((key, successor(key)),))
 
     @classmethod
     def of(cls, keys: Iterable[Key]) -> ValueSet:
-        """These keys."""
-        return cls(_merged((key, successor(key)) for key in keys))
+        """Return the set of some keys."""
+        return cls(_merge_intervals((key, successor(key)) for key in keys))
 
     @classmethod
     def interval(cls, low: Key | None, high: Key | None) -> ValueSet:
-        """The keys from ``low`` (included) to ``high`` (left out); None is unbounded."""
+        """Return the keys from ``low`` (included) to ``high`` (excluded); None is unbounded."""
         return cls(((low, high),)) if _is_below(low, high) else _EMPTY
 
     @classmethod
     def prefix(cls, text: str) -> ValueSet:
-        """The strings that start with a text.
+        """Return the strings that start with a text.
 
         >>> ValueSet.prefix("ab").intervals
         (('ab', 'ac'),)
         """
-        return cls.interval(text or None, _after_prefix(text))
+        return cls.interval(text or None, _end_of_prefix(text))
 
     @classmethod
     def normalised(cls, intervals: Iterable[Interval], type: str) -> ValueSet:
-        """The values of a type that lie in these intervals, in the one form that equal sets of that type share.
+        """Return the values of a type in these intervals, in the form that equal sets of that type share.
 
         Bounds at the type's smallest or largest value become None, except that a single value there stays one
         (``boolean`` {false} is ``[0, 1)``); bounds of ``float`` are moved to values that 32 bits hold.
@@ -96,50 +95,51 @@ class ValueSet(HashedOnce, Record):
         smallest, largest = domain(type)
         if type == "float":
             intervals = [(_to_float32(low), _to_float32(high)) for low, high in intervals]
-        return cls(_trimmed(_merged(intervals), smallest, largest))
+        return cls(_trim_intervals(_merge_intervals(intervals), smallest, largest))
 
     @property
     def is_all(self) -> bool:
-        """Whether every key is in the set."""
+        """Return whether every key is in the set."""
         return self.intervals == ((None, None),)
 
     @property
     def is_empty(self) -> bool:
-        """Whether no key is in the set."""
+        """Return whether no key is in the set."""
         return not self.intervals
 
     def union(self, other: ValueSet) -> ValueSet:
-        """The keys in either set."""
-        return ValueSet(_merged((*self.intervals, *other.intervals)))
+        """Return the keys in either set."""
+        return ValueSet(_merge_intervals((*self.intervals, *other.intervals)))
 
     def intersect(self, other: ValueSet) -> ValueSet:
-        """The keys in both sets."""
-        found: list[Interval] = []
-        ours, theirs, i, j = self.intervals, other.intervals, 0, 0
-        while i < len(ours) and j < len(theirs):
-            low, high = _higher_low(ours[i][0], theirs[j][0]), _lower_high(ours[i][1], theirs[j][1])
+        """Return the keys in both sets."""
+        intervals: list[Interval] = []
+        first, second, i, j = self.intervals, other.intervals, 0, 0
+        while i < len(first) and j < len(second):
+            (a, b), (c, d) = first[i], second[j]
+            low, high = c if _starts_by(a, c) else a, d if _reaches(b, d) else b
             if _is_below(low, high):
-                found.append((low, high))
-            if high == ours[i][1]:
+                intervals.append((low, high))
+            if high == b:
                 i += 1
             else:
                 j += 1
-        return ValueSet(tuple(found))
+        return ValueSet(tuple(intervals))
 
     def complement(self) -> ValueSet:
-        """The keys that are not in the set; normalise it where a type's smallest or largest value matters."""
-        found: list[Interval] = []
+        """Return the keys that are not in the set; normalise it where a type's smallest or largest value matters."""
+        intervals: list[Interval] = []
         low: Key | None = None
-        for first, last in self.intervals:
-            if first is not None:
-                found.append((low, first))
-            if last is None:
-                return ValueSet(tuple(found))
-            low = last
-        return ValueSet((*found, (low, None)))
+        for start, end in self.intervals:
+            if start is not None:
+                intervals.append((low, start))
+            if end is None:
+                return ValueSet(tuple(intervals))
+            low = end
+        return ValueSet((*intervals, (low, None)))
 
     def issubset(self, other: ValueSet) -> bool:
-        """Whether every key of this set is in the other."""
+        """Return whether every key of this set is in the other."""
         j = 0
         for low, high in self.intervals:
             while j < len(other.intervals) and not _reaches(other.intervals[j][1], high):
@@ -149,23 +149,23 @@ class ValueSet(HashedOnce, Record):
         return True
 
     def isdisjoint(self, other: ValueSet) -> bool:
-        """Whether no key is in both sets."""
+        """Return whether no key is in both sets."""
         return self.intersect(other).is_empty
 
     def contains(self, key: Key) -> bool:
-        """Whether a key is in the set."""
-        place = bisect_right(self.intervals, False, key=lambda pair: pair[0] is not None and pair[0] > key)  # type: ignore[operator]
-        if place == 0:
+        """Return whether a key is in the set."""
+        n_starts = bisect_right(self.intervals, False, key=lambda pair: pair[0] is not None and pair[0] > key)  # type: ignore[operator]
+        if n_starts == 0:
             return False
-        high = self.intervals[place - 1][1]
+        high = self.intervals[n_starts - 1][1]
         return high is None or key < high  # type: ignore[operator]
 
     def overlaps(self, low: Key, high: Key) -> bool:
-        """Whether a key from ``low`` to ``high``, both included, is in the set."""
+        """Return whether a key from ``low`` to ``high``, both included, is in the set."""
         return not self.isdisjoint(ValueSet.interval(low, successor(high)))
 
     def points(self) -> tuple[Key, ...] | None:
-        """The keys, ascending, where every interval is one key; else None.
+        """Return the keys, ascending, if every interval is one key; else None.
 
         >>> ValueSet.of(["b", "a"]).points(), ValueSet.of([1, 2]).points()
         (('a', 'b'), None)
@@ -175,7 +175,7 @@ class ValueSet(HashedOnce, Record):
         return None
 
     def co_points(self) -> tuple[Key, ...] | None:
-        """The keys that are not in the set, where these are single keys; else None."""
+        """Return the keys that are not in the set if these are single keys; else None."""
         return self.complement().points()
 
 
@@ -188,25 +188,17 @@ def _is_below(low: Key | None, high: Key | None) -> bool:
 
 
 def _starts_by(low: Key | None, other: Key | None) -> bool:
-    """Whether a lower bound is at or below another one."""
+    """Return whether a lower bound is at or below another one."""
     return low is None or (other is not None and low <= other)  # type: ignore[operator]
 
 
 def _reaches(high: Key | None, other: Key | None) -> bool:
-    """Whether an upper bound is at or above another one."""
+    """Return whether an upper bound is at or above another one."""
     return high is None or (other is not None and high >= other)  # type: ignore[operator]
 
 
-def _higher_low(a: Key | None, b: Key | None) -> Key | None:
-    return b if _starts_by(a, b) else a
-
-
-def _lower_high(a: Key | None, b: Key | None) -> Key | None:
-    return b if _reaches(a, b) else a
-
-
-def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
-    """Any intervals, sorted and with overlapping and adjacent ones joined; empty ones are dropped."""
+def _merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+    """Return intervals sorted, with overlapping and adjacent ones merged and empty ones dropped."""
     kept = [pair for pair in intervals if _is_below(*pair)]
     kept.sort(key=lambda pair: (pair[0] is not None, pair[0]) if pair[0] is not None else (False,))
     merged: list[Interval] = []
@@ -218,8 +210,8 @@ def _merged(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(merged)
 
 
-def _trimmed(merged: tuple[Interval, ...], smallest: Key | None, largest: Key | None) -> tuple[Interval, ...]:
-    """Merged intervals with the bounds at the ends of the domain in their canonical form."""
+def _trim_intervals(merged: tuple[Interval, ...], smallest: Key | None, largest: Key | None) -> tuple[Interval, ...]:
+    """Return merged intervals with bounds at the ends of the domain in their canonical form."""
     trimmed: list[Interval] = []
     for low, high in merged:
         if smallest is not None:
@@ -230,11 +222,11 @@ def _trimmed(merged: tuple[Interval, ...], smallest: Key | None, largest: Key | 
             if low is not None and low > largest:  # type: ignore[operator]
                 continue
             high = None if high is None or high > largest else high  # type: ignore[operator]
-        trimmed.append(_edge_point(low, high, smallest, largest))
+        trimmed.append(_keep_edge_point(low, high, smallest, largest))
     return tuple(trimmed)
 
 
-def _edge_point(low: Key | None, high: Key | None, smallest: Key | None, largest: Key | None) -> Interval:
+def _keep_edge_point(low: Key | None, high: Key | None, smallest: Key | None, largest: Key | None) -> Interval:
     if low is None and smallest is not None and high == successor(smallest):
         return smallest, high
     if high is None and largest is not None and low == largest:
@@ -249,8 +241,8 @@ def _to_float32(key: Key | None) -> Key | None:
     return key if key <= cast(int, smallest) or key > cast(int, largest) else ceil_float32(key)
 
 
-def _after_prefix(text: str) -> str | None:
-    """The smallest string above all strings that start with a text; None where there is none."""
+def _end_of_prefix(text: str) -> str | None:
+    """Return the smallest string above all strings that start with a text; None where there is none."""
     stem = text.rstrip("\U0010ffff")
     if not stem:
         return None
@@ -260,27 +252,18 @@ def _after_prefix(text: str) -> str | None:
     return stem[:-1] + chr(following)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Comparisons with constants, as the sets of values for which Spark finds them TRUE.
-
+# Digits of Spark's widest decimal: comparisons that need more are not exact there.
 _MOST_DIGITS: Final = 38
-"""Digits of Spark's widest decimal: a comparison that needs more is not done exactly there."""
 
 
 def compare(op: str, value: object, column_type: str) -> ValueSet:
-    """The values of a column for which Spark's comparison with a constant is TRUE.
+    """Return the values of a column for which Spark's comparison with a constant is TRUE.
 
-    Against a number of another type this is Spark's comparison in their common type: exact between whole numbers and
-    decimals, in doubles where one side is floating point.
-
-    Args:
-        op: one of = <> < <= > >=.
-        value: int, Decimal, float, str, bytes, bool, date, or datetime (with a zone for timestamp, without for
-            timestamp_ntz).
-        column_type: the column's Spark type.
+    A number of another type is compared in Spark's common type: exactly between whole numbers and decimals, in doubles
+    where one side is floating point. The constant's Python type is as for :func:`to_key`.
 
     Raises:
-        ValueError: another operator, or the comparison can't be done exactly here.
+        ValueError: another operator than = <> < <= > >=, or the comparison can't be evaluated exactly.
 
     >>> compare(">", Decimal("5.5"), "int") == compare(">=", 6, "int")
     True
@@ -289,7 +272,7 @@ def compare(op: str, value: object, column_type: str) -> ValueSet:
     """
     if op not in _SIDES:
         raise ValueError(f"{op!r} is no comparison; use one of = <> < <= > >=")
-    first, above = _place(value, column_type)
+    first, above = _locate(value, column_type)
     intervals = _SIDES[op](first, above)
     return ValueSet.normalised(intervals, column_type)
 
@@ -304,35 +287,35 @@ _SIDES: Final[dict[str, Callable[[Key, Key], list[Interval]]]] = {
 }
 
 
-def _place(value: object, type: str) -> tuple[Key, Key]:
-    """Where a constant stands among the keys of a type: the first key not below it, and the first above it."""
+def _locate(value: object, type: str) -> tuple[Key, Key]:
+    """Return the first key of a type that is not below a constant, and the first above it."""
     is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
     if not is_number or key_kind(type) != "int" or type in ("boolean", "date", "timestamp", "timestamp_ntz"):
         key = to_key(value, type)
         return key, successor(key)
     number = cast("int | float | Decimal", value)
     if type in ("float", "double"):
-        return _place_among_floats(number, type)
+        return _locate_among_floats(number, type)
     if isinstance(number, float):
-        return _place_as_doubles(number, type)
-    return _place_exactly(number, type)
+        return _locate_among_doubles(number, type)
+    return _locate_exactly(number, type)
 
 
-def _place_among_floats(value: int | float | Decimal, type: str) -> tuple[int, int]:
-    """Spark casts the constant to double. A whole number against a float column depends on the ANSI mode."""
+def _locate_among_floats(value: int | float | Decimal, type: str) -> tuple[int, int]:
+    """Locate a constant cast to double, like Spark. An integer against a float column depends on the ANSI mode."""
     is_ambiguous = type == "float" and isinstance(value, int)
-    key = cast(int, to_key(value, type)) if is_ambiguous else float_key(_as_double(value))
+    key = cast(int, to_key(value, type)) if is_ambiguous else float_key(_to_double(value))
     return key, key + 1
 
 
-def _as_double(value: int | float | Decimal) -> float:
+def _to_double(value: int | float | Decimal) -> float:
     try:
         return float(value)
     except OverflowError as error:
         raise ValueError(f"{value!r} is too large for a double; leave the comparison out") from error
 
 
-def _place_exactly(value: int | Decimal, type: str) -> tuple[int, int]:
+def _locate_exactly(value: int | Decimal, type: str) -> tuple[int, int]:
     exact = exact_number(value)
     if exact is None:
         raise ValueError(f"{value!r} is no number that a {type} is compared with exactly; leave the comparison out")
@@ -344,7 +327,7 @@ def _place_exactly(value: int | Decimal, type: str) -> tuple[int, int]:
 
 
 def _require_common_decimal(value: int | Decimal, digits: tuple[int, int], type: str) -> None:
-    """Spark compares decimals in a type that holds both; where 38 digits are too few it rounds, or gives NULL."""
+    """Refuse decimals without a common type of 38 digits, for which Spark rounds or returns NULL."""
     number = Decimal(value)
     exponent = cast(int, number.as_tuple().exponent)
     scale = max(digits[1], -exponent, 0)
@@ -353,8 +336,8 @@ def _require_common_decimal(value: int | Decimal, digits: tuple[int, int], type:
         raise ValueError(f"{value!r} and {type} have no common decimal of 38 digits; leave the comparison out")
 
 
-def _place_as_doubles(value: float, type: str) -> tuple[int, int]:
-    """Spark casts the column to double, which is monotone: search the keys at which the cast passes the constant."""
+def _locate_among_doubles(value: float, type: str) -> tuple[int, int]:
+    """Locate a double by binary search: Spark casts the column to double, which is monotone."""
     smallest, largest = cast("tuple[int, int]", domain(type))
     digits = decimal_digits(type)
     unit = 10 ** (digits[1] if digits else 0)

@@ -69,7 +69,7 @@ def plan_best(
     """Plan by the settings of ``layoutopt plan``, choosing method and parameters where they are left open.
 
     What was tried, and what it would have read of the queries held out, is added to the plan's predictions, and passed
-    to ``draw`` with the file of ``--tune-plot``. ``known`` are earlier results for a named method.
+    to ``draw`` with the file of ``--tune-plot``.
 
     Raises:
         SettingError: a setting has no effect with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.

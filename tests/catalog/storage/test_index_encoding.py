@@ -19,8 +19,8 @@ from layoutopt.catalog.storage.index_files import (
     decode_index,
     encode_index,
     is_coded,
+    merge_dictionaries,
     merge_index,
-    merged_dictionary,
     pack_index,
     plain_lists,
 )
@@ -120,7 +120,7 @@ def test_a_long_index_is_written_in_pieces(monkeypatch: pytest.MonkeyPatch) -> N
 def test_dictionaries_are_merged(dictionaries_of: list[list[bytes]], batch: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(dictionaries, "BATCH_BYTES", batch)
-        merged = merged_dictionary(
+        merged = merge_dictionaries(
             [pa.array(each, pa.large_binary()) for each in dictionaries_of] or [pa.array([], pa.large_binary())]
         )
     assert merged.to_pylist() == sorted({text for each in dictionaries_of for text in each})

@@ -15,12 +15,12 @@ from layoutopt.catalog.paths import FileDigest, index_path
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import (
     IndexFile,
-    coded,
+    attach_dictionary,
     encode_index,
+    encode_lists,
     is_coded,
     plain_lists,
     read_index,
-    with_dictionary,
 )
 from layoutopt.indexes.protocol import BlockColumn, Index
 from layoutopt.indexes.registry import BUILT_IN, find_index
@@ -88,7 +88,7 @@ def test_lists_of_places_say_what_lists_of_texts_say(blocks: list[list[str] | No
     column = Col("a", "string")
     lists = pa.array([None if each is None else sorted(each) for each in blocks], pa.large_list(pa.large_string()))
     plain = lists.cast(pa.large_list(pa.large_binary()))
-    places = with_dictionary(*coded(plain))
+    places = attach_dictionary(*encode_lists(plain))
     assert plain_lists(places).equals(plain)
     asked: list[Node] = [InSet(column, ValueSet.interval(value, None)), InSet(column, ValueSet.point(value))]
     asked.append(like(column, parse_like(pattern)))
@@ -106,4 +106,4 @@ def test_lists_of_places_say_what_lists_of_texts_say(blocks: list[list[str] | No
 
 def test_a_place_beyond_the_dictionary_is_damage() -> None:
     with pytest.raises(pa.ArrowInvalid, match="not in the dictionary"):
-        with_dictionary(pa.array([[0, 2]], pa.large_list(pa.int64())), pa.array([b"a", b"b"], pa.large_binary()))
+        attach_dictionary(pa.array([[0, 2]], pa.large_list(pa.int64())), pa.array([b"a", b"b"], pa.large_binary()))

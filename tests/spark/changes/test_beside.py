@@ -196,14 +196,14 @@ def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
     new = made(living.next_id)
     source = living.source([new])
     meanwhile(lambda: merged(living, [new]))
-    with pytest.raises(CommitConflictError, match="by somebody else"):
+    with pytest.raises(CommitConflictError, match="by another commit"):
         merged(living, [new])
     assert merged(living, [new]).updated == 1
     meanwhile(lambda: append_by(spark, AppendSettings(table_path=living.path, source=source)))
-    with pytest.raises(CommitConflictError, match="by somebody else"):
+    with pytest.raises(CommitConflictError, match="by another commit"):
         merged(living, [made(new[0] + 3)])
     meanwhile(lambda: updated(living, "id = 9", 1))
-    with pytest.raises(CommitConflictError, match="changed by somebody else"):
+    with pytest.raises(CommitConflictError, match="changed by another commit"):
         updated(living, "id IN (3, 9)", 1)
     named = {entry.deletes.file for entry in Catalog.open(living.path).partitions if entry.deletes is not None}
     assert named <= {f"_layoutopt/deletes/{name}" for name in TableFiles(living.path).list("_layoutopt/deletes")}

@@ -141,7 +141,7 @@ def test_a_delete_that_meets_others(spark: SparkSession, tmp_path: Path, monkeyp
     assert table.sql("SELECT count(*) AS n FROM t WHERE id >= 30").to_pylist() == [{"n": 6}]
     for other in (lambda: gone(living, "id = 4", rewrite_share=1), lambda: gone(living, "id = 5", rewrite_share=0)):
         meanwhile(other)
-        with pytest.raises(CommitConflictError, match="changed by somebody else"):
+        with pytest.raises(CommitConflictError, match="changed by another commit"):
             gone(living, "id IN (0, 1, 8)", rewrite_share=1)
     files = TableFiles(living.path)
     named = {entry.deletes.file for n in range(9) for entry in _entries(living.path, n) if entry.deletes is not None}

@@ -134,7 +134,7 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
         return load(*arguments, **named)
 
     monkeypatch.setattr("layoutopt.spark.changes.rewrite.load", late)
-    with pytest.raises(CommitConflictError, match="by somebody else"):
+    with pytest.raises(CommitConflictError, match="by another commit"):
         delete_by(living.spark, DeleteSettings(table_path=living.path, where="kind = 2", rewrite_share=0))
     monkeypatch.undo()
     living.check()

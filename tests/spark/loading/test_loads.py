@@ -267,7 +267,7 @@ def test_somebody_elses_other_rows_are_a_conflict(
         return load(*arguments, **named)
 
     monkeypatch.setattr("layoutopt.spark.loading.load.load", with_somebody_else)
-    with pytest.raises(CommitConflictError, match="somebody else"):
+    with pytest.raises(CommitConflictError, match="another commit"):
         ask(partition=(DAYS[1],))
 
 
