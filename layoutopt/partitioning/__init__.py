@@ -1,1 +1,1 @@
-"""From feature vectors, or an order of the rows, to blocks: one algorithm a file, all of one protocol."""
+"""Partition rows into blocks by feature vectors, value cuts, or an order."""

@@ -1,13 +1,13 @@
 """Ward's bottom-up clustering of feature vectors (Sun 2017, 3.4.4), exact.
 
 Merging clusters ``i`` and ``j`` loses ``loss(i, j) = |i| (W_j - g_ij) + |j| (W_i - g_ij)``, the negative of Equation
-3.5, where ``W`` is the weight of a cluster's union vector and ``g_ij`` the weight of the features both unions have.
+3.5. ``W`` is the weight of a cluster's union vector, and ``g_ij`` the weight of the features that both unions have.
 Floats are integers, so every loss is exact.
 
-The loss is not reducible (a merged cluster may be nearer to a third than either part was), so there is no
-nearest-neighbour chain. Instead each cluster remembers its nearest later cluster and that loss. When the neighbour is
-gone the loss remembered is still a lower bound, since what remains can't be nearer, and the only new cluster is
-compared with everybody at once. So a cluster looks for its nearest again only when its bound is the smallest of all.
+The loss is not reducible (a merged cluster may be nearer to a third than either part was), so nearest-neighbour chains
+don't apply. Instead each cluster remembers its nearest later cluster and that loss. If the neighbour is gone, the
+remembered loss is still a lower bound, since a new cluster is compared with all clusters at once. So a cluster
+searches its nearest again only when its bound is the smallest of all.
 """
 
 from __future__ import annotations
@@ -24,28 +24,26 @@ from layoutopt.partitioning.partitioner import check_arguments
 def ward(
     vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """Blocks by Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
+    """Return blocks by Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
 
-    Vectors of at least ``min_rows`` rows become blocks of their own first. Of the others the pair that loses least is
-    merged again and again (of equal pairs the first in the order of the vectors); a block that has ``min_rows`` leaves.
-
-    The text calls ``min_rows`` minSize. There is no chance in it, so the seed is not used, nor the objective: the loss
-    is Equation 3.5.
+    Vectors of at least ``min_rows`` rows (minSize in the text) become blocks of their own first. Of the rest, the pair
+    that loses least is merged repeatedly (of equal pairs the first in the order of the vectors); a block that reaches
+    ``min_rows`` is done. Seed and objective are not used: the loss is Equation 3.5.
     """
     check_arguments(vectors, weights, min_rows)
     return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
 
 
 def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Blocks by Ward's method over any bits of the vectors.
+    """Return blocks by Ward's method over any bits of the vectors.
 
     Args:
         counts: rows of every vector, ``int64[d]``.
-        bits: ``bool[d, t]``: features, or derived ones (:mod:`layoutopt.partitioning.objective`).
+        bits: features, or derived ones (:mod:`layoutopt.partitioning.objective`), ``bool[d, t]``.
         weights: integers of which all sums are exact in float32, ``float64[t]``.
         min_rows: the smallest block.
     """
-    if int(counts.sum()) < 2 * min_rows:  # one block, whatever is merged first
+    if int(counts.sum()) < 2 * min_rows:  # one block in any case
         return Partition.of(np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64), counts)
     light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
@@ -53,7 +51,7 @@ def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partiti
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
-    """The cluster of each vector, named by its first member, ``int64[n]``.
+    """Return the cluster of each vector, named by its first member, ``int64[n]``.
 
     Args:
         bits: the vectors, ``bool[n, f]``.
@@ -64,7 +62,7 @@ def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
     n = len(bits)
     if n < 2:
         return np.arange(n)
-    # Compiling takes its time to be imported, which nothing else here needs.
+    # Imported here, since importing the compiler takes long.
     from layoutopt.partitioning.ward_loops import Clusters, merge_all
 
     clusters = Clusters(
