@@ -27,9 +27,9 @@ from layoutopt.model.vectors import feature_bit, project, unpack
 from layoutopt.partitioning.objective import integer_weights
 from layoutopt.partitioning.value_cuts import (
     DEFAULT_QUANTILES,
+    FEATURE_CODES,
     LARGEST,
     MEAN_OVER_MIN,
-    FEATURE_CODES,
     CodeFilters,
     Codes,
     CodeSet,
