@@ -19,7 +19,7 @@ from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.log import decayed, read_log
-from layoutopt.workload.served import as_served
+from layoutopt.workload.served import split_served
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +71,7 @@ def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = 
         weigh=settings.weigh,
     )
     analysis = analyze(entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs))
-    analysis = replace(analysis, queries=as_served(analysis.queries, settings.served))
+    analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))
     if settings.half_life is None:
         return analysis
     return replace(analysis, queries=decayed(analysis.queries, parse_age(settings.half_life), settings.time_zone))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layoutopt.features.implications import Implications, single_parts
-from layoutopt.features.weights import Units, units_of
+from layoutopt.features.weights import Units, make_units
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.predicates import (
     Comparison,
@@ -93,18 +93,18 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
     totals = np.array(list(weights.values()), dtype=np.float64)
     helpful = (totals @ (shares > 0)) >= threshold
     kept = tuple(p for p, keep in zip(predicates, helpful, strict=True) if keep)
-    units = units_of(nodes, relation, len(predicates))
+    units = make_units(nodes, relation, len(predicates))
     units = replace(units, factors=units.factors[:, helpful])
-    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], stricter_than(kept), units)
+    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], compare_strictness(kept), units)
 
 
-def subject_of(predicate: Predicate) -> Hashable:
+def predicate_subject(predicate: Predicate) -> Hashable:
     """Return what a predicate restricts: an expression, a pair, or for a mixed disjunction the set of these."""
     subjects = frozenset(literal_subject(literal) for literal in predicate.literals)
     return next(iter(subjects)) if len(subjects) == 1 else subjects
 
 
-def stricter_than(predicates: Sequence[Predicate]) -> Bits:
+def compare_strictness(predicates: Sequence[Predicate]) -> Bits:
     """Return which predicate is subsumed by which, ``bool[predicates, predicates]``; the diagonal is True."""
     relation = Implications(predicates)
     matrix = np.zeros((len(predicates), len(predicates)), dtype=np.bool_)

@@ -8,7 +8,7 @@ from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 
 # The share of each family of queries in the hold-out set.
-HELD_BACK = 0.25
+HOLD_OUT_SHARE = 0.25
 
 # Folds of a short log: with fewer, methods would learn from too little.
 FOLDS = 5
@@ -17,7 +17,7 @@ FOLDS = 5
 FEWEST = 4
 
 # The fewest statements of a hold-out set: with fewer, single ones would decide.
-ENOUGH = 100
+MIN_HELD_OUT = 100
 
 # The columns that a family of queries reads, and those that it filters by.
 Family = tuple[tuple[str, ...], frozenset[str]]
@@ -29,11 +29,11 @@ Split = tuple[tuple[Query, ...], tuple[Query, ...]]
 def splits(queries: Sequence[Query]) -> list[Split]:
     """Return the splits by which plans are judged: one for a long log, several for a short one.
 
-    Where the latest quarter (:func:`hold_back`) has fewer than :data:`ENOUGH` statements, every query is held out once
-    (:func:`folds`). A log of fewer than :data:`FEWEST` queries has no split.
+    Where the latest quarter (:func:`hold_out`) has fewer than :data:`MIN_HELD_OUT` statements, every query is held out
+    once (:func:`folds`). A log of fewer than :data:`FEWEST` queries has no split.
     """
-    training, held_out = hold_back(queries)
-    if sum(query.weight for query in held_out) >= ENOUGH:
+    training, held_out = hold_out(queries)
+    if sum(query.weight for query in held_out) >= MIN_HELD_OUT:
         return [(training, held_out)]
     return folds(queries, min(FOLDS, len(queries))) if can_be_split(queries) else []
 
@@ -58,7 +58,7 @@ def folds(queries: Sequence[Query], count: int = FOLDS) -> list[Split]:
     return [_split_queries(queries, fold) for fold in fold_places]
 
 
-def hold_back(queries: Sequence[Query], share: float = HELD_BACK) -> Split:
+def hold_out(queries: Sequence[Query], share: float = HOLD_OUT_SHARE) -> Split:
     """Return the earlier queries, to train on, and the later ones, to score by; both in the given order.
 
     A log is often a list of reports, so its later part may have other queries than its earlier part. So each family of

@@ -17,11 +17,18 @@ from typing import Literal as Choice
 
 import numpy as np
 
-from layoutopt.features.augment import Augmented, Exclusion, augment, literal_subject, subject_of, weights_by_filter
-from layoutopt.features.cross_validation import ENOUGH, hold_back
+from layoutopt.features.augment import (
+    Augmented,
+    Exclusion,
+    augment,
+    literal_subject,
+    predicate_subject,
+    weights_by_filter,
+)
+from layoutopt.features.cross_validation import MIN_HELD_OUT, hold_out
 from layoutopt.features.implications import single_parts
-from layoutopt.features.sharpen import bluntest, sharpened
-from layoutopt.features.weights import Units, assumed_selectivity, share_of
+from layoutopt.features.sharpen import add_stricter_features, drop_stricter_features
+from layoutopt.features.weights import Units, assumed_selectivity, predicate_share
 from layoutopt.model.arrays import Bits, Floats, Places
 from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet, Settings
@@ -46,7 +53,7 @@ _EPSILON = 1e-9
 # Features are enough when all further ones would take no larger share off what queries still read.
 NEGLIGIBLE: Final = 0.005
 # The default for the most features.
-MOST: Final = 256
+MAX_FEATURES: Final = 256
 # ``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as in the thesis.
 Selection = Choice["coverage", "text"]
 # The default for the most predicates of a feature.
@@ -122,7 +129,7 @@ def _find_frequent_sets(
         [(int(i),) for i in frequent if _is_narrowing(workload.predicates[i], selectivity)], workload
     )
     combined = sorted((m[0] for m in narrowing), key=lambda i: (-support[i], i))[:MOST_COMBINED]
-    subjects = [subject_of(predicate) for predicate in workload.predicates]
+    subjects = [predicate_subject(predicate) for predicate in workload.predicates]
     for members in _run_fpgrowth(workload, sorted(combined), threshold, max_set):
         if 1 < len(members) == len({subjects[i] for i in members}):  # one predicate an expression
             count = workload.weights @ workload.subsumes[:, list(members)].all(axis=1)
@@ -132,7 +139,7 @@ def _find_frequent_sets(
 
 def _is_narrowing(predicate: Predicate, selectivity: Mapping[Literal, float]) -> bool:
     """Return whether a predicate is worth combining: it restricts one expression, to less than most of the rows."""
-    return len(predicate.literals) == 1 and share_of(predicate, selectivity) <= _MAX_NARROWING_SHARE
+    return len(predicate.literals) == 1 and predicate_share(predicate, selectivity) <= _MAX_NARROWING_SHARE
 
 
 def _run_fpgrowth(workload: Augmented, items: Sequence[int], threshold: float, max_set: int) -> list[Members]:
@@ -227,7 +234,7 @@ def eliminate_redundant(candidates: Candidates, threshold: float) -> Ranked:
 
 
 def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
-    """Choose at most ``limit`` candidates greedily, by what each adds to those before it (:class:`Reading`).
+    """Choose at most ``limit`` candidates greedily, by what each adds to those before it (:class:`ReadEstimate`).
 
     A set that is redundant for a filter adds nothing, however frequent; ``x <> 'a'`` adds little to any set; and a
     general set is chosen where it serves filters that no specific one does, so it also serves new constants.
@@ -235,7 +242,7 @@ def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
     Returns:
         ``(place, gain)`` in the order of choice, the gain in queries' worth of all rows.
     """
-    reading = Reading(candidates)
+    reading = ReadEstimate(candidates)
     open_places = list(range(len(candidates.sets)))
     chosen: list[tuple[int, float]] = []
     while open_places and len(chosen) < limit:
@@ -261,10 +268,10 @@ class _Restriction:
     @classmethod
     def of(cls, predicate: Predicate, selectivity: Mapping[Literal, float]) -> _Restriction:
         literals = tuple((literal_subject(literal), selectivity[literal]) for literal in predicate.literals)
-        return cls(subject_of(predicate), share_of(predicate, selectivity), literals)
+        return cls(predicate_subject(predicate), predicate_share(predicate, selectivity), literals)
 
 
-class Reading:
+class ReadEstimate:
     """What queries still read with the candidates chosen so far, unit by unit of their filters.
 
     A unit ``u`` (:class:`layoutopt.features.weights.Units`) of a filter of weight ``w`` reads, in scans of all rows::
@@ -285,7 +292,7 @@ class Reading:
     >>> candidates = find_candidates([query], threshold=1)
     >>> place = {predicate.literals[0]: i for i, (predicate,) in enumerate(candidates.sets)}
     >>> listed, first, second = (place[literal] for literal in literals)
-    >>> reading = Reading(candidates)
+    >>> reading = ReadEstimate(candidates)
     >>> [round(reading.gain(i), 9) for i in (listed, first, second)]
     [0.8, 0.4, 0.4]
     >>> reading.choose(first)
@@ -350,25 +357,25 @@ class Reading:
         return np.asarray(np.minimum(1.0, np.sum(shares_of_read, axis=0)))
 
 
-def number_that_pays(candidates: Candidates, queries: Sequence[Query]) -> int:
-    """Return how many of the candidates to choose, at most :data:`MOST`.
+def count_useful_features(candidates: Candidates, queries: Sequence[Query]) -> int:
+    """Return how many of the candidates to choose, at most :data:`MAX_FEATURES`.
 
     The candidates are ranked by the earlier queries alone. The later ones read less with each candidate in that order;
     once all further candidates take off less than :data:`NEGLIGIBLE` of what is read with all, no more pay. A log with
-    fewer than :data:`ENOUGH` later statements is too short to tell; its recurring patterns are few, so all may be
+    fewer than :data:`MIN_HELD_OUT` later statements is too short to tell; its recurring patterns are few, so all may be
     useful.
     """
-    earlier, later = hold_back(queries)
-    if sum(query.weight for query in later) < ENOUGH:
-        return MOST
+    earlier, later = hold_out(queries)
+    if sum(query.weight for query in later) < MIN_HELD_OUT:
+        return MAX_FEATURES
     filters = tuple(weights_by_filter(queries))
-    reading = Reading(replace(candidates, weights=_weigh_filters(filters, later)))
+    reading = ReadEstimate(replace(candidates, weights=_weigh_filters(filters, later)))
     gains = []
-    for place, _ in rank_by_coverage(replace(candidates, weights=_weigh_filters(filters, earlier)), MOST):
+    for place, _ in rank_by_coverage(replace(candidates, weights=_weigh_filters(filters, earlier)), MAX_FEATURES):
         gains.append(reading.gain(place))
         reading.choose(place)
     if not any(gains):
-        return MOST
+        return MAX_FEATURES
     gains_to_come = sum(gains) - np.cumsum(gains)
     return 1 + int(np.argmax(gains_to_come <= NEGLIGIBLE * reading.total))
 
@@ -410,7 +417,7 @@ def mine_features(
     exclusion = Exclusion.of(exclude_columns, comparisons=exclude_comparisons)
     candidates = find_candidates(queries, threshold=min_queries, exclusion=exclusion, max_set=max_set)
     if num_features is None:
-        num_features = MOST if selection == "text" else number_that_pays(candidates, queries)
+        num_features = MAX_FEATURES if selection == "text" else count_useful_features(candidates, queries)
     ranked = rank(candidates, num_features, min_queries, selection)
     return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or Settings())
 
@@ -486,7 +493,8 @@ def mine_all(
     if selection == "text":
         return features
     return _add_new(
-        features, [sharp for feature_set in unsharpened for sharp in sharpened(feature_set, queries, max_set)]
+        features,
+        [sharp for feature_set in unsharpened for sharp in add_stricter_features(feature_set, queries, max_set)],
     )
 
 
@@ -530,7 +538,7 @@ def mined_from(
         num_features: the most features except those about dates and stricter ones; by default as many as in the
             document.
     """
-    mined = [document.features[i] for i in bluntest(document.features, document.queries)]
+    mined = [document.features[i] for i in drop_stricter_features(document.features, document.queries)]
     dates = default_excluded(document.schema)
     by_default = set(document.exclude_columns) == set(dates)
     about_dates = sum(feature.columns <= set(dates) for feature in mined) if by_default else 0

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from layoutopt.features.augment import subject_of
+from layoutopt.features.augment import predicate_subject
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 
 
-def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) -> FeatureSet:
+def add_stricter_features(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) -> FeatureSet:
     """Return the features, followed by a stricter one for each group that subsumes the same queries.
 
     It has the predicates of the group, the first ones first, then of features that subsume all of their queries and
@@ -53,10 +53,10 @@ def _combine_predicates(features: Sequence[Feature], max_set: int) -> tuple[Pred
     members: list[Predicate] = []
     subjects: set[Hashable] = set()
     for feature in features:
-        new = [predicate for predicate in feature.predicates if subject_of(predicate) not in subjects]
+        new = [predicate for predicate in feature.predicates if predicate_subject(predicate) not in subjects]
         if not members or len(members) + len(new) <= max_set:
             members += new
-            subjects |= {subject_of(predicate) for predicate in new}
+            subjects |= {predicate_subject(predicate) for predicate in new}
     return tuple(members)
 
 
@@ -67,8 +67,8 @@ def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
     return sorted(kept + np.flatnonzero(~matrix.any(axis=0)).tolist())
 
 
-def bluntest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """Return the features without those that :func:`sharpened` adds.
+def drop_stricter_features(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
+    """Return the features without those that :func:`add_stricter_features` adds.
 
     These are the ones for which no other feature subsumes the same queries with fewer of its predicates.
     """

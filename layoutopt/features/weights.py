@@ -95,7 +95,7 @@ def feature_weights(
     return np.asarray(query_weights @ shares)
 
 
-def weights_by(weighing: str, shares: Floats, query_weights: Floats, selectivity: Floats) -> Floats:
+def weigh_features(weighing: str, shares: Floats, query_weights: Floats, selectivity: Floats) -> Floats:
     """Return the weights of features, ``float64[f]``, by one of :data:`WEIGHINGS`; see :func:`feature_weights`."""
     if weighing == SUBSUMED:
         return feature_weights(shares >= 1.0, query_weights)
@@ -103,8 +103,8 @@ def weights_by(weighing: str, shares: Floats, query_weights: Floats, selectivity
 
 
 def segment_weights(shares: Floats, query_weights: Floats, vectors: VectorCounts, weighing: str = MARGINAL) -> Floats:
-    """Return the weights of :func:`weights_by` for rows with these vectors."""
-    return weights_by(weighing, shares, query_weights, vectors.counts @ vectors.bits() / max(vectors.rows, 1))
+    """Return the weights of :func:`weigh_features` for rows with these vectors."""
+    return weigh_features(weighing, shares, query_weights, vectors.counts @ vectors.bits() / max(vectors.rows, 1))
 
 
 def _apply_marginal(shares: Floats, selectivity: Floats) -> Floats:
@@ -139,7 +139,7 @@ class Units:
     factors: Bytes
 
 
-def units_of(nodes: Sequence[Node], relation: Implications, n_items: int) -> Units:
+def make_units(nodes: Sequence[Node], relation: Implications, n_items: int) -> Units:
     """Return the units of filters with these roots, over the relation's predicates.
 
     For ``x IN (1, 2)`` and the items ``x = 1``, ``x = 2``, ``x IN (1, 2)`` and ``x = 3``:
@@ -147,7 +147,7 @@ def units_of(nodes: Sequence[Node], relation: Implications, n_items: int) -> Uni
     >>> from layoutopt.model.predicates import Col, InSet, Predicate
     >>> from layoutopt.model.values import ValueSet
     >>> lists = [InSet(Col("x", "int"), ValueSet.of(values)) for values in ([1], [2], [1, 2], [3])]
-    >>> units = units_of([lists[2]], Implications([Predicate((literal,)) for literal in lists]), 4)
+    >>> units = make_units([lists[2]], Implications([Predicate((literal,)) for literal in lists]), 4)
     >>> units.shares.tolist(), units.factors.tolist()
     ([0.5, 0.5], [[2, 0, 1, 0], [0, 2, 1, 0]])
     """
@@ -199,7 +199,7 @@ def assumed_selectivity(predicates: Iterable[Predicate]) -> dict[Literal, float]
     return {**_estimate_sets(literals), **_estimate_others(literals)}
 
 
-def share_of(predicate: Predicate, selectivity: Mapping[Literal, float]) -> float:
+def predicate_share(predicate: Predicate, selectivity: Mapping[Literal, float]) -> float:
     """Return the share of rows that a predicate matches at most: the sum of its literals' shares."""
     return min(1.0, sum(selectivity[literal] for literal in predicate.literals))
 

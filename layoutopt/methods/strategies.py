@@ -46,17 +46,17 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.block_sizes import blocking_lower_bound, calibrate_min_rows, min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective, exponent_of, objective_of
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of, weight_exponent
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import Group, cells_lower_bound, cost_of, full_scan
-from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_as_written, search_groups
+from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_from_groups, search_groups, search_groups_by_thesis
 from layoutopt.search.local import prefixes
-from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thinned
-from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thin_samples
+from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_from_layouts
 from layoutopt.search.rows import ComputedRows
-from layoutopt.search.thesis_algorithms import FeatureCosts, SearchAsWritten, scheme_as_written, within
+from layoutopt.search.thesis_algorithms import FeatureCosts, ThesisSearch, fits_budget, thesis_scheme
 
 # The partitioner that searches compare by: candidates are many, and what is better by Ward's method is also better by
 # the rest.
@@ -88,7 +88,7 @@ def sop(planning: PlanningInput) -> LayoutProposal:
     scheme = _single_layout(planning, blocking, guides)
     if not planning.predicts:
         return LayoutProposal(scheme, {})
-    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+    return LayoutProposal(scheme, predict_rows(guided, guided.partitions, blocking, min_rows))
 
 
 def qdtree(planning: PlanningInput) -> LayoutProposal:
@@ -157,13 +157,13 @@ def _plan_cuts(
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
     """Plan column groups by the search of 4.4, each blocked by its own local features (4.5)."""
-    problem, search = problem_of(planning), groups_of(planning)
+    problem, search = problem_of(planning), search_column_groups(planning)
     return _make_proposal(
         planning, _make_scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem
     )
 
 
-def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
+def gsop_baseline(method: str, planning: PlanningInput) -> LayoutProposal:
     """Plan a baseline of 4.3.1 and 4.7.5: a grouping that ignores skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
@@ -172,10 +172,10 @@ def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
     return _make_proposal(planning, _make_scheme(planning, problem, groups, exact), cost, problem)
 
 
-def groups_of(planning: PlanningInput) -> SearchResult:
+def search_column_groups(planning: PlanningInput) -> SearchResult:
     """Return the search for column groups, for GSOP and for methods that start from its groups."""
     problem, partitioner = problem_of(planning), find_partitioner(PARTITIONER)
-    search = search_as_written if planning.request.search == TEXT else search_groups
+    search = search_groups_by_thesis if planning.request.search == TEXT else search_groups
     return planning.known.once("groups", planning.request, lambda: search(problem, partitioner))
 
 
@@ -207,7 +207,7 @@ def _make_problem(planning: PlanningInput) -> Problem:
 
 
 def _make_scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
-    return with_cuts(planning, scheme_of(problem, groups, exact, planning.request.partitioner))
+    return with_cuts(planning, scheme_from_groups(problem, groups, exact, planning.request.partitioner))
 
 
 def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
@@ -244,7 +244,7 @@ def _single_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence
     return Scheme((Layout(names, tuple(features), names, blocking),))
 
 
-def predicted_rows(
+def predict_rows(
     planning: PlanningInput, sample: Sequence[PartitionHistogram], blocking: ByVectors, min_rows: int
 ) -> dict[str, float]:
     """Predict what training queries scan on sampled partitions, by partition bounds and features.
@@ -256,7 +256,7 @@ def predicted_rows(
     full = scanned = blocks = rows = bound = 0.0
     for part in sample:
         blocked = _block_partition(planning, part, blocking, min_rows)
-        exponent = exponent_of(part.query_weights, part.vectors.rows)
+        exponent = weight_exponent(part.query_weights, part.vectors.rows)
         lowest = blocking_lower_bound(blocked.objective, part.vectors, min_rows)
         bound += float(np.ldexp(lowest, -exponent))
         scanned, full = scanned + blocked.scanned, full + weight_of(planning.queries) * part.vectors.rows
@@ -362,7 +362,7 @@ BY_ORDER: Mapping[str, Method] = MappingProxyType(
 )
 # Methods that search over a sample, with too many features to count the distinct vectors of all rows.
 SAMPLED: Mapping[str, Method] = MappingProxyType(
-    {"gsop": gsop, **{method: partial(gsop_by, method) for method in GROUPINGS}}
+    {"gsop": gsop, **{method: partial(gsop_baseline, method) for method in GROUPINGS}}
 )
 
 METHODS: Mapping[str, Method] = MappingProxyType(
@@ -403,7 +403,7 @@ REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcop
 
 
 def _get_search(planning: PlanningInput) -> ReplicationSearch:
-    problem, groups = problem_of(planning), groups_of(planning).best.groups
+    problem, groups = problem_of(planning), search_column_groups(planning).best.groups
     stored = planning.bytes if planning.request.budget_unit == "bytes" else None
     partitioner = find_partitioner(PARTITIONER)
     return planning.known.once(
@@ -417,7 +417,7 @@ def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
     full = full_scan(problem)
     costs, search = planning.known.once("copies as written", request, lambda: _make_thesis_search(problem))
     layouts_by_budget = {
-        budget: next(filter(within(costs, budget), search.passed(budget))) for budget in request.budgets
+        budget: next(filter(fits_budget(costs, budget), search.passed(budget))) for budget in request.budgets
     }
     figures = {
         budget: {
@@ -426,15 +426,15 @@ def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
         }
         for budget, layouts in layouts_by_budget.items()
     }
-    scheme = scheme_as_written(costs, layouts_by_budget[request.chosen_budget], request.partitioner)
+    scheme = thesis_scheme(costs, layouts_by_budget[request.chosen_budget], request.partitioner)
     return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, request.chosen_budget))
 
 
-def _make_thesis_search(problem: Problem) -> tuple[FeatureCosts, SearchAsWritten]:
+def _make_thesis_search(problem: Problem) -> tuple[FeatureCosts, ThesisSearch]:
     """Return the costs on the whole sample, and the search on a part of it."""
     partitioner = find_partitioner(PARTITIONER)
-    coarse = replace(thinned(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return FeatureCosts(problem, partitioner), SearchAsWritten(FeatureCosts(coarse, partitioner))
+    coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+    return FeatureCosts(problem, partitioner), ThesisSearch(FeatureCosts(coarse, partitioner))
 
 
 def _add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
@@ -452,7 +452,7 @@ def _propose_replicated(
     chosen = schemes[0]
     if len(schemes) > 1:
         chosen = next(scheme for scheme in schemes if scheme.budget == planning.request.chosen_budget)
-    scheme = scheme_of_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
+    scheme = scheme_from_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
     return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, chosen.budget))
 
 

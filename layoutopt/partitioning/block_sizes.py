@@ -8,7 +8,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.objective import Derived, Partition, SkipSetObjective, derive
+from layoutopt.partitioning.objective import DerivedObjective, Partition, SkipSetObjective, derive
 from layoutopt.partitioning.partitioner import Partitioner
 
 # The mean block over min_rows, between 1 and 2; measured on TPC-H segments of 100 blocks.
@@ -71,7 +71,7 @@ def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: 
     return Partition.of(partition.vector, block, partition.rows)
 
 
-def with_heavy(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
+def add_heavy_blocks(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
     """Return the blocks of heavy vectors, and of light vectors by their labels; a remainder is joined if it fits.
 
     Args:
@@ -108,7 +108,7 @@ def _bound_by_queries(objective: SkipSetObjective, vectors: VectorCounts, min_ro
     return float(objective.weights @ np.where(needed > 0, np.maximum(needed, block), 0))
 
 
-def _added_costs_bound(derived: Derived, counts: Ints, min_rows: int) -> Floats:
+def _added_costs_bound(derived: DerivedObjective, counts: Ints, min_rows: int) -> Floats:
     """Return the least cost that a row adds in any block compared with one of its own, ``float64[d]``."""
     added_by_row = np.zeros(len(counts))
     light = np.flatnonzero(counts < min_rows)

@@ -10,7 +10,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Counters, Floats, Ints, Singles
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive
 from layoutopt.partitioning.ward import cluster, ward
 
 DEFAULT_PASSES = 8
@@ -43,7 +43,7 @@ class State:
         reading: the cost of reading a row of each block, ``float64[b]``.
     """
 
-    def __init__(self, partition: Partition, derived: Derived, min_rows: int) -> None:
+    def __init__(self, partition: Partition, derived: DerivedObjective, min_rows: int) -> None:
         # Imported here, since importing the compiler takes long.
         from layoutopt.partitioning import local_search_loops as loops
 
@@ -91,7 +91,7 @@ class State:
 
         >>> bits = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]], dtype=bool)
         >>> partition = Partition.of(np.arange(5), np.array([0, 0, 0, 1, 1]), np.ones(5, dtype=np.int64))
-        >>> state = State(partition, Derived(bits, np.ones(2), exponent=0), min_rows=2)
+        >>> state = State(partition, DerivedObjective(bits, np.ones(2), exponent=0), min_rows=2)
         >>> state.cost  # 3 * 2 + 2 * 1; the move saves 3 * 2 - 2 * 1 and adds 3 * 1 - 2 * 1
         8.0
         >>> state.move_each(np.array([2])), state.cost, state.block.tolist()
@@ -111,7 +111,7 @@ class State:
         >>> bits = np.array([[1, 0], [1, 0], [1, 1], [1, 1], [0, 1], [0, 1]], dtype=bool)
         >>> rows = np.array([6, 6, 1, 1, 6, 6])
         >>> partition = Partition.of(np.arange(6), np.array([0, 0, 0, 0, 1, 1]), rows)
-        >>> state = State(partition, Derived(bits, np.array([1.0, 2.0]), exponent=0), min_rows=10)
+        >>> state = State(partition, DerivedObjective(bits, np.array([1.0, 2.0]), exponent=0), min_rows=10)
         >>> state.cost, state.move_each(np.arange(6))  # one of the two saves 1 * 3 and adds 13 * 3 - 12 * 2
         (66.0, 0)
         >>> state.clear_each(np.array([0, 1]), np.array([0, 1])), state.cost, state.block.tolist()
@@ -189,7 +189,7 @@ def improve(state: State, rng: np.random.Generator, max_passes: int) -> None:
             break
 
 
-def refined_ward(
+def ward_refined(
     vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
     """Refine Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`."""
@@ -259,7 +259,7 @@ def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
     return False
 
 
-def join_leaves(leaves: Ints, derived: Derived, rows: Ints, min_rows: int) -> Ints:
+def join_leaves(leaves: Ints, derived: DerivedObjective, rows: Ints, min_rows: int) -> Ints:
     """Return labels of light vectors by leaf; small leaves are joined and large ones rebuilt, by Ward's method.
 
     Args:
@@ -283,7 +283,7 @@ def join_leaves(leaves: Ints, derived: Derived, rows: Ints, min_rows: int) -> In
     return labels
 
 
-def fit(state: State, most_blocks: int) -> bool:
+def fit_sizes(state: State, most_blocks: int) -> bool:
     """Bring sizes into bounds and blocks to at most ``most_blocks``, at little cost; return False on failure."""
     _shrink_large_blocks(state)
     while True:

@@ -126,14 +126,14 @@ def integer_weights(weights: Floats, rows: int) -> Floats:
     >>> integer_weights(np.array([1.0, 0.5, 0.0]), rows=4).tolist()
     [4194304.0, 2097152.0, 0.0]
     """
-    exact: Floats = np.rint(np.ldexp(weights, exponent_of(weights, rows)))
+    exact: Floats = np.rint(np.ldexp(weights, weight_exponent(weights, rows)))
     return np.where((weights > 0) & (exact == 0), 1.0, exact)
 
 
-def exponent_of(weights: Floats, rows: int) -> int:
+def weight_exponent(weights: Floats, rows: int) -> int:
     """Return the power of two that :func:`integer_weights` multiplies by.
 
-    >>> exponent_of(np.array([1.0, 0.5, 0.0]), rows=4)
+    >>> weight_exponent(np.array([1.0, 0.5, 0.0]), rows=4)
     22
     """
     bits = min(_MAX_TOTAL_BITS, _MAX_LOSS_BITS - math.ceil(math.log2(max(rows, 1))))
@@ -240,7 +240,7 @@ def objective_of(
 
 
 @dataclass(frozen=True, eq=False)
-class Derived:
+class DerivedObjective:
     """An objective over the vectors of one segment, linear in derived features.
 
     Reading a row of a block costs ``union @ weights``, up to a constant, for its union of derived bits.
@@ -257,7 +257,7 @@ class Derived:
     exponent: int
     exact: bool = True
 
-    def of_some(self, vectors: Ints) -> Derived:
+    def of_some(self, vectors: Ints) -> DerivedObjective:
         """Return the same objective for some of the vectors only."""
         return replace(self, bits=self.bits[vectors])
 
@@ -277,7 +277,7 @@ class Derived:
         return float(partition.sizes() @ (self.unions(partition) @ self.weights))
 
 
-def derive(objective: Objective, vectors: VectorCounts) -> Derived:
+def derive(objective: Objective, vectors: VectorCounts) -> DerivedObjective:
     """Return the objective over derived features of these vectors.
 
     It is exact for Equation 3.1, and for skip sets while queries have few useful skip sets; else estimates are too
@@ -303,7 +303,7 @@ def derive(objective: Objective, vectors: VectorCounts) -> Derived:
     raise TypeError(f"{type(objective).__name__} has no linear form: expected features or skip sets")
 
 
-def _derive_from_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -> Derived:
+def _derive_from_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -> DerivedObjective:
     holds = (vectors.bits().astype(np.float32) @ objective.skip_sets.T.astype(np.float32)) == 0
     holds_anywhere = holds.any(axis=0)
     holds = holds[:, holds_anywhere]
@@ -324,10 +324,10 @@ def _derive_from_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -
     return replace(linear, exact=n_skip_sets == longest)
 
 
-def _scale_weights(bits: Bits, weights: Floats, rows: int) -> Derived:
+def _scale_weights(bits: Bits, weights: Floats, rows: int) -> DerivedObjective:
     """Scale the weights by a power of two and round them, so sums of their magnitudes stay exact."""
     sizes = np.abs(weights)
-    return Derived(bits, np.sign(weights) * integer_weights(sizes, rows), exponent_of(sizes, rows))
+    return DerivedObjective(bits, np.sign(weights) * integer_weights(sizes, rows), weight_exponent(sizes, rows))
 
 
 def _merge_equal_queries(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Floats]:

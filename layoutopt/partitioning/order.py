@@ -253,7 +253,7 @@ _RANKINGS: Mapping[str, Callable[[Sequence[Ints], int], Ints]] = MappingProxyTyp
 ORDER_KINDS = (*_RANKINGS, "range")
 
 
-def in_reading_order(unions: Bits, weights: Floats) -> Ints:
+def order_blocks(unions: Bits, weights: Floats) -> Ints:
     """Return an order of blocks in which neighbours differ little in what skips them (seriation).
 
     A query then reads few runs of neighbours: fewer and longer requests, and fewer ranges in conditions for engines.
@@ -267,7 +267,7 @@ def in_reading_order(unions: Bits, weights: Floats) -> Ints:
     Returns:
         The blocks in their new order, ``int64[n_blocks]``; deterministic.
 
-    >>> in_reading_order(np.array([[1, 0], [0, 1], [1, 1], [0, 0]], dtype=bool), np.ones(2)).tolist()
+    >>> order_blocks(np.array([[1, 0], [0, 1], [1, 1], [0, 0]], dtype=bool), np.ones(2)).tolist()
     [3, 0, 2, 1]
     """
     n = len(unions)

@@ -20,11 +20,11 @@ import numpy as np
 
 from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.block_sizes import split_heavy, with_heavy
-from layoutopt.partitioning.local_search import State, fit, improve, join_leaves, search_neighbourhoods
-from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive
+from layoutopt.partitioning.block_sizes import add_heavy_blocks, split_heavy
+from layoutopt.partitioning.local_search import State, fit_sizes, improve, join_leaves, search_neighbourhoods
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive
 from layoutopt.partitioning.qdtree import cut_greedily
-from layoutopt.partitioning.ward import ward, ward_by
+from layoutopt.partitioning.ward import ward, ward_over_bits
 
 PACKAGE = "mtkahypar"
 # Integer weights of nets sum to at most this.
@@ -38,7 +38,7 @@ def has_hypergraphs() -> bool:
     return importlib.util.find_spec(PACKAGE) is not None
 
 
-def hypergraph_labels(derived: Derived, rows: Ints, n_blocks: int, slack: float, seed: int) -> Ints:
+def hypergraph_labels(derived: DerivedObjective, rows: Ints, n_blocks: int, slack: float, seed: int) -> Ints:
     """Return a block for each vector, ``int64[n]``, that keeps the vectors of each query together.
 
     Args:
@@ -120,7 +120,7 @@ def portfolio(
     starts = [
         (number, state)
         for number, start in enumerate(_make_seeds(first, vectors, derived, min_rows, seed, work))
-        if fit(state := State(start, derived, min_rows), first.n_blocks)
+        if fit_sizes(state := State(start, derived, min_rows), first.n_blocks)
     ]
     for number, state in sorted(starts, key=lambda start: start[1].cost)[: work.improved]:
         rng = np.random.default_rng((seed, number))
@@ -134,20 +134,20 @@ def portfolio(
 
 
 def _make_seeds(
-    first: Partition, vectors: VectorCounts, derived: Derived, min_rows: int, seed: int, work: SearchEffort
+    first: Partition, vectors: VectorCounts, derived: DerivedObjective, min_rows: int, seed: int, work: SearchEffort
 ) -> Iterator[Partition]:
     counts = vectors.counts
     yield first
-    yield ward_by(counts, derived.bits, derived.weights, min_rows)
+    yield ward_over_bits(counts, derived.bits, derived.weights, min_rows)
     light = np.flatnonzero(counts < min_rows)
     light_derived = derived.of_some(light)
     for share in work.leaf_shares:
         leaves = cut_greedily(light_derived, vectors.bits()[light], counts[light], max(1, round(share * min_rows)))
         labels = join_leaves(leaves, light_derived, counts[light], min_rows)
-        yield with_heavy(counts, labels, derived.bits, derived.weights, min_rows)
+        yield add_heavy_blocks(counts, labels, derived.bits, derived.weights, min_rows)
     if not has_hypergraphs():
         return
     n_blocks = first.n_blocks - split_heavy(counts, min_rows).n_blocks
     for number, slack in enumerate(work.slacks):
         labels = hypergraph_labels(light_derived, counts[light], n_blocks, slack, seed + number)
-        yield with_heavy(counts, labels, derived.bits, derived.weights, min_rows)
+        yield add_heavy_blocks(counts, labels, derived.bits, derived.weights, min_rows)

@@ -6,11 +6,11 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.block_sizes import with_heavy
-from layoutopt.partitioning.local_search import State, fit, join_leaves
-from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive
+from layoutopt.partitioning.block_sizes import add_heavy_blocks
+from layoutopt.partitioning.local_search import State, fit_sizes, join_leaves
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive
 from layoutopt.partitioning.partitioner import check_arguments
-from layoutopt.partitioning.ward import ward_by
+from layoutopt.partitioning.ward import ward_over_bits
 
 
 def qdtree(
@@ -26,16 +26,16 @@ def qdtree(
     light = np.flatnonzero(vectors.counts < min_rows)
     light_derived, rows = derived.of_some(light), vectors.counts[light]
     leaves = cut_greedily(light_derived, vectors.bits()[light], rows, min_rows)
-    start = with_heavy(
+    start = add_heavy_blocks(
         vectors.counts, join_leaves(leaves, light_derived, rows, min_rows), derived.bits, derived.weights, min_rows
     )
     state = State(start, derived, min_rows)
-    if fit(state, start.n_blocks):
+    if fit_sizes(state, start.n_blocks):
         return state.partition()
-    return ward_by(vectors.counts, derived.bits, derived.weights, min_rows)
+    return ward_over_bits(vectors.counts, derived.bits, derived.weights, min_rows)
 
 
-def cut_greedily(derived: Derived, cuts: Bits, rows: Ints, min_rows: int) -> Ints:
+def cut_greedily(derived: DerivedObjective, cuts: Bits, rows: Ints, min_rows: int) -> Ints:
     """Return the leaf of each vector, ``int64[n]``, of a tree whose every cut skips the most.
 
     A cut separates the vectors with a feature from the rest. A node is cut as long as some cut lowers the rows scanned

@@ -7,7 +7,7 @@ from functools import partial
 from types import MappingProxyType
 
 from layoutopt import extensions
-from layoutopt.partitioning.local_search import refined_ward
+from layoutopt.partitioning.local_search import ward_refined
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.portfolio import Effort, portfolio
 from layoutopt.partitioning.qdtree import qdtree
@@ -19,7 +19,7 @@ WARD = "ward"
 PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     {
         WARD: ward,
-        "ward-refined": refined_ward,
+        "ward-refined": ward_refined,
         "portfolio-low": partial(portfolio, effort="low"),
         "portfolio": portfolio,
         "portfolio-high": partial(portfolio, effort="high"),

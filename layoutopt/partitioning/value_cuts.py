@@ -236,13 +236,13 @@ class CodeFilters:
         return np.bincount(self.dimension[self.literal], weights, self.n_dimensions).astype(np.float64)
 
 
-def number_of_copies(queries: Sequence[Sequence[Clause]], n_codes: int) -> int:
+def count_copies(queries: Sequence[Sequence[Clause]], n_codes: int) -> int:
     """Return how many queries each may stand for in bounded memory; at least itself."""
     literals = sum(len(clause) for query in queries for clause in query)
     return max(1, min(COPIES, _MAX_CODES // max(1, literals * n_codes)))
 
 
-def with_shifts(
+def add_shifted_copies(
     queries: Sequence[Sequence[Clause]], n_codes: Sequence[int], chances: Sequence[float], copies: int, seed: int
 ) -> list[Sequence[Clause]]:
     """Return the queries, followed by their copies with moved ranges.

@@ -16,7 +16,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.block_sizes import add_heavy_blocks
 from layoutopt.partitioning.objective import Objective, Partition, integer_weights
 from layoutopt.partitioning.partitioner import check_arguments
 
@@ -31,10 +31,10 @@ def ward(
     ``min_rows`` is done. Seed and objective are not used: the loss is Equation 3.5.
     """
     check_arguments(vectors, weights, min_rows)
-    return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
+    return ward_over_bits(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
 
 
-def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
+def ward_over_bits(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
     """Return blocks by Ward's method over any bits of the vectors.
 
     Args:
@@ -47,7 +47,7 @@ def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partiti
         return Partition.of(np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64), counts)
     light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
-    return with_heavy(counts, labels, bits, weights, min_rows)
+    return add_heavy_blocks(counts, labels, bits, weights, min_rows)
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:

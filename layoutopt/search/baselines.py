@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from layoutopt.model.arrays import Floats
-from layoutopt.search.grouping import Group, agglomerate, column_classes, served_by
+from layoutopt.search.grouping import Group, agglomerate, column_classes, queries_reading
 from layoutopt.search.problem import Problem
 
 # Hyrise optimises the access graph in parts of at most this many primary partitions.
@@ -21,7 +21,7 @@ _MAX_SUBGRAPH = 10
 
 def row_store_cost(problem: Problem, group: Group) -> float:
     """Return what queries pay for a group: all of its cells and a tid for each row, for each query that touches it."""
-    queries = problem.weights.sum(axis=0) @ served_by(problem, group)
+    queries = problem.weights.sum(axis=0) @ queries_reading(problem, group)
     return float(queries * (problem.unit.cell[sorted(group)].sum() + problem.unit.tid))
 
 
@@ -42,7 +42,7 @@ def hyrise(problem: Problem) -> tuple[Group, ...]:
 
 def _merge_greedily(problem: Problem, start: Sequence[Group]) -> tuple[Group, ...]:
     """Merge the pair that lowers the cost most until none does; of equal pairs the first."""
-    readers = np.stack([served_by(problem, group) for group in start])
+    readers = np.stack([queries_reading(problem, group) for group in start])
     width = np.array([problem.unit.cell[sorted(group)].sum() for group in start])
     tid = problem.unit.tid
 
@@ -56,7 +56,7 @@ def _merge_greedily(problem: Problem, start: Sequence[Group]) -> tuple[Group, ..
 
 def _split_graph(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
     """Return the parts of the affinity graph: edges join parts, the heaviest first, unless they grow too large."""
-    readers = np.stack([served_by(problem, group) for group in primary])
+    readers = np.stack([queries_reading(problem, group) for group in primary])
     weight = problem.weights.sum(axis=0)
     affinity = (readers * weight) @ readers.T.astype(np.float64)
     part = list(range(len(primary)))

@@ -25,8 +25,8 @@ from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.grouping import Group
 from layoutopt.search.local import feature_choices
-from layoutopt.search.problem import Problem, Unit, restricted
-from layoutopt.search.rows import rows_by
+from layoutopt.search.problem import Problem, Unit, restrict_rows
+from layoutopt.search.rows import compute_rows_read
 
 # Query numbers of a problem.
 Queries = frozenset[int]
@@ -61,14 +61,14 @@ class Candidate:
 Candidates = tuple[Candidate, ...]
 
 
-def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
+def query_mask(queries: Iterable[int], n_queries: int) -> Bits:
     """Return a set of queries as a mask, ``bool[n_queries]``."""
     mask = np.zeros(n_queries, dtype=np.bool_)
     mask[list(queries)] = True
     return mask
 
 
-def joined(layouts: Iterable[Candidate]) -> Candidates:
+def merge_equal_layouts(layouts: Iterable[Candidate]) -> Candidates:
     """Merge layouts that serve the same queries (5.5.2), in the order of their first columns.
 
     They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are dropped.
@@ -82,7 +82,7 @@ def joined(layouts: Iterable[Candidate]) -> Candidates:
     return tuple(sorted(by_queries.values(), key=lambda layout: (sorted(layout.columns), sorted(layout.served))))
 
 
-def tidied(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
+def drop_unread_columns(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
     """Drop columns that none of a layout's queries reads, where another layout has the column."""
     read = [np.flatnonzero(problem.reads[sorted(layout.served)].any(axis=0)).tolist() for layout in layouts]
     holders = Counter(column for layout in layouts for column in layout.columns)
@@ -207,7 +207,7 @@ class Evaluator:
         self._covers = Covers(problem)
         self._evaluations: dict[Candidate, Evaluation] = {}
         self._cached_block = cache(self._block_samples)
-        self._cached_restrict = cache(partial(restricted, problem))
+        self._cached_restrict = cache(partial(restrict_rows, problem))
 
     def evaluate(self, layout: Candidate) -> Evaluation:
         """Return the outcome of a layout, by the guides with which its queries read least of its columns."""
@@ -230,11 +230,11 @@ class Evaluator:
         problem, columns = self.problem, sorted(layout.columns)
         price = problem.reads[:, columns] @ problem.unit.cell[columns]
         elsewhere = problem.reads.sum(axis=1) > problem.reads[:, columns].sum(axis=1)
-        served = mask_of(layout.served, len(problem.reads)) & (price > 0)
+        served = query_mask(layout.served, len(problem.reads)) & (price > 0)
         return np.asarray(np.where(served, price + problem.unit.tid * elsewhere, 0.0), dtype=np.float64)
 
     def _block_samples(self, queries: Queries, copy: bool) -> _Blockings:
-        served = mask_of(queries, len(self.problem.reads))
+        served = query_mask(queries, len(self.problem.reads))
         if not queries:
             return _Blockings(None, 1.0, ((np.full(len(served), np.inf), ()),))
         if not copy:
@@ -252,7 +252,7 @@ class Evaluator:
             return
         for chosen in feature_choices(problem, served)[: None if self._few_guides else 1]:
             guides = np.union1d(chosen, np.array(fixed_guides, dtype=np.int64))
-            read = (rows_by(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
+            read = (compute_rows_read(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
             yield np.where(served, read, np.inf), tuple(guides.tolist())
 
 
@@ -266,7 +266,7 @@ class Family:
         self.positions = np.array(sorted(columns))
 
 
-def families_of(problem: Problem) -> tuple[Family, ...]:
+def find_families(problem: Problem) -> tuple[Family, ...]:
     """Return the families, in the order of their first queries; queries that read no column are in none."""
     numbers_by_columns: dict[bytes, list[int]] = {}
     for query, reads in enumerate(problem.reads):
@@ -278,9 +278,9 @@ def families_of(problem: Problem) -> tuple[Family, ...]:
     )
 
 
-def few_families(problem: Problem) -> tuple[Family, ...]:
+def find_few_families(problem: Problem) -> tuple[Family, ...]:
     """Return a bounded number of families: the smallest joins the one that shares most of both's columns."""
-    families = list(families_of(problem))
+    families = list(find_families(problem))
     while len(families) > _MAX_FAMILIES:
         smallest = families.pop(min(range(len(families)), key=lambda i: (len(families[i].queries), i)))
         nearest = max(range(len(families)), key=lambda i: (_column_overlap(families[i], smallest), -i))
@@ -313,7 +313,7 @@ class Costs:
         self.evaluator = evaluator
         self.stored = stored
         self.read = read or evaluator.problem.unit
-        self._families = families_of(evaluator.problem)
+        self._families = find_families(evaluator.problem)
         self._info: dict[Candidate, _LayoutInfo] = {}
         self._family_cost: dict[tuple[int, tuple[int, ...]], float] = {}
 
@@ -342,7 +342,7 @@ class Costs:
         """
         total = 0.0
         with_rest: set[Candidate] = set()
-        masters = masters_of(self.evaluator, layouts)
+        masters = master_layouts(self.evaluator, layouts)
         for layout in layouts:
             share = self.evaluator.evaluate(layout).share
             total += share * float(self.stored.cell[sorted(layout.columns)].sum())
@@ -395,7 +395,7 @@ class Costs:
         return [float(family.sum()) for family in np.split(costs, ends)]
 
 
-def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
+def master_layouts(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
     """Return the layout in which each column is master (5.5.3): that with the largest share, of equals the first."""
     masters: dict[int, tuple[float, Candidate]] = {}
     for layout in layouts:

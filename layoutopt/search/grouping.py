@@ -48,7 +48,7 @@ class Grouping:
     cost: float
 
 
-def served_by(problem: Problem, group: Group) -> Bits:
+def queries_reading(problem: Problem, group: Group) -> Bits:
     """Return the queries that read a column of the group (W^G), ``bool[queries]``."""
     return np.asarray(np.any(problem.reads[:, sorted(group)], axis=1))
 
@@ -71,7 +71,7 @@ def full_scan(problem: Problem, unit: Unit | None = None) -> float:
 def _price_rows(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bits, Floats]:
     """Return whether each query reads each group, and what a row costs then, ``[groups, queries]``."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])
-    read = np.stack([served_by(problem, g) for g in groups])
+    read = np.stack([queries_reading(problem, g) for g in groups])
     return read, cells + problem.unit.tid * (read & (read.sum(axis=0) > 1))
 
 
@@ -173,7 +173,7 @@ def starting_groups(problem: Problem, max_groups: int = _MAX_START_GROUPS) -> tu
     classes = column_classes(problem)
     if len(classes) <= max_groups:
         return classes
-    readers = np.stack([served_by(problem, group) for group in classes])
+    readers = np.stack([queries_reading(problem, group) for group in classes])
     weight = problem.weights.sum(axis=0)
     cells = np.array([problem.unit.cell[sorted(group)].sum() for group in classes]) * (readers @ weight)
 
@@ -318,8 +318,8 @@ def _list_moves(problem: Problem, groups: tuple[Group, ...], moved: Group) -> li
     (source,) = [group for group in groups if moved <= group]
     other_groups = tuple(group for group in groups if group != source)
     rest = (source - moved,) if source != moved else ()
-    readers = problem.weights.sum(axis=0) * served_by(problem, moved)
-    targets = sorted(other_groups, key=lambda group: (-float(readers @ served_by(problem, group)), min(group)))[
+    readers = problem.weights.sum(axis=0) * queries_reading(problem, moved)
+    targets = sorted(other_groups, key=lambda group: (-float(readers @ queries_reading(problem, group)), min(group)))[
         :_MAX_TARGETS
     ]
     moves = [tuple(moved | group if group == target else group for group in other_groups) + rest for target in targets]

@@ -20,7 +20,7 @@ from layoutopt.search.grouping import (
     cost_unless_above,
     merge_bottom_up,
     move_classes,
-    served_by,
+    queries_reading,
     starting_groups,
 )
 from layoutopt.search.problem import Problem
@@ -85,7 +85,7 @@ def search_groups(
     return SearchResult(min(groupings, key=_sort_key), merged, tuple(groupings), computed)
 
 
-def search_as_written(problem: Problem, partitioner: Partitioner) -> SearchResult:
+def search_groups_by_thesis(problem: Problem, partitioner: Partitioner) -> SearchResult:
     """Search as the text does: compare all pairs by the block estimate, take the best step of merging (4.4.4).
 
     Columns that the same queries read are one group from the start: merging them saves tids and costs nothing.
@@ -123,7 +123,7 @@ def singles(problem: Problem) -> tuple[Group, ...]:
 GROUPINGS = {"gsop-single": singles, "gsop-hillclimb": hillclimb, "gsop-hyrise": hyrise}
 
 
-def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, partitioner: str) -> Scheme:
+def scheme_from_groups(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, partitioner: str) -> Scheme:
     """Return the scheme of a grouping: each group with its own local features (4.5), all columns master columns.
 
     A group that no query reads keeps the order of the source, which compresses as the source does.
@@ -133,7 +133,7 @@ def scheme_of(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, 
 
 def _to_layout(problem: Problem, group: Group, exact: ComputedRows, partitioner: str) -> Layout:
     columns = tuple(problem.columns[column] for column in sorted(group))
-    served = served_by(problem, group)
+    served = queries_reading(problem, group)
     features = tuple(exact.guides(served).tolist()) if served.any() else ()
     blocking = ByVectors(partitioner) if features else ByOrder("input")
     return Layout(columns, features, columns, blocking)

@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from layoutopt.search.costs import Candidate, Candidates, Costs, Queries, joined, tidied
+from layoutopt.search.costs import Candidate, Candidates, Costs, Queries, drop_unread_columns, merge_equal_layouts
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem
 
@@ -28,7 +28,7 @@ _MIN_WEIGHT = 0.01
 def replicate(problem: Problem, layouts: Candidates, layout: Candidate, queries: Queries) -> Candidates:
     """Copy what some of a layout's queries read; the layout then serves the rest."""
     moved = layout.served & queries
-    copy = Candidate(layout.columns & read_by(problem, moved), moved, copy=True)
+    copy = Candidate(layout.columns & columns_read(problem, moved), moved, copy=True)
     return _replace_layouts(
         problem, layouts, [layout], [Candidate(layout.columns, layout.served - moved, layout.copy), copy]
     )
@@ -45,20 +45,22 @@ def merge_replicate(problem: Problem, layouts: Candidates, first: Candidate, sec
     common = first.served & second.served
     both = Candidate(first.columns | second.columns, common, first.copy and second.copy)
     copies = [
-        Candidate(layout.columns & read_by(problem, layout.served - common), layout.served - common, copy=True)
+        Candidate(layout.columns & columns_read(problem, layout.served - common), layout.served - common, copy=True)
         for layout in (first, second)
         if layout.served - common
     ]
     return _replace_layouts(problem, layouts, [first, second], [both, *copies])
 
 
-def read_by(problem: Problem, queries: Queries) -> Group:
+def columns_read(problem: Problem, queries: Queries) -> Group:
     """Return the columns that some of the queries read."""
     return frozenset(np.flatnonzero(problem.reads[sorted(queries)].any(axis=0)).tolist())
 
 
 def _replace_layouts(problem: Problem, layouts: Candidates, old: list[Candidate], new: list[Candidate]) -> Candidates:
-    return joined(tidied(problem, [*(layout for layout in layouts if layout not in old), *new]))
+    return merge_equal_layouts(
+        drop_unread_columns(problem, [*(layout for layout in layouts if layout not in old), *new])
+    )
 
 
 def improve(problem: Problem, layouts: Candidates, budget: float, estimate: Costs, exact: Costs) -> Candidates:
@@ -106,7 +108,7 @@ def _list_operations(problem: Problem, layouts: Candidates, costs: Costs) -> Ite
             moved = queries & layout.served
             if 0 < len(moved) < len(numbers):
                 potential = float(paid[np.isin(numbers, list(moved))].sum()) * (1 - share)
-                stored = share * costs.stored.cell[sorted(layout.columns & read_by(problem, moved))].sum()
+                stored = share * costs.stored.cell[sorted(layout.columns & columns_read(problem, moved))].sum()
                 worth = potential / max(stored, _EPSILON)
                 yield worth, replicate(problem, layouts, layout, queries)
     for first, second in combinations(layouts, 2):

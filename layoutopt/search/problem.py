@@ -263,7 +263,7 @@ def make_problem(
     )
 
 
-def restricted(problem: Problem, features: Sequence[int]) -> Problem:
+def restrict_rows(problem: Problem, features: Sequence[int]) -> Problem:
     """Return the problem over the rows with one of these features only; samples without any are dropped."""
     samples = []
     for sample in problem.samples:
@@ -275,7 +275,7 @@ def restricted(problem: Problem, features: Sequence[int]) -> Problem:
     return replace(problem, samples=tuple(samples))
 
 
-def thinned(problem: Problem, rows: int) -> Problem:
+def thin_samples(problem: Problem, rows: int) -> Problem:
     """Return the problem over about ``rows`` rows of each sample, taken at even distances."""
     samples = []
     for sample in problem.samples:

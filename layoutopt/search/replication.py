@@ -27,16 +27,16 @@ from layoutopt.search.costs import (
     Evaluator,
     Family,
     Queries,
-    few_families,
-    joined,
-    mask_of,
-    masters_of,
-    tidied,
+    drop_unread_columns,
+    find_few_families,
+    master_layouts,
+    merge_equal_layouts,
+    query_mask,
 )
-from layoutopt.search.grouping import Group, served_by
+from layoutopt.search.grouping import Group, queries_reading
 from layoutopt.search.gsop import search_groups
-from layoutopt.search.layout_operations import improve, read_by, subsumed_queries
-from layoutopt.search.problem import Problem, Unit, thinned
+from layoutopt.search.layout_operations import columns_read, improve, subsumed_queries
+from layoutopt.search.problem import Problem, Unit, thin_samples
 
 # Smaller relative gains, and smaller amounts of storage, count as nothing.
 _EPSILON = 1e-6
@@ -95,7 +95,7 @@ class CopySearch:
         copies = [self._to_candidate(copy) for copy in scheme.copies]
         copied = frozenset(query for copy in copies for query in copy.served)
         groups = [Candidate(group, self._readers(group) - copied) for group in scheme.groups]
-        return joined(tidied(self._problem, [*groups, *copies]))
+        return merge_equal_layouts(drop_unread_columns(self._problem, [*groups, *copies]))
 
     def grow(self, scheme: CopyScheme, budget: float) -> CopyScheme:
         """Repeat the operation that gains most for what it stores, within the budget, until none gains."""
@@ -182,10 +182,10 @@ class CopySearch:
         return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
     def _find_readers(self, group: Group) -> Queries:
-        return frozenset(np.flatnonzero(served_by(self._problem, group)).tolist())
+        return frozenset(np.flatnonzero(queries_reading(self._problem, group)).tolist())
 
 
-def selective(problem: Problem, groups: Candidates, budget: float, costs: Costs) -> Candidates:
+def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs: Costs) -> Candidates:
     """Add copies of the rows and columns that features request to GSOP's groups, one feature at a time (5.3.1).
 
     The feature that gains most for what it stores comes next, within the budget. Its queries leave the groups, which
@@ -209,7 +209,7 @@ def _find_best_copy(
     cost, stored = costs.query_cost(layouts), costs.storage(layouts)
     best: tuple[float, Candidate] | None = None
     for queries in remaining:
-        copy = Candidate(read_by(problem, queries), queries, copy=True)
+        copy = Candidate(columns_read(problem, queries), queries, copy=True)
         added = costs.storage((*layouts, copy)) - stored
         gain = cost - costs.query_cost((*layouts, copy)) if stored + added <= budget else 0.0
         worth = gain / max(added, _EPSILON)
@@ -223,7 +223,7 @@ def _remove_queries(layouts: Candidates, queries: Queries) -> Candidates:
     return tuple(layout if layout.copy else replace(layout, served=layout.served - queries) for layout in layouts)
 
 
-def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Candidates:
+def make_full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Candidates:
     """Return whole copies of the table, each with column groups for its share of the queries (5.3.2).
 
     The text merges features bottom-up by cost until there are as many clusters as copies. Here families of queries are
@@ -243,10 +243,10 @@ def full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: 
 
 
 def _cluster_queries(problem: Problem, count: int, costs: Costs) -> list[Queries]:
-    clusters = [family.queries for family in few_families(problem)]
+    clusters = [family.queries for family in find_few_families(problem)]
 
     def cost(queries: Queries) -> float:
-        rows = costs.evaluator.evaluate(Candidate(read_by(problem, queries), queries)).rows
+        rows = costs.evaluator.evaluate(Candidate(columns_read(problem, queries), queries)).rows
         numbers = sorted(queries)
         return float((rows[numbers] * (problem.reads[numbers] @ problem.unit.cell)).sum())
 
@@ -291,9 +291,9 @@ class ReplicationSearch:
         self._partitioner = partitioner
         unit = stored or Unit(np.ones(len(problem.columns)), 0.0)
         self.exact = Costs(Evaluator(problem, partitioner), unit)
-        few = replace(thinned(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+        few = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
         self._estimate = Costs(self.exact.evaluator.like(few), unit)
-        families = few_families(problem)
+        families = find_few_families(problem)
         self._copy_search = CopySearch(problem, families, self._estimate)
         self._families = families
         self._groups = groups
@@ -325,11 +325,11 @@ class ReplicationSearch:
     def selective(self, budget: float) -> ReplicatedScheme:
         """Return the groups with copies of what single features request, within a budget (5.3.1)."""
         allowed = budget * self._unit_storage
-        return self.measured(selective(self.problem, self.plain, allowed, self._estimate), budget)
+        return self.measured(copy_selectively(self.problem, self.plain, allowed, self._estimate), budget)
 
     def full_copies(self, copies: int) -> ReplicatedScheme:
         """Return several copies of the table, each grouped for some of the queries (5.3.2)."""
-        layouts = full_copies(self.problem, copies, self._partitioner, self._estimate)
+        layouts = make_full_copies(self.problem, copies, self._partitioner, self._estimate)
         return self.measured(layouts, float(copies))
 
     def measured(self, layouts: Candidates, budget: float) -> ReplicatedScheme:
@@ -365,9 +365,9 @@ class ReplicationSearch:
         return search_groups(replace(self.problem, reads=reads), self._partitioner).best.groups
 
 
-def scheme_of_layouts(evaluator: Evaluator, layouts: Sequence[Candidate], partitioner: str) -> Scheme:
+def scheme_from_layouts(evaluator: Evaluator, layouts: Sequence[Candidate], partitioner: str) -> Scheme:
     """Return the scheme of some layouts, in their order, with master columns (5.5.3) and served queries."""
-    masters = masters_of(evaluator, layouts)
+    masters = master_layouts(evaluator, layouts)
     return Scheme(tuple(_to_layout(evaluator, layout, masters, partitioner) for layout in layouts))
 
 
@@ -384,8 +384,8 @@ def _to_layout(evaluator: Evaluator, layout: Candidate, masters: dict[int, Candi
 
 def _served_queries(problem: Problem, layout: Candidate) -> tuple[int, ...] | None:
     """Return the numbers of the original queries; None where the layout serves all that read its columns."""
-    served = mask_of(layout.served, len(problem.reads))
-    if np.array_equal(served, served_by(problem, layout.columns)):
+    served = query_mask(layout.served, len(problem.reads))
+    if np.array_equal(served, queries_reading(problem, layout.columns)):
         return None
     if problem.classes is None:
         return tuple(sorted(layout.served))

@@ -28,7 +28,7 @@ _COARSE_VECTORS = 300
 _Result = TypeVar("_Result")
 
 
-def remembered(find: Callable[[Bits], _Result]) -> Callable[[Bits], _Result]:
+def cache_by_queries(find: Callable[[Bits], _Result]) -> Callable[[Bits], _Result]:
     """Cache a function of the served queries."""
     results: dict[bytes, _Result] = {}
 
@@ -53,9 +53,9 @@ class ComputedRows:
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
         self._problem = problem
         self._partitioner = partitioner
-        self._cached_choice = remembered(self._choose_guides)
-        self.by_most: RowsRead = remembered(
-            lambda served: rows_by(problem, served, choose_features(problem, served), partitioner)
+        self._cached_choice = cache_by_queries(self._choose_guides)
+        self.by_most: RowsRead = cache_by_queries(
+            lambda served: compute_rows_read(problem, served, choose_features(problem, served), partitioner)
         )
 
     def __call__(self, served: Bits) -> Floats:
@@ -70,13 +70,13 @@ class ComputedRows:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
-        rows_by_fewer = [rows_by(problem, served, features, self._partitioner) for features in choices[1:]]
+        rows_by_fewer = [compute_rows_read(problem, served, features, self._partitioner) for features in choices[1:]]
         read = [self.by_most(served), *rows_by_fewer]
         best = int(np.argmin([float((price * rows).sum()) for rows in read]))
         return choices[best], read[best]
 
 
-def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
+def compute_rows_read(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
     """Return the rows that the served queries read with these guides, ``float64[samples, queries]``."""
     weights = local_weights(problem, served)
     samples = enumerate(problem.samples)
@@ -114,7 +114,7 @@ def block_estimate(problem: Problem) -> RowsRead:
             read[s, served] = sample.rows - spared
         return read
 
-    return remembered(rows_read)
+    return cache_by_queries(rows_read)
 
 
 def selectivity_estimate(problem: Problem) -> RowsRead:

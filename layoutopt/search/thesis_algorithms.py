@@ -21,8 +21,8 @@ from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.costs import path_costs
 from layoutopt.search.grouping import Group
 from layoutopt.search.local import choose_features
-from layoutopt.search.problem import Problem, restricted
-from layoutopt.search.rows import rows_by
+from layoutopt.search.problem import Problem, restrict_rows
+from layoutopt.search.rows import compute_rows_read
 
 # Feature numbers of a problem.
 Features = frozenset[int]
@@ -48,10 +48,10 @@ class FeatureLayout:
 FeatureLayouts = tuple[FeatureLayout, ...]
 
 
-def initial(problem: Problem) -> FeatureLayouts:
+def initial_layouts(problem: Problem) -> FeatureLayouts:
     """Return a layout for each column, with the features that the column is relevant to (5.5.1)."""
     relevant = relevant_columns(problem)
-    return merged_alike(
+    return merge_equal_layouts(
         FeatureLayout(frozenset((column,)), frozenset(f for f, columns in enumerate(relevant) if column in columns))
         for column in range(len(problem.columns))
     )
@@ -92,7 +92,7 @@ def merge_replicate(
     return _replace_layouts(layouts, (first, second), (both, *copies))
 
 
-def merged_alike(layouts: Iterable[FeatureLayout]) -> FeatureLayouts:
+def merge_equal_layouts(layouts: Iterable[FeatureLayout]) -> FeatureLayouts:
     """Merge layouts of the same features (5.5.2), in the order of their first columns."""
     by_features: dict[Features, Group] = {}
     for layout in layouts:
@@ -109,7 +109,7 @@ def _copy_requested(relevant: Sequence[Group], layout: FeatureLayout, features: 
 def _replace_layouts(
     layouts: FeatureLayouts, old: tuple[FeatureLayout, ...], new: tuple[FeatureLayout, ...]
 ) -> FeatureLayouts:
-    return merged_alike((*(layout for layout in layouts if layout not in old), *new))
+    return merge_equal_layouts((*(layout for layout in layouts if layout not in old), *new))
 
 
 class _Operation(NamedTuple):
@@ -196,17 +196,17 @@ class FeatureCosts:
             np.array([[sample.rows] for sample in problem.samples], dtype=np.float64),
         )
         scanned = (weights * segment_rows).sum(axis=0)
-        restricted_problem = restricted(problem, sorted(features))
+        restricted_problem = restrict_rows(problem, sorted(features))
         if not restricted_problem.samples:
             return _FeatureRows(np.where(subsumed, 0.0, scanned), subsumed)
         guides = choose_features(restricted_problem, subsumed, numbers)
-        read = (rows_by(restricted_problem, subsumed, guides, self._partitioner) * restricted_problem.weights).sum(
-            axis=0
-        )
+        read = (
+            compute_rows_read(restricted_problem, subsumed, guides, self._partitioner) * restricted_problem.weights
+        ).sum(axis=0)
         return _FeatureRows(np.where(subsumed, read, scanned), subsumed)
 
 
-class SearchAsWritten:
+class ThesisSearch:
     """Algorithm 1: greedy from one layout for each column, by operations of Algorithm 2.
 
     The text tries every operation in every step, until none is left. Here operations are tried in the order of their
@@ -221,7 +221,7 @@ class SearchAsWritten:
     @cached_property
     def start(self) -> FeatureLayouts:
         """Return the initial scheme, after automatic merges."""
-        return initial(self._costs.problem)
+        return initial_layouts(self._costs.problem)
 
     def passed(self, budget: float) -> list[FeatureLayouts]:
         """Return the schemes that were better than all before them, the best first and the initial one last.
@@ -251,7 +251,7 @@ class SearchAsWritten:
         """
         before = self._costs.query_costs(layouts, np.arange(len(self._costs.problem.reads)))
         best: tuple[float, FeatureLayouts] | None = None
-        fits = within(self._costs, budget)
+        fits = fits_budget(self._costs, budget)
         for operation in sorted(
             self._list_operations(layouts), key=lambda operation: -last_gains.get(operation, np.inf)
         ):
@@ -289,12 +289,12 @@ class SearchAsWritten:
         return merge(layouts, first, second)
 
 
-def within(costs: FeatureCosts, budget: float) -> Callable[[FeatureLayouts], bool]:
+def fits_budget(costs: FeatureCosts, budget: float) -> Callable[[FeatureLayouts], bool]:
     """Return a function that tests layouts against a budget; the initial scheme is within any."""
     return lambda layouts: costs.storage(layouts) <= budget + _EPSILON
 
 
-def scheme_as_written(costs: FeatureCosts, layouts: FeatureLayouts, partitioner: str) -> Scheme:
+def thesis_scheme(costs: FeatureCosts, layouts: FeatureLayouts, partitioner: str) -> Scheme:
     """Return the scheme of some layouts, with their features, master columns and blocking."""
     masters = costs.masters(layouts)
     return Scheme(tuple(_to_layout(costs, layout, masters[layout], partitioner) for layout in layouts))

@@ -32,6 +32,6 @@ class LogEntry:
     parameters: Sequence[object] | Mapping[str, object] | None = None
 
 
-def one_statement(sql: str) -> str:
+def strip_statement(sql: str) -> str:
     """Return a text without the ``;`` and blanks around its one statement."""
     return sql.strip().removesuffix(";").rstrip()

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import Any, Final, Literal
 
 from layoutopt.errors import LogError
-from layoutopt.workload.entries import LogEntry, one_statement
+from layoutopt.workload.entries import LogEntry, strip_statement
 
 # Values by name in lower case; the message under :data:`DAMAGED` for an unreadable line.
 Record = Mapping[str, Any]
@@ -45,7 +45,7 @@ _EMPTY_TEXTS = frozenset({"", "null", "none", "[]", "{}", "0", "false"})
 _TRINO_ID = re.compile(r"(\d{4})(\d\d)(\d\d)_(\d\d)(\d\d)(\d\d)_\d+_\w+")
 
 
-def records_of(path: Path) -> Iterator[Record]:
+def read_records(path: Path) -> Iterator[Record]:
     """Yield the records of a file, in order, by its suffix; other suffixes are read as JSON lines.
 
     Raises:
@@ -356,11 +356,11 @@ def guess_system(names: frozenset[str]) -> str | None:
     return best[0] if len(best) == 1 else None
 
 
-def entries_of(records: Iterable[Record], name: str, weigh: Weigh = "runs") -> Iterator[LogEntry]:
+def read_entries(records: Iterable[Record], name: str, weigh: Weigh = "runs") -> Iterator[LogEntry]:
     """Yield the statements of a history, in its order; an unusable one has a ``problem`` and its ``code``.
 
     Args:
-        records: from :func:`records_of`.
+        records: from :func:`read_records`.
         name: of the system, see :data:`SYSTEMS`.
         weigh: the weight of a statement; without bytes it weighs as much as the mean of the rest.
 
@@ -418,7 +418,7 @@ def _make_entry(number: int, record: Record, system: System, count: float) -> Lo
     code, problem = _find_problem(record, system, text)
     return LogEntry(
         number,
-        one_statement(text or ""),
+        strip_statement(text or ""),
         time,
         None if user is None else str(user),
         count,

@@ -23,8 +23,8 @@ from layoutopt.model.query import Query
 from layoutopt.sql.dialect import is_readable, split_statements
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import zone_of
-from layoutopt.workload.entries import LogEntry, one_statement
-from layoutopt.workload.history import DAMAGED, SUFFIXES, SYSTEMS, Weigh, entries_of, guess_system, records_of
+from layoutopt.workload.entries import LogEntry, strip_statement
+from layoutopt.workload.history import DAMAGED, SUFFIXES, SYSTEMS, Weigh, guess_system, read_entries, read_records
 
 __all__ = ["LogEntry", "read_log"]
 
@@ -76,7 +76,7 @@ def read_log(
     if system is not None or (column is None and suffix in SUFFIXES):
         history_system = _find_system(path, system)
         if history_system is not None:
-            yield from entries_of(records_of(path), history_system, weigh)
+            yield from read_entries(read_records(path), history_system, weigh)
             return
     _check_is_log(path)
     if weigh == "bytes":
@@ -97,7 +97,7 @@ def read_log(
 def _read_entries(path: Path, column: str, dialect: str) -> Iterator[LogEntry]:
     suffix = path.suffix.casefold()
     if suffix in _RECORD_SUFFIXES:
-        for number, record in enumerate(records_of(path)):
+        for number, record in enumerate(read_records(path)):
             yield _make_entry(number, dict(record), column.lower())
         return
     reader = extensions.find("log_formats", suffix, _READERS, "log format")
@@ -124,7 +124,7 @@ def _find_system(path: Path, system: str | None) -> str | None:
         LogError: ``system`` is given, and the file is not of that system.
     """
     names: set[str] = set()
-    for record in islice(records_of(path), _SAMPLED_LINES):
+    for record in islice(read_records(path), _SAMPLED_LINES):
         names |= record.keys() - {DAMAGED}
     if system is None:
         return guess_system(frozenset(names))
@@ -194,7 +194,9 @@ def _make_entry(number: int, record: dict[str, object], column: str) -> LogEntry
     count = _to_count(record.get("count"))
     if count is None:
         return LogEntry(number, sql, problem=f"the record's count {record.get('count')!r} is no positive number")
-    return LogEntry(number, one_statement(sql), _to_text(record.get("timestamp")), _to_text(record.get("user")), count)
+    return LogEntry(
+        number, strip_statement(sql), _to_text(record.get("timestamp")), _to_text(record.get("user")), count
+    )
 
 
 def _to_count(value: object) -> float | None:

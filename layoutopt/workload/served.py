@@ -30,7 +30,7 @@ def said(node: Node) -> Node:
     return node if is_plain else TRUE
 
 
-def as_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
+def split_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
     """Return a log of which a share of each statement's runs comes through a catalog, with filters of :func:`said`.
 
     ``share`` is that of the weights, from 0 to 1. A query whose filter Iceberg can express is unchanged; any other

@@ -32,7 +32,16 @@ _FOUR_BYTES = frozenset({"boolean", "tinyint", "smallint", "int", "date"})
 _EIGHT_BYTES = frozenset({"bigint", "timestamp", "timestamp_ntz"})
 _TEXTS = frozenset({"string", "binary"})
 
-__all__ = ["Positions", "at_positions", "position_sums", "scrambled", "value_hashes"]
+__all__ = [
+    "Positions",
+    "hash_array",
+    "hash_with_positions",
+    "is_hashable",
+    "scrambled",
+    "sum_with_positions",
+    "sums_by_block",
+    "value_hashes",
+]
 _LEAF_TYPES = {
     pa.bool_(): "boolean",
     pa.int8(): "tinyint",
@@ -210,10 +219,10 @@ def value_hashes(column: pa.ChunkedArray, type: str) -> Hashes | None:
     return np.concatenate(hashes)
 
 
-def at_positions(hashes: Hashes, tids: npt.NDArray[np.integer]) -> Hashes:
+def hash_with_positions(hashes: Hashes, tids: npt.NDArray[np.integer]) -> Hashes:
     """Return hash(tid, value) from the hashes of values and their rows' tids, ``uint32[n]``.
 
-    >>> at_positions(np.array([7, 7], np.uint32), np.array([0, 1])).tolist()
+    >>> hash_with_positions(np.array([7, 7], np.uint32), np.array([0, 1])).tolist()
     [3609916043, 3314335178]
     """
     return hash_words([tids.astype(np.uint32), hashes])
@@ -226,7 +235,7 @@ class Positions:
         self._states = joined(tids.astype(np.uint32))
 
     def hashes(self, scrambled_hashes: Hashes) -> Hashes:
-        """Return :func:`at_positions` from :func:`~layoutopt.indexes.murmur3.scrambled` hashes.
+        """Return :func:`hash_with_positions` from :func:`~layoutopt.indexes.murmur3.scrambled` hashes.
 
         >>> Positions(np.array([0, 1])).hashes(scrambled(np.array([7, 7], np.uint32))).tolist()
         [3609916043, 3314335178]
@@ -234,7 +243,7 @@ class Positions:
         return hash_joined(self._states, scrambled_hashes)
 
 
-def position_sums(hashes: Hashes, positions: Positions, offsets: Ints) -> Ints:
+def sum_with_positions(hashes: Hashes, positions: Positions, offsets: Ints) -> Ints:
     """Return the sum of hash(tid, value) of each block, ``int64[n_blocks]``."""
     return sums_by_block(positions.hashes(scrambled(hashes)), offsets)
 
@@ -282,5 +291,5 @@ def _hash_lists(array: pa.Array) -> Hashes | None:
         return None
     offsets, lengths = offsets - offsets[0], np.diff(offsets)
     places = np.arange(len(hashes)) - np.repeat(offsets[:-1], lengths)
-    sums = sums_by_block(at_positions(hashes, places), offsets)
+    sums = sums_by_block(hash_with_positions(hashes, places), offsets)
     return hash_words([lengths.astype(np.uint32), sums.astype(np.uint32)])

@@ -93,7 +93,7 @@ def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
     return {name: (size + footer) / max(sampled, 1) for name, (size, _) in smallest.items()}
 
 
-def blocks_encoded(offsets: Ints) -> Ints:
+def blocks_to_encode(offsets: Ints) -> Ints:
     """Return the blocks that :func:`estimate_sizes` encodes, ascending, ``int64[e]``."""
     return np.union1d(_sample_block_ids(offsets), _measured_block_ids(offsets))
 
@@ -105,14 +105,14 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
     neighbouring blocks are similar (:mod:`layoutopt.partitioning.order`).
 
     Args:
-        rows: the rows of the blocks of :func:`blocks_encoded`, concatenated.
+        rows: the rows of the blocks of :func:`blocks_to_encode`, concatenated.
         offsets: where all blocks begin, ``int64[n_blocks + 1]``.
 
     Raises:
         ValueError: the number of rows differs.
     """
     n_blocks, sizes = len(offsets) - 1, np.diff(offsets)
-    block_ids = blocks_encoded(offsets)
+    block_ids = blocks_to_encode(offsets)
     stops = np.cumsum(sizes[block_ids])
     if stops[-1] != rows.num_rows:
         raise ValueError(f"got {rows.num_rows} rows: expected the {stops[-1]} rows of the blocks to encode")
@@ -201,10 +201,10 @@ def encoded_bytes(blocks: Sequence[pa.Table], encodings: Encodings, codec: str) 
     with pq.ParquetWriter(sink, blocks[0].schema, **encodings.options(codec)) as writer:
         for block in blocks:
             writer.write_table(block, row_group_size=max(1, block.num_rows))
-    return column_bytes(chunks_of(pq.read_metadata(io.BytesIO(sink.getvalue()))), blocks[0].schema)
+    return column_bytes(list_chunks(pq.read_metadata(io.BytesIO(sink.getvalue()))), blocks[0].schema)
 
 
-def chunks_of(metadata: pq.FileMetaData) -> Ints:
+def list_chunks(metadata: pq.FileMetaData) -> Ints:
     """Return where each column chunk begins, and its compressed bytes, ``int64[row groups, Parquet columns, 2]``."""
     chunks = np.zeros((metadata.num_row_groups, metadata.num_columns, 2), dtype=np.int64)
     for group in range(metadata.num_row_groups):
@@ -216,7 +216,7 @@ def chunks_of(metadata: pq.FileMetaData) -> Ints:
 
 
 def column_bytes(chunks: Ints, schema: pa.Schema) -> dict[str, Ints]:
-    """Return the compressed bytes by column from :func:`chunks_of`, ``int64[row groups]`` each."""
+    """Return the compressed bytes by column from :func:`list_chunks`, ``int64[row groups]`` each."""
     leaves = [_count_leaves(field.type) for field in schema]
     last = np.cumsum(leaves).tolist()
     return {
@@ -226,7 +226,7 @@ def column_bytes(chunks: Ints, schema: pa.Schema) -> dict[str, Ints]:
 
 
 def row_group_starts(chunks: Ints) -> list[int | None]:
-    """Return where each row group begins, from :func:`chunks_of`; None if its chunks have gaps."""
+    """Return where each row group begins, from :func:`list_chunks`; None if its chunks have gaps."""
     starts, ends = chunks[:, :, 0], chunks.sum(axis=2)
     has_gap = (starts[:, 1:] != ends[:, :-1]).any(axis=1)
     return [None if gap else int(start) for gap, start in zip(has_gap, starts[:, 0], strict=True)]

@@ -202,7 +202,7 @@ def segment_words(
     left_features = features_left_to_spark(features, rows.column_names)
     keyed = sorted(set(range(len(features))).difference(left_features))
     by_keys = words_by_keys([features[i] for i in keyed], rows)
-    return merged(keyed, by_keys, left_features, words_left_to_spark(left_features)) if left_features else by_keys
+    return merge_words(keyed, by_keys, left_features, words_left_to_spark(left_features)) if left_features else by_keys
 
 
 def words_of(table: pa.Table, n_features: int) -> Words:
@@ -240,10 +240,10 @@ def _encode(values: Ints | Words) -> tuple[Ints, int]:
     return np.asarray(coded.indices, dtype=np.int64), len(coded.dictionary)
 
 
-def merged(places: Sequence[int], words: Words, other_places: Sequence[int], other_words: Words) -> Words:
+def merge_words(places: Sequence[int], words: Words, other_places: Sequence[int], other_words: Words) -> Words:
     """Return the vectors over all features from vectors over two sets of them, whose places are ascending.
 
-    >>> merged([0, 2], pack(np.array([[True, True]])), [1], pack(np.array([[False]]))).tolist()
+    >>> merge_words([0, 2], pack(np.array([[True, True]])), [1], pack(np.array([[False]]))).tolist()
     [[5]]
     """
     first = words.shape[1] * WORD_BITS

@@ -22,7 +22,7 @@ from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import MARGINAL, WEIGHINGS, weights_by
+from layoutopt.features.weights import MARGINAL, WEIGHINGS, weigh_features
 from layoutopt.model.arrays import Bits, Floats, Ints, Words, stable_order
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
 from layoutopt.model.predicates import TRUE, And, InSet, Node, Or, columns_of
@@ -31,12 +31,12 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, project, unpack, with_more_bits
 from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, assign_rows, objective_of
-from layoutopt.partitioning.order import in_reading_order, order_rows
+from layoutopt.partitioning.order import order_blocks, order_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.writer.encodings import bytes_a_row
 from layoutopt.writer.evaluation import distinct_rows
-from layoutopt.writer.value_cuts import cells_of, cut_blocks
+from layoutopt.writer.value_cuts import assign_cells, cut_blocks
 
 # Ranges of a segment at most: on TPC-H years, 18 and more make more vectors than they help.
 MOST_SLICES: Final = 12
@@ -117,7 +117,7 @@ class CellRows:
         for first in (0, 1):  # cells 0 and 1, 2 and 3, ... as one; then 1 and 2, 3 and 4, ...
             left = np.arange(first, len(self.rows) - 1, 2)
             pairs = np.unique(np.concatenate((offsets[[0]], offsets[first::2], offsets[[-1]])))
-            reached = self._find_reached(statistics_of_ranges(schema, in_order, pairs), frozenset({self.name}))
+            reached = self._find_reached(range_statistics(schema, in_order, pairs), frozenset({self.name}))
             gaps[:, left] = reached[:, (left + first) // 2] & ~reached_cells[:, left] & ~reached_cells[:, left + 1]
         return gaps
 
@@ -125,7 +125,7 @@ class CellRows:
         """Return the cells that the bounds of these columns don't exclude, ``bool[n_queries, cells]``."""
         for name in columns - self._bounds.keys():
             schema = self.plan.schema.select([name])
-            self._bounds[name] = statistics_of_ranges(schema, self._column_in_order(name), self._offsets).bounds[name]
+            self._bounds[name] = range_statistics(schema, self._column_in_order(name), self._offsets).bounds[name]
         bounds = {name: self._bounds[name] for name in columns}
         return self._find_reached(BlockStatistics(rows=self.rows, bounds=bounds), columns)
 
@@ -254,7 +254,7 @@ def _run_costs(rows: Ints, reached: Bits, weights: Floats) -> Floats:
     return costs
 
 
-def statistics_of_ranges(schema: Schema, table: pa.Table, offsets: Ints) -> BlockStatistics:
+def range_statistics(schema: Schema, table: pa.Table, offsets: Ints) -> BlockStatistics:
     """Return the bounds of ranges of rows: range ``i`` is ``offsets[i] .. offsets[i + 1] - 1``."""
     rows = np.diff(offsets)
     if not schema.columns:  # a table without columns does not know its number of rows
@@ -315,7 +315,7 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
     return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
 
 
-def blocked_alike(plan: Plan, layout: Layout) -> Hashable:
+def blocking_key(plan: Plan, layout: Layout) -> Hashable:
     """Return a key that is equal for layouts with the same blocks in a segment.
 
     Such layouts have the same rows, local features and served queries. A layout that is also cut by values of its
@@ -334,7 +334,7 @@ def present_rows(layout: Layout, words: Words) -> Bits:
     return any_of(words, layout.features)
 
 
-def in_equal_blocks(rows: Ints, block_rows: int) -> Routing:
+def cut_equally(rows: Ints, block_rows: int) -> Routing:
     """Cut rows into equal blocks, keeping their order."""
     ordering = order_rows("input", [], len(rows), block_rows)
     return _to_routing(rows, ordering.block, ordering.n_blocks)
@@ -347,7 +347,7 @@ def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Float
     return np.asarray(reached, dtype=np.float64)
 
 
-def cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
+def measure_cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     """Return the approximate compressed bytes of a cell of each column that queries read, from a sample of rows.
 
     Sample rows are spread evenly over the segment, so they differ about as much as the rows of a block. Return None
@@ -367,7 +367,7 @@ def cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     return bytes_a_row(sample, np.array([0, count]), plan.codec)
 
 
-def guides_of(
+def find_guides(
     plan: Plan,
     layout: Layout,
     table: pa.Table,
@@ -392,7 +392,7 @@ def guides_of(
         words: the feature vectors of the rows, ``uint64[n, w]``.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         reached: from :func:`reaching`, ``float64[n_queries]``.
-        cell_bytes_by_column: from :func:`cell_bytes`; without them ``bytes(q)`` is 1 for all.
+        cell_bytes_by_column: from :func:`measure_cell_bytes`; without them ``bytes(q)`` is 1 for all.
         cells_by_column: a cache that the layouts of a segment share.
     """
     if not plan.queries or not isinstance(layout.blocking, ByVectors):
@@ -431,7 +431,7 @@ def _weigh_guides(blocking: ByVectors, shares: Floats, reached: Floats, matching
     weighing = dict(blocking.params).get(WEIGHTS, MARGINAL)
     if weighing not in WEIGHINGS:
         raise PlanError(f"the plan's {WEIGHTS} are {weighing!r:.80}: expected {' or '.join(WEIGHINGS)}; plan again")
-    return weights_by(str(weighing), shares, reached, matching)
+    return weigh_features(str(weighing), shares, reached, matching)
 
 
 def _find_slices(
@@ -446,7 +446,7 @@ def _find_slices(
     if column is None or not table.num_rows:
         return Slices(np.zeros((table.num_rows, 0), dtype=np.bool_), np.zeros((len(plan.queries), 0)))
     if column.name not in cells_by_column:
-        cells_by_column[column.name] = CellRows(plan, table, column.name, cells_of(plan, column.name, table))
+        cells_by_column[column.name] = CellRows(plan, table, column.name, assign_cells(plan, column.name, table))
     return slice_rows(cells_by_column[column.name], frozenset(layout.columns), weights)
 
 
@@ -478,7 +478,7 @@ def _find_cut_column(plan: Plan, blocking: ByVectors) -> Column | None:
 def segment_statistics(schema: Schema, table: pa.Table, columns: frozenset[str]) -> BlockStatistics:
     """Return the bounds of some columns over a whole segment, as of one block."""
     used = schema.select(name for name in schema.names if name in columns)
-    return statistics_of_ranges(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
+    return range_statistics(used, table.select(list(used.names)), np.array([0, table.num_rows], dtype=np.int64))
 
 
 def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Ints, order: Ints | None) -> Routing:
@@ -492,7 +492,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     min_rows = _read_min_rows(plan, blocking)
     partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
     n_joined = int((kept != np.arange(len(kept))).sum())
-    reading_order = in_reading_order(unpack(partition.unions(pairs), n_guides), guides.weights)
+    reading_order = order_blocks(unpack(partition.unions(pairs), n_guides), guides.weights)
     block = np.argsort(reading_order)[assign_rows(partition, inverse, order)]
     return _to_routing(rows, block, partition.n_blocks, n_joined)
 

@@ -69,7 +69,7 @@ def in_row_order(routing: Routing, columns: Sequence[str], schema: Schema, table
     for name in columns:
         values, bits = order_codes(table[name], schema.find(name).type)
         codes.append(Codes(values[routing.rows], bits))
-    return replace(routing, rows=routing.rows[sorted_places(codes)])
+    return replace(routing, rows=routing.rows[sort_places(codes)])
 
 
 def order_codes(column: pa.ChunkedArray, type: str) -> Codes:
@@ -100,7 +100,7 @@ def _rank_distinct(keys: pa.Array) -> Codes:
     return Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _count_bits(len(with_null)))
 
 
-def sorted_places(codes: Sequence[Codes]) -> Places:
+def sort_places(codes: Sequence[Codes]) -> Places:
     """Return the rows in the order of their codes, the first codes first; the sort is stable."""
     n = len(codes[0].values)
     place_bits = _count_bits(n)
@@ -230,7 +230,7 @@ class _Search:
 
     @staticmethod
     def _sort_block(codes: Mapping[str, Codes], order: Sequence[str]) -> Places:
-        return sorted_places([codes[name] for name in order])
+        return sort_places([codes[name] for name in order])
 
     @cached_property
     def _dictionaries(self) -> Encodings:

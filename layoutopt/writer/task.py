@@ -32,23 +32,23 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import BLOCK, TID, Column
-from layoutopt.writer.checksum import Positions, is_hashable, position_sums, scrambled, sums_by_block, value_hashes
+from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sum_with_positions, sums_by_block, value_hashes
 from layoutopt.writer.encodings import (
     Encodings,
-    blocks_encoded,
+    blocks_to_encode,
     choose_encodings,
-    chunks_of,
     column_bytes,
     estimate_sizes,
+    list_chunks,
     row_group_starts,
 )
 from layoutopt.writer.routing import (
     CellRows,
     Routing,
-    blocked_alike,
-    cell_bytes,
-    guides_of,
-    in_equal_blocks,
+    blocking_key,
+    cut_equally,
+    find_guides,
+    measure_cell_bytes,
     present_rows,
     reaching,
     route,
@@ -128,7 +128,7 @@ def scaled(plan: Plan, scale: float) -> Plan:
     return replace(plan, block_rows=max(1, round(plan.block_rows / scale)), scheme=Scheme(tuple(layouts)))
 
 
-def for_few_rows(plan: Plan, rows: int) -> Plan:
+def adapt_to_rows(plan: Plan, rows: int) -> Plan:
     """Return the plan with smaller blocks where ``rows`` are few.
 
     A single block of a late segment would hold rows of every kind, so every query would read it.
@@ -221,17 +221,19 @@ class RoutedFile:
 
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """Yield the files of a segment, layout by layout, before they are written."""
-    plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.late else job.plan
     reached = reaching(plan.queries, plan.schema, segment.table)
-    bytes_by_column = None if job.late else cell_bytes(plan, segment.table)
+    bytes_by_column = None if job.late else measure_cell_bytes(plan, segment.table)
     layouts = [(i, layout) for i, layout in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
-    uses_left = Counter(blocked_alike(plan, layout) for _, layout in layouts)
+    uses_left = Counter(blocking_key(plan, layout) for _, layout in layouts)
     routed: dict[Hashable, Routing] = {}  # routings that later layouts share
     cells: dict[str, CellRows] = {}
     for index, layout in layouts:
-        key = blocked_alike(plan, layout)
+        key = blocking_key(plan, layout)
         if (routing := routed.pop(key, None)) is None:
-            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached, bytes_by_column, cells)
+            guides = find_guides(
+                plan, layout, segment.table, segment.words, job.shares, reached, bytes_by_column, cells
+            )
             routing = route(plan, layout, segment.table, segment.words, guides)
         uses_left[key] -= 1
         if uses_left[key]:
@@ -242,7 +244,7 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
         rest = np.flatnonzero(~present_rows(layout, segment.words))
         if len(rest) and layout.master:
             first += len(routing.offsets) - 1
-            routing_of_rest = in_row_order(in_equal_blocks(rest, plan.block_rows), *sorted_by)
+            routing_of_rest = in_row_order(cut_equally(rest, plan.block_rows), *sorted_by)
             yield RoutedFile(index, REST, layout.master, routing_of_rest, first)
 
 
@@ -373,7 +375,7 @@ def rehearsed_sizes(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -
     offsets = file.routing.offsets
     if not job.sized:
         return dict.fromkeys(file.columns, np.zeros(len(offsets) - 1, dtype=np.int64))
-    sample = of_blocks(file, blocks_encoded(offsets).tolist())
+    sample = of_blocks(file, blocks_to_encode(offsets).tolist())
     return estimate_sizes(content_of(job.plan, segment.table, sample), offsets, job.plan.codec)
 
 
@@ -399,7 +401,7 @@ def _sum_blocks(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> 
         if is_hashable(column.type):
             sums[column.name] = sums_by_block(hashes, offsets)
         if positions is not None:
-            tid_sums[column.name] = position_sums(hashes, positions, offsets)
+            tid_sums[column.name] = sum_with_positions(hashes, positions, offsets)
     return sums, tid_sums
 
 
@@ -444,7 +446,7 @@ def _write_parquet(
             metadata = writer.writer.metadata
             _sync(file)
         blocks = blocks[n_written:]
-        chunks = chunks_of(metadata)
+        chunks = list_chunks(metadata)
         sizes.append(column_bytes(chunks, content.schema))
         places.append(FilePlace(path, n_written, footer_digest(keeper.footer), row_group_starts(chunks)))
     return {name: np.concatenate([chunk[name] for chunk in sizes]) for name in sizes[0]}, places

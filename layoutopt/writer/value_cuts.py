@@ -36,10 +36,10 @@ from layoutopt.partitioning.value_cuts import (
     Rows,
     Span,
     Thresholds,
+    add_shifted_copies,
     choose_thresholds,
+    count_copies,
     cut_rows,
-    number_of_copies,
-    with_shifts,
 )
 from layoutopt.skipping.skip_sets import skip_set_table
 
@@ -169,16 +169,16 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     n_codes = [*(column.thresholds.n_codes for column in columns), *(FEATURE_CODES for _ in local)]
     queries = [[tuple(_to_code_set(literal, columns) for literal in clause) for clause in query] for query in clauses]
     n_codes_max = max([FEATURE_CODES, *n_codes])
-    copies = number_of_copies(queries, n_codes_max) if quantiles else 1
+    copies = count_copies(queries, n_codes_max) if quantiles else 1
     scaled = integer_weights(np.tile(weights, copies), max(1, len(places)))
     chances = _new_range_chances(plan.queries, names, len(local))
-    shifted_queries = with_shifts(queries, n_codes, chances, copies, plan.seed)
+    shifted_queries = add_shifted_copies(queries, n_codes, chances, copies, plan.seed)
     filters = CodeFilters.of(shifted_queries, scaled, len(n_codes), n_codes_max)
     rows = Rows(table.num_rows, sampled, _LowSide(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
 
-def cells_of(plan: Plan, name: str, table: pa.Table) -> Ints:
+def assign_cells(plan: Plan, name: str, table: pa.Table) -> Ints:
     """Return the cell of each row by a column, ``int64[n]``, numbered in the order of values, NULL first.
 
     Cells begin and end where ranges of the plan's queries do, and at a few quantiles of the rows.

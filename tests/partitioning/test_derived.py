@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning import objective as module
-from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive, scanned
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive, scanned
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
@@ -25,7 +25,7 @@ def all_in_one(vectors: VectorCounts) -> Partition:
     return Partition.of(np.arange(n), np.zeros(n, dtype=np.int64), vectors.counts)
 
 
-def saved(derived: Derived, partition: Partition, vectors: VectorCounts) -> float:
+def saved(derived: DerivedObjective, partition: Partition, vectors: VectorCounts) -> float:
     """Rows that queries skip, weighted, beyond those that they skip of all rows in one block."""
     return float(np.ldexp(derived.cost(all_in_one(vectors)) - derived.cost(partition), -derived.exponent))
 
