@@ -68,7 +68,7 @@ def test_too_many_combinations_of_skip_sets_are_estimated_too_high_never_too_low
     segment = random_segment(n_rows=300, n_features=12, seed=2, min_rows=20)
     vectors, objective = segment.vectors, skip_set_objective(segment, 5, n_queries=12, n_skip_sets=10)
     partitions = some_partitions(vectors, 0, 20)
-    monkeypatch.setattr(module, "_MOST_DERIVED", 10)
+    monkeypatch.setattr(module, "_MAX_DERIVED", 10)
     rough = derive(objective, vectors)
     assert len(rough.weights) <= 10
     assert not rough.exact

@@ -17,7 +17,7 @@ from layoutopt.model.predicates import TRUE, And, Col, InSet, Node, Or, disjunct
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.writer.routing import MOST_SLICES, CellRows, _told_by, best_starts, range_statistics, slice_rows
+from layoutopt.writer.routing import MOST_SLICES, CellRows, _project_node, best_starts, range_statistics, slice_rows
 from layoutopt.writer.value_cuts import assign_cells
 from tests.spark.tables import document, is_value, plan_of
 
@@ -179,5 +179,5 @@ class TestToldByBounds:
         schema = SCHEMA.select(names)
         offsets = np.unique([0, len(values) // 3, len(values) // 2, len(values)])
         statistics = range_statistics(schema, rows.select(names), offsets.astype(np.int64))
-        told = _told_by(node, frozenset(names))
+        told = _project_node(node, frozenset(names))
         assert cannot_match(told, statistics, None).tolist() == cannot_match(node, statistics, None).tolist()
