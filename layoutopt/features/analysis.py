@@ -64,11 +64,7 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
 def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
     """Return the queries of a log; raises as :func:`analyze_log`."""
     entries = read_log(
-        settings.log,
-        column=settings.column,
-        dialect=settings.dialect,
-        system=settings.system,
-        weigh=settings.weigh,
+        settings.log, column=settings.column, dialect=settings.dialect, system=settings.system, weigh=settings.weigh
     )
     analysis = analyze(entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs))
     analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))

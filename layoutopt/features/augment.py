@@ -10,16 +10,7 @@ import numpy as np
 from layoutopt.features.implications import Implications, single_parts
 from layoutopt.features.weights import Units, make_units
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.predicates import (
-    Comparison,
-    Constant,
-    Filter,
-    InSet,
-    Literal,
-    Predicate,
-    columns_of,
-    literals_of,
-)
+from layoutopt.model.predicates import Comparison, Constant, Filter, InSet, Literal, Predicate, columns_of, literals_of
 from layoutopt.model.query import Query
 
 # Further predicates are dropped, the rarest first, so the matrix stays small for any log.

@@ -467,10 +467,7 @@ def _predict(planning: PlanningInput, search: ReplicationSearch, scheme: Replica
     if unit is not None:
         in_bytes = Costs(search.exact.evaluator, unit)
         stored, plain = in_bytes.storage(scheme.layouts), in_bytes.storage(search.plain)
-        predicted |= {
-            "bytes_fraction": _cost_fraction(search, scheme, unit),
-            "storage_bytes": round(stored / plain, 6),
-        }
+        predicted |= {"bytes_fraction": _cost_fraction(search, scheme, unit), "storage_bytes": round(stored / plain, 6)}
     return predicted
 
 

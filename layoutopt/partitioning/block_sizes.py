@@ -125,10 +125,7 @@ def _added_costs_bound(derived: DerivedObjective, counts: Ints, min_rows: int) -
 
 
 def calibrate_min_rows(
-    partitioner: Partitioner,
-    samples: Sequence[tuple[VectorCounts, Floats]],
-    block_rows: int,
-    seed: int,
+    partitioner: Partitioner, samples: Sequence[tuple[VectorCounts, Floats]], block_rows: int, seed: int
 ) -> int:
     """Return the ``min_rows`` with which the blocks of these segments hold ``block_rows`` rows on average.
 
