@@ -59,12 +59,11 @@ class Exclusion:
 
     def excludes(self, predicate: Predicate) -> bool:
         """Return whether a predicate makes no feature: any of its literals is excluded."""
-        return any(self._excludes_literal(literal) for literal in predicate.literals)
-
-    def _excludes_literal(self, literal: Literal) -> bool:
-        if isinstance(literal, Comparison) and not self.comparisons:
-            return False
-        return not self.columns.isdisjoint(name.lower() for name in columns_of(literal))
+        return any(
+            (self.comparisons or not isinstance(literal, Comparison))
+            and not self.columns.isdisjoint(name.lower() for name in columns_of(literal))
+            for literal in predicate.literals
+        )
 
 
 def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | None = None) -> Augmented:

@@ -84,7 +84,6 @@ def family_of(query: Query) -> Family:
 
 
 def _group_families(queries: Sequence[Query]) -> list[list[int]]:
-    """Return the places of the queries of each family, in time order."""
     families: dict[Family, list[int]] = {}
     for place, query in enumerate(queries):
         families.setdefault(family_of(query), []).append(place)

@@ -381,7 +381,6 @@ def count_useful_features(candidates: Candidates, queries: Sequence[Query]) -> i
 
 
 def _weigh_filters(filters: Sequence[Filter], queries: Sequence[Query]) -> Floats:
-    """Return how many of the queries have each filter."""
     weights = weights_by_filter(queries)
     return np.array([weights.get(filter, 0.0) for filter in filters])
 
@@ -531,12 +530,8 @@ def mined_from(
 ) -> FeaturesDocument:
     """Return the document that an analysis of some of a document's queries would have made.
 
-    Args:
-        document: of the whole log, with its excluded columns and its number of features.
-        queries: some of its queries.
-        threshold: T, in queries; by default that of `analyze`.
-        num_features: the most features except those about dates and stricter ones; by default as many as in the
-            document.
+    By default T is that of `analyze`, and there are as many features as in the document, besides those about dates and
+    stricter ones.
     """
     mined = [document.features[i] for i in drop_stricter_features(document.features, document.queries)]
     dates = default_excluded(document.schema)

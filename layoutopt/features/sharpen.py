@@ -41,7 +41,6 @@ def add_stricter_features(features: FeatureSet, queries: Sequence[Query], max_se
 
 
 def _group_by_queries(subsumes: Bits) -> list[list[int]]:
-    """Return groups of the features that subsume the same queries, if any."""
     groups: dict[bytes, list[int]] = {}
     for i, column in enumerate(subsumes.T):
         if column.any():

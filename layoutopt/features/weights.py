@@ -155,17 +155,14 @@ def make_units(nodes: Sequence[Node], relation: Implications, n_items: int) -> U
     shares: list[float] = []
     factors: list[Bytes] = []
     for number, node in enumerate(nodes):
-        disjunctions = [parts for conjunct in conjuncts(node) if len(parts := _split_parts(conjunct)) > 1]
+        split = [part.children if isinstance(part, Or) else single_parts(part) for part in conjuncts(node)]
+        disjunctions = [parts for parts in split if len(parts) > 1]
         units = [_unit_factors(node, chosen, relation) for chosen in product(*_sample_parts(disjunctions))]
         of_filter += [number] * len(units)
         shares += [1.0 / len(units)] * len(units)
         factors += units
     stacked = np.stack(factors) if factors else np.zeros((0, n_items), dtype=np.uint8)
     return Units(np.array(of_filter, dtype=np.int64), np.array(shares, dtype=np.float64), stacked)
-
-
-def _split_parts(node: Node) -> Sequence[Node]:
-    return node.children if isinstance(node, Or) else single_parts(node)
 
 
 def _sample_parts(disjunctions: Sequence[Sequence[Node]]) -> list[list[_Part]]:

@@ -121,18 +121,13 @@ def _select_partitions(planning: PlanningInput, count: int) -> PlanningInput:
 
 def _restrict_features(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
     """Return the same planning with these features only; ``shares`` are those of all features."""
-    weighing = planning.request.weights
-    partitions = tuple(
-        _project_histogram(part, guides, shares[:, list(guides)], weighing) for part in planning.partitions
-    )
-    return replace(planning, features=planning.features.only(guides), partitions=partitions, known=Known())
-
-
-def _project_histogram(
-    part: PartitionHistogram, guides: Sequence[int], shares: Floats, weighing: str
-) -> PartitionHistogram:
-    vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=segment_weights(shares, part.query_weights, vectors, weighing))
+    shares = shares[:, list(guides)]
+    partitions = []
+    for part in planning.partitions:
+        vectors = part.vectors.project(guides)
+        weights = segment_weights(shares, part.query_weights, vectors, planning.request.weights)
+        partitions.append(replace(part, vectors=vectors, weights=weights))
+    return replace(planning, features=planning.features.only(guides), partitions=tuple(partitions), known=Known())
 
 
 def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
@@ -212,15 +207,15 @@ def _make_scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group,
 
 def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
     """Return the scheme with the column by which each layout's rows of one vector are cut."""
-    ranged = _find_ranged_columns(planning.queries, planning.schema)
-    return Scheme(tuple(_add_cut(planning, layout, ranged) for layout in scheme.layouts))
-
-
-def _add_cut(planning: PlanningInput, layout: Layout, ranged: Sequence[str]) -> Layout:
-    if not isinstance(layout.blocking, ByVectors):
-        return layout
-    params = blocking_params(planning, layout.columns, ranged)
-    return replace(layout, blocking=replace(layout.blocking, params=params))
+    # Features cover few bounds of ranges.
+    ranged = _rank_columns(planning.queries, planning.schema, _ranged_columns)
+    layouts = []
+    for layout in scheme.layouts:
+        if isinstance(layout.blocking, ByVectors):
+            params = blocking_params(planning, layout.columns, ranged)
+            layout = replace(layout, blocking=replace(layout.blocking, params=params))
+        layouts.append(layout)
+    return Scheme(tuple(layouts))
 
 
 def _make_proposal(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
@@ -290,7 +285,6 @@ def _block_partition(
 
 
 def _compare_with_bound(objective: float, bound: float) -> dict[str, float]:
-    """Return the bound, and by what share of it the objective exceeds it."""
     return {"lower_bound_fraction": round(bound, 6), **({"gap": round(objective / bound - 1, 6)} if bound else {})}
 
 
@@ -335,11 +329,6 @@ def _choose_cut(
 def most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
     """Return the orderable columns that filters use, the most used (by weight) first, of equals in schema order."""
     return _rank_columns(queries, schema, lambda query: columns_of(query.filter.root))
-
-
-def _find_ranged_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
-    """Return the columns of :func:`most_filtered` with range filters: features cover few of their bounds."""
-    return _rank_columns(queries, schema, _ranged_columns)
 
 
 def _ranged_columns(query: Query) -> frozenset[str]:
@@ -412,7 +401,6 @@ def _get_search(planning: PlanningInput) -> ReplicationSearch:
 
 
 def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
-    """Run Algorithms 1 and 2 for each requested budget, counting cells."""
     request, problem = planning.request, problem_of(planning)
     full = full_scan(problem)
     costs, search = planning.known.once("copies as written", request, lambda: _make_thesis_search(problem))
@@ -431,14 +419,12 @@ def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
 
 
 def _make_thesis_search(problem: Problem) -> tuple[FeatureCosts, ThesisSearch]:
-    """Return the costs on the whole sample, and the search on a part of it."""
     partitioner = find_partitioner(PARTITIONER)
     coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
     return FeatureCosts(problem, partitioner), ThesisSearch(FeatureCosts(coarse, partitioner))
 
 
 def _add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
-    """Return the predictions for the chosen budget, and if there are several those of every budget."""
     predicted = dict(figures[chosen])
     if len(figures) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
@@ -457,7 +443,6 @@ def _propose_replicated(
 
 
 def _predict(planning: PlanningInput, search: ReplicationSearch, scheme: ReplicatedScheme) -> Mapping[str, float]:
-    """Return shares of a full scan by the training queries on the samples, and relative storage."""
     cells = Unit.cells(len(search.problem.columns))
     predicted = {
         "cells_and_tids_fraction": _cost_fraction(search, scheme, cells),

@@ -49,10 +49,7 @@ def split_heavy(counts: Ints, min_rows: int) -> Partition:
 
 
 def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Join the one block below ``min_rows``, if any, to the block that loses least, where sizes allow it.
-
-    ``bits`` are those of every vector, ``bool[d, f]``; ``weights`` those of the features, ``float64[f]``.
-    """
+    """Join the one block below ``min_rows``, if any, to the block that loses least, where sizes allow it."""
     sizes = partition.sizes()
     small = np.flatnonzero(sizes < min_rows)
     if len(small) == 0:
@@ -72,13 +69,7 @@ def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: 
 
 
 def add_heavy_blocks(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Return the blocks of heavy vectors, and of light vectors by their labels; a remainder is joined if it fits.
-
-    Args:
-        counts: rows of every vector, ``int64[d]``.
-        labels: of the vectors below ``min_rows`` rows, in order.
-        bits, weights, min_rows: as for :func:`join_remainder`.
-    """
+    """Return the blocks of heavy vectors, and of light ones by ``labels``; a remainder is joined if it fits."""
     heavy, light = split_heavy(counts, min_rows), np.flatnonzero(counts < min_rows)
     partition = Partition.of(
         np.r_[heavy.vector, light], np.r_[heavy.block, heavy.n_blocks + labels], np.r_[heavy.rows, counts[light]]
@@ -99,13 +90,9 @@ def blocking_lower_bound(objective: SkipSetObjective, vectors: VectorCounts, min
     by_vectors = float(vectors.counts @ reading)
     if derived.exact and len(vectors) <= _MAX_COMPARED:
         by_vectors += float(vectors.counts @ _added_costs_bound(derived, vectors.counts, min_rows))
-    return max(by_vectors, _bound_by_queries(objective, vectors, min_rows))
-
-
-def _bound_by_queries(objective: SkipSetObjective, vectors: VectorCounts, min_rows: int) -> float:
     needed = vectors.counts @ ~objective.skipped(vectors.bits())
-    block = min(min_rows, vectors.rows)
-    return float(objective.weights @ np.where(needed > 0, np.maximum(needed, block), 0))
+    read = np.where(needed > 0, np.maximum(needed, min(min_rows, vectors.rows)), 0)
+    return max(by_vectors, float(objective.weights @ read))
 
 
 def _added_costs_bound(derived: DerivedObjective, counts: Ints, min_rows: int) -> Floats:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Counters, Floats, Ints, Singles
+from layoutopt.model.arrays import Counters, Floats, Ints, Singles
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive
 from layoutopt.partitioning.ward import cluster, ward
@@ -166,11 +166,8 @@ def refine(
     exchanged for a share there. Orders are drawn from the seed. The search ends after a pass that saves next to
     nothing, or after ``max_passes``.
 
-    Args:
-        partition: blocks of ``[min_rows, 2 * min_rows)`` rows and at most one remainder, which may shrink and vanish.
-        vectors: the partitioned vectors.
-        objective: with integer weights, so that gains are equal on every machine.
-        max_passes: bounds the work: a pass looks at every block once or twice for each share.
+    At most one block of the partition is a remainder, which may shrink and vanish. The objective has integer weights,
+    so gains are equal on every machine.
     """
     state = State(partition, derive(objective, vectors), min_rows)
     improve(state, np.random.default_rng(seed), max_passes)
@@ -204,10 +201,14 @@ def search_neighbourhoods(state: State, rng: np.random.Generator, rounds: int) -
     """
     failures = 0
     for _ in range(rounds):
-        mixed = _find_mixed(state)
+        mixed = state.sizes > 0
+        # A vector that fills a block by itself already lies well.
+        mixed[state.block[state.rows >= state.min_rows]] = False
         if failures >= min(max(_MAX_FAILURES, rounds // 6), _MAX_FAILURES_PER_BLOCK * mixed.sum()):
             return
-        wasted = np.where(mixed, _count_wasted_rows(state), 0.0)
+        # Weighted rows of each block that queries read only because of its other rows.
+        needed = np.bincount(state.block, weights=state.rows * state.alone, minlength=len(state.sizes))
+        wasted = np.where(mixed, np.maximum(state.sizes * state.reading - needed, 0.0), 0.0)
         if not wasted.any():
             return
         first = int(rng.choice(len(wasted), p=wasted / wasted.sum()))
@@ -217,19 +218,6 @@ def search_neighbourhoods(state: State, rng: np.random.Generator, rounds: int) -
         count = min(int(rng.integers(_MIN_REBUILT, _MAX_REBUILT + 1)) - 1, len(similar))
         better = _rebuild(state, rng, np.append(rng.choice(similar, count, replace=False), first))
         failures = 0 if better else failures + 1
-
-
-def _find_mixed(state: State) -> Bits:
-    """Return the blocks without a vector that fills a block by itself; such vectors already lie well."""
-    mixed = state.sizes > 0
-    mixed[state.block[state.rows >= state.min_rows]] = False
-    return mixed
-
-
-def _count_wasted_rows(state: State) -> Floats:
-    """Return the weighted rows of each block that queries read only because of its other rows, ``float64[b]``."""
-    needed = np.bincount(state.block, weights=state.rows * state.alone, minlength=len(state.sizes))
-    return np.maximum(state.sizes * state.reading - needed, 0.0)
 
 
 def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
@@ -246,9 +234,8 @@ def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
     before, cost = state.block.copy(), state.cost
     by_size = np.argsort(-np.bincount(compact, weights=state.rows[shares]), kind="stable")
     slots = np.empty(len(names), dtype=np.int64)
-    slots[by_size] = np.append(blocks, blocks[-1])[
-        : len(names)
-    ]  # if there is one too many, the smallest joins the next
+    # If there is one cluster too many, the smallest joins the next.
+    slots[by_size] = np.append(blocks, blocks[-1])[: len(names)]
     state.assign(shares, slots[compact])
     state.clear_each(blocks, rng.permutation(len(weights)))
     state.move_each(shares)
@@ -262,11 +249,7 @@ def _rebuild(state: State, rng: np.random.Generator, blocks: Ints) -> bool:
 def join_leaves(leaves: Ints, derived: DerivedObjective, rows: Ints, min_rows: int) -> Ints:
     """Return labels of light vectors by leaf; small leaves are joined and large ones rebuilt, by Ward's method.
 
-    Args:
-        leaves: of each vector, ``int64[n]``, dense from 0.
-        derived: the objective, for these vectors.
-        rows: of each vector, ``int64[n]``, all below ``min_rows``.
-        min_rows: the smallest block.
+    ``leaves`` are dense from 0, ``int64[d]``; all ``rows`` are below ``min_rows``.
     """
     sizes = np.bincount(leaves, weights=rows).astype(np.int64)
     n_leaves = len(sizes)
@@ -297,7 +280,6 @@ def fit_sizes(state: State, most_blocks: int) -> bool:
 
 
 def _shrink_large_blocks(state: State) -> None:
-    """Move shares out of blocks that are too large while other blocks have room."""
     for block in np.flatnonzero(state.sizes >= 2 * state.min_rows).tolist():
         for share in np.flatnonzero(state.block == block).tolist():
             if state.sizes[block] < 2 * state.min_rows:

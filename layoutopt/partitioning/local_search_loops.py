@@ -84,7 +84,6 @@ def move_to_room(state: Shares, share: int) -> bool:
 
 @part_of_a_loop
 def _find_members(state: Shares, block: int) -> Ints:
-    """Return the shares of a block, the largest first."""
     members = np.empty(len(state.largest), dtype=np.int64)
     count = 0
     for share in state.largest:
@@ -238,7 +237,6 @@ def _find_cheapest(state: Shares, added: Floats, share: int) -> int:
 
 @part_of_a_loop
 def _reading_without(state: Shares, block: int, leaving: Ints) -> float:
-    """Return the cost of a row of a block without these of its shares."""
     total = np.float32(0)
     for feature in range(len(state.weights)):
         having = state.having[block, feature]

@@ -220,12 +220,8 @@ def objective_of(
 ) -> SkipSetObjective:
     """Return the objective of queries over these features, and over further bits.
 
-    Args:
-        queries: the training queries.
-        features: bit ``i`` is feature ``i``.
-        weights: of each query, 0 where it does not read the rows, ``float64[n_queries]``.
-        rows: how many rows are partitioned together.
-        extra_skips: which query skips where which further bit is 0, ``bool[n_queries, e]``.
+    ``weights`` are those of the queries, 0 where one does not read the rows. ``extra_skips`` tells which query skips
+    where which further bit is 0, ``bool[n_queries, e]``.
     """
     counted = np.flatnonzero(weights > 0)
     skip_sets, counted_skips = skip_set_table([queries[i] for i in counted.tolist()], features)
@@ -339,10 +335,7 @@ def _merge_equal_queries(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Flo
 def _rank_skip_sets(has_skip_set: Bits, holds: Bits, counts: Ints) -> list[int]:
     """Return a query's skip sets, each the one that skips most further rows; none that skips no further rows.
 
-    Args:
-        has_skip_set: the query's skip sets, ``bool[s]``.
-        holds: for which vectors each holds, ``bool[d, s]``.
-        counts: rows of each vector, ``int64[d]``.
+    ``holds`` tells for which vectors each skip set holds, ``bool[d, s]``.
     """
     candidates = np.flatnonzero(has_skip_set)
     open_rows = counts.copy()

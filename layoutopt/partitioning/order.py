@@ -254,18 +254,12 @@ ORDER_KINDS = (*_RANKINGS, "range")
 
 
 def order_blocks(unions: Bits, weights: Floats) -> Ints:
-    """Return an order of blocks in which neighbours differ little in what skips them (seriation).
+    """Return an order of blocks in which neighbours differ little in what skips them (seriation), ``int64[n_blocks]``.
 
     A query then reads few runs of neighbours: fewer and longer requests, and fewer ranges in conditions for engines.
     The distance of two blocks is the weight of the features that skip just one of them. The path is found by nearest
-    neighbours, then 2-opt (Croes 1958), for a bounded number of rounds.
-
-    Args:
-        unions: the blocks' union vectors, ``bool[n_blocks, f]``.
-        weights: of the features, ``float64[f]``.
-
-    Returns:
-        The blocks in their new order, ``int64[n_blocks]``; deterministic.
+    neighbours, then 2-opt (Croes 1958), for a bounded number of rounds. ``unions`` are the blocks' union vectors,
+    ``bool[n_blocks, f]``.
 
     >>> order_blocks(np.array([[1, 0], [0, 1], [1, 1], [0, 0]], dtype=bool), np.ones(2)).tolist()
     [3, 0, 2, 1]
@@ -283,7 +277,6 @@ def order_blocks(unions: Bits, weights: Floats) -> Ints:
 
 
 def _block_distances(unions: Bits, weights: Floats) -> Floats:
-    """Return the weighted Hamming distances of all pairs of blocks, ``float64[n, n]``."""
     bits = unions.astype(np.float64)
     weighted = bits * weights
     totals = weighted.sum(axis=1)

@@ -39,14 +39,10 @@ def has_hypergraphs() -> bool:
 
 
 def hypergraph_labels(derived: DerivedObjective, rows: Ints, n_blocks: int, slack: float, seed: int) -> Ints:
-    """Return a block for each vector, ``int64[n]``, that keeps the vectors of each query together.
+    """Return a block for each vector, ``int64[d]``, that keeps the vectors of each query together.
 
-    Args:
-        derived: the objective, for these vectors: each derived feature of positive weight is a net.
-        rows: of each vector, ``int64[n]``.
-        n_blocks: how many blocks to make; some may stay empty.
-        slack: how much a block's rows may exceed the mean, as a share of it. There is no least size.
-        seed: of the partitioner.
+    Each derived feature of positive weight is a net. Some blocks may stay empty. ``slack`` is how much a block's rows
+    may exceed the mean, as a share of it.
     """
     nets = np.flatnonzero((derived.weights > 0) & (derived.bits.sum(axis=0) > 1))
     if n_blocks < 2 or not len(nets) or len(rows) <= n_blocks:

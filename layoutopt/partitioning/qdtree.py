@@ -36,16 +36,10 @@ def qdtree(
 
 
 def cut_greedily(derived: DerivedObjective, cuts: Bits, rows: Ints, min_rows: int) -> Ints:
-    """Return the leaf of each vector, ``int64[n]``, of a tree whose every cut skips the most.
+    """Return the leaf of each vector, ``int64[d]``, of a tree whose every cut skips the most.
 
-    A cut separates the vectors with a feature from the rest. A node is cut as long as some cut lowers the rows scanned
-    and leaves ``min_rows`` on both sides.
-
-    Args:
-        derived: the objective, for these vectors.
-        cuts: the features that may cut, ``bool[n, f]``.
-        rows: of each vector, ``int64[n]``.
-        min_rows: the smallest leaf.
+    A cut separates the vectors with a feature (``cuts``, ``bool[d, f]``) from the rest. A node is cut as long as some
+    cut lowers the rows scanned and leaves ``min_rows`` on both sides.
     """
     leaf = np.zeros(len(rows), dtype=np.int64)
     open_nodes = [np.arange(len(rows))] if len(rows) else []

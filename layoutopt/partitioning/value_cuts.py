@@ -110,12 +110,7 @@ def choose_thresholds(
 
     Constants separate the rows of recurring ranges; quantiles serve ranges that the log has not seen. The smallest
     value and the successor of the largest are thresholds too, so ranges beyond them have codes without rows.
-
-    Args:
-        values: a sample of the column without NULLs, ``int64[m]``.
-        constants: where ranges of the log begin and end.
-        low, high: the smallest and the largest value of all rows.
-        quantiles: the number of ranges of about equal rows; 0 for none.
+    ``values`` are a sample without NULLs; ``low`` and ``high`` are the extremes of all rows.
     """
     ordered = np.sort(values)
     places = np.arange(1, quantiles) * len(ordered) // max(1, quantiles)
@@ -245,14 +240,9 @@ def count_copies(queries: Sequence[Sequence[Clause]], n_codes: int) -> int:
 def add_shifted_copies(
     queries: Sequence[Sequence[Clause]], n_codes: Sequence[int], chances: Sequence[float], copies: int, seed: int
 ) -> list[Sequence[Clause]]:
-    """Return the queries, followed by their copies with moved ranges.
+    """Return the queries, followed by ``copies - 1`` copies of each with moved ranges.
 
-    Args:
-        queries: the clauses of each query.
-        n_codes: the number of codes of each dimension.
-        chances: the chance of each dimension that a range is new.
-        copies: how many queries each becomes, with itself.
-        seed: the seed of the draws.
+    ``n_codes`` are the codes of each dimension, ``chances`` those that a range of it is new.
     """
     literals = sum(len(clause) for query in queries for clause in query)
     rng = np.random.default_rng(seed)

@@ -35,13 +35,9 @@ def ward(
 
 
 def ward_over_bits(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Return blocks by Ward's method over any bits of the vectors.
+    """Return blocks by Ward's method over features or derived ones (:mod:`layoutopt.partitioning.objective`).
 
-    Args:
-        counts: rows of every vector, ``int64[d]``.
-        bits: features, or derived ones (:mod:`layoutopt.partitioning.objective`), ``bool[d, t]``.
-        weights: integers of which all sums are exact in float32, ``float64[t]``.
-        min_rows: the smallest block.
+    Weights are integers of which all sums are exact in float32.
     """
     if int(counts.sum()) < 2 * min_rows:  # one block in any case
         return Partition.of(np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64), counts)
@@ -51,13 +47,10 @@ def ward_over_bits(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> 
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
-    """Return the cluster of each vector, named by its first member, ``int64[n]``.
+    """Return the cluster of each vector, named by its first member, ``int64[d]``.
 
-    Args:
-        bits: the vectors, ``bool[n, f]``.
-        sizes: rows of each, ``int64[n]``, all below ``min_rows``.
-        weights: integers of which all sums are exact in float32, ``float64[f]``; some may be negative.
-        min_rows: a cluster of so many rows is merged no further.
+    All sizes are below ``min_rows``; a cluster of so many rows is merged no further. Weights are integers of which all
+    sums are exact in float32; some may be negative.
     """
     n = len(bits)
     if n < 2:

@@ -283,19 +283,16 @@ def find_few_families(problem: Problem) -> tuple[Family, ...]:
     families = list(find_families(problem))
     while len(families) > _MAX_FAMILIES:
         smallest = families.pop(min(range(len(families)), key=lambda i: (len(families[i].queries), i)))
-        nearest = max(range(len(families)), key=lambda i: (_column_overlap(families[i], smallest), -i))
+        overlaps = [
+            len(family.columns & smallest.columns) / len(family.columns | smallest.columns) for family in families
+        ]
+        nearest = overlaps.index(max(overlaps))
         merged = families[nearest]
         families[nearest] = Family(merged.columns | smallest.columns, merged.queries | smallest.queries)
     return tuple(families)
 
 
-def _column_overlap(first: Family, second: Family) -> float:
-    return len(first.columns & second.columns) / len(first.columns | second.columns)
-
-
 class _LayoutInfo(NamedTuple):
-    """A layout's number, its sort key, and which families may read it."""
-
     number: int
     order: tuple[list[int], list[int]]
     serving: list[bool]

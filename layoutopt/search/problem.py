@@ -232,13 +232,7 @@ def make_problem(
 ) -> Problem:
     """Put a workload into arrays; queries of equal columns and equal skip sets become one class.
 
-    Args:
-        queries: the training queries.
-        features: the plan's features, whose vectors the samples hold.
-        columns: the table's columns.
-        samples: with query weights of shape ``[len(queries)]``.
-        unit: cells by default.
-        block_rows, max_vectors, seed, by_count: as in :class:`Problem`.
+    The samples have query weights of shape ``[len(queries)]``. For the rest see :class:`Problem`.
     """
     skip_sets, skips = skip_set_table(queries, features)
     number = {name: i for i, name in enumerate(columns)}

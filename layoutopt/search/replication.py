@@ -88,7 +88,7 @@ class CopySearch:
         self._problem = problem
         self._families = families
         self._costs = costs
-        self._readers = cache(self._find_readers)
+        self._readers = cache(lambda group: frozenset(np.flatnonzero(queries_reading(problem, group)).tolist()))
 
     def layouts(self, scheme: CopyScheme) -> Candidates:
         """Return the layouts: groups lose columns that only copies are read for, and equal readers share a layout."""
@@ -152,7 +152,6 @@ class CopySearch:
         return LayoutCosts(self._costs.query_cost(layouts), self._costs.storage(layouts))
 
     def _list_operations(self, scheme: CopyScheme) -> Iterator[tuple[Operation, CopyScheme]]:
-        """Yield operations: give a family a copy, let it join or leave one, merge two copies, or drop one."""
         copies = sorted(scheme.copies, key=sorted)
         nothing: Copy = frozenset()
 
@@ -181,9 +180,6 @@ class CopySearch:
         columns: Group = frozenset().union(*(family.columns for family in families))
         return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
-    def _find_readers(self, group: Group) -> Queries:
-        return frozenset(np.flatnonzero(queries_reading(self._problem, group)).tolist())
-
 
 def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs: Costs) -> Candidates:
     """Add copies of the rows and columns that features request to GSOP's groups, one feature at a time (5.3.1).
@@ -196,7 +192,10 @@ def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs:
         best = _find_best_copy(problem, layouts, remaining, budget, costs)
         if best is None:
             break
-        remaining_groups = _remove_queries(layouts, best.served)
+        # The best feature's queries leave the layouts that are no copies.
+        remaining_groups = [
+            layout if layout.copy else replace(layout, served=layout.served - best.served) for layout in layouts
+        ]
         layouts = min(((*remaining_groups, best), (*layouts, best)), key=costs.query_cost)
         del remaining[best.served]
     return layouts
@@ -205,7 +204,6 @@ def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs:
 def _find_best_copy(
     problem: Problem, layouts: Candidates, remaining: dict[Queries, float], budget: float, costs: Costs
 ) -> Candidate | None:
-    """Return the feature's copy that gains most for each stored cell, with the groups unchanged."""
     cost, stored = costs.query_cost(layouts), costs.storage(layouts)
     best: tuple[float, Candidate] | None = None
     for queries in remaining:
@@ -216,11 +214,6 @@ def _find_best_copy(
         if gain > _EPSILON * cost and (best is None or worth > best[0]):
             best = (worth, copy)
     return best[1] if best else None
-
-
-def _remove_queries(layouts: Candidates, queries: Queries) -> Candidates:
-    """Remove these queries from the layouts that are no copies."""
-    return tuple(layout if layout.copy else replace(layout, served=layout.served - queries) for layout in layouts)
 
 
 def make_full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Candidates:
@@ -314,10 +307,11 @@ class ReplicationSearch:
         for budget in budgets:
             allowed = budget * self._unit_storage
             candidates = list(known_layouts)
-            for start in self._start_schemes(allowed):
-                candidates += [self._copy_search.layouts(scheme) for scheme in (start, self._regroup(start))]
+            for copies in self._start_schemes(allowed):
+                candidates += [self._copy_search.layouts(scheme) for scheme in (copies, self._regroup(copies))]
             affordable = [layouts for layouts in candidates if self.exact.storage(layouts) <= allowed]
-            best = improve(self.problem, min(affordable, key=self._order), allowed, self._estimate, self.exact)
+            start = min(affordable, key=lambda layouts: (self.exact.query_cost(layouts), self.exact.storage(layouts)))
+            best = improve(self.problem, start, allowed, self._estimate, self.exact)
             known_layouts.append(best)
             schemes.append(self.measured(best, budget))
         return schemes
@@ -342,9 +336,6 @@ class ReplicationSearch:
             cells=cells / len(self.problem.columns),
             storage=self.exact.storage(layouts) / self._unit_storage,
         )
-
-    def _order(self, layouts: Candidates) -> tuple[float, float]:
-        return self.exact.query_cost(layouts), self.exact.storage(layouts)
 
     def _start_schemes(self, allowed: float) -> list[CopyScheme]:
         grown = self._copy_search.grow(CopyScheme(self._groups), allowed)

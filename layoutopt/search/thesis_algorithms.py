@@ -191,18 +191,13 @@ class FeatureCosts:
         """Block R_i by the heaviest of the features, as many as fit (4.5)."""
         problem, numbers = self.problem, np.array(sorted(features), dtype=np.int64)
         subsumed = np.asarray(problem.subsumed[:, numbers].any(axis=1))
-        weights, segment_rows = (
-            problem.weights,
-            np.array([[sample.rows] for sample in problem.samples], dtype=np.float64),
-        )
-        scanned = (weights * segment_rows).sum(axis=0)
-        restricted_problem = restrict_rows(problem, sorted(features))
-        if not restricted_problem.samples:
+        segment_rows = np.array([[sample.rows] for sample in problem.samples], dtype=np.float64)
+        scanned = (problem.weights * segment_rows).sum(axis=0)
+        part = restrict_rows(problem, sorted(features))
+        if not part.samples:
             return _FeatureRows(np.where(subsumed, 0.0, scanned), subsumed)
-        guides = choose_features(restricted_problem, subsumed, numbers)
-        read = (
-            compute_rows_read(restricted_problem, subsumed, guides, self._partitioner) * restricted_problem.weights
-        ).sum(axis=0)
+        guides = choose_features(part, subsumed, numbers)
+        read = (compute_rows_read(part, subsumed, guides, self._partitioner) * part.weights).sum(axis=0)
         return _FeatureRows(np.where(subsumed, read, scanned), subsumed)
 
 

@@ -131,7 +131,6 @@ def text_of_execution(record: Mapping[str, Any]) -> str | None:
 
 
 def _scan_statements(plan: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a statement for each scan of a named table in a plan."""
     match, metadata = _SCAN.match(str(plan.get("nodeName", ""))), plan.get("metadata") or {}
     if match and isinstance(metadata, Mapping) and "PushedFilters" in metadata:
         columns = _FIELD.findall(str(metadata.get("ReadSchema", "")))
@@ -145,7 +144,6 @@ def _scan_statements(plan: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _split_list(text: Any) -> list[str]:
-    """Split a list as Spark writes it."""
     return _split_arguments(str(text).strip().removeprefix("[").removesuffix("]"))
 
 
@@ -359,10 +357,7 @@ def guess_system(names: frozenset[str]) -> str | None:
 def read_entries(records: Iterable[Record], name: str, weigh: Weigh = "runs") -> Iterator[LogEntry]:
     """Yield the statements of a history, in its order; an unusable one has a ``problem`` and its ``code``.
 
-    Args:
-        records: from :func:`read_records`.
-        name: of the system, see :data:`SYSTEMS`.
-        weigh: the weight of a statement; without bytes it weighs as much as the mean of the rest.
+    ``name`` is one of :data:`SYSTEMS`. With ``weigh="bytes"`` a statement without bytes has weight 1.
 
     Raises:
         LogError: bytes are to be weighed, and no statement has any.
@@ -380,7 +375,11 @@ def read_entries(records: Iterable[Record], name: str, weigh: Weigh = "runs") ->
 
 def _group_statements(records: Iterable[Record], system: System) -> Iterator[list[Record]]:
     """Yield the records of each statement: one, or the pieces of its text."""
-    records = (record for record in records if DAMAGED in record or _is_statement(record, system))
+    records = (
+        record
+        for record in records
+        if DAMAGED in record or all(str(record.get(name, value)).lower() == value for name, value in system.only)
+    )
     if not system.pieces[0]:
         yield from ([record] for record in records)
         return
@@ -390,10 +389,6 @@ def _group_statements(records: Iterable[Record], system: System) -> Iterator[lis
         has_order = _first_value(record, system.pieces[1]) is not None
         groups.setdefault(("statement", str(shared)) if shared is not None and has_order else place, []).append(record)
     yield from groups.values()
-
-
-def _is_statement(record: Record, system: System) -> bool:
-    return all(str(record.get(name, value)).lower() == value for name, value in system.only)
 
 
 def _join_pieces(pieces: Sequence[Record], system: System) -> Record:
@@ -413,27 +408,14 @@ def _join_pieces(pieces: Sequence[Record], system: System) -> Record:
 def _make_entry(number: int, record: Record, system: System, count: float) -> LogEntry:
     if DAMAGED in record:
         return LogEntry(number, "", problem=str(record[DAMAGED]))
-    text = _find_text(record, system)
+    text = text_of_execution(record) if system is SYSTEMS["spark-events"] else _first_value(record, system.text)
+    text = text if isinstance(text, str) and text.strip() else None
     time, user = _to_iso_time(_first_value(record, system.time)), _first_value(record, system.user)
     code, problem = _find_problem(record, system, text)
-    return LogEntry(
-        number,
-        strip_statement(text or ""),
-        time,
-        None if user is None else str(user),
-        count,
-        problem,
-        code or "bad-record",
-        system.dialect,
-        _to_parameters(_first_value(record, system.parameters)),
-    )
-
-
-def _find_text(record: Record, system: System) -> str | None:
-    if system is SYSTEMS["spark-events"]:
-        return text_of_execution(record)
-    text = _first_value(record, system.text)
-    return text if isinstance(text, str) and text.strip() else None
+    parameters = _to_parameters(_first_value(record, system.parameters))
+    user = None if user is None else str(user)
+    sql, code = strip_statement(text or ""), code or "bad-record"
+    return LogEntry(number, sql, time, user, count, problem, code, system.dialect, parameters)
 
 
 def _find_problem(record: Record, system: System, text: str | None) -> tuple[str, str]:
@@ -491,7 +473,6 @@ def _from_milliseconds(since_1970: float) -> str | None:
 
 
 def _to_parameters(value: Any) -> Sequence[object] | Mapping[str, object] | None:
-    """Return the parameters of a statement, by place or by name; None if there are none."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

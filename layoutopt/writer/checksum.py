@@ -80,7 +80,8 @@ def hash_array(array: pa.Array, type: str) -> Hashes:
     """
     if not is_hashable(type):
         raise ValueError(f"type {type} has no hash: use Spark's hash() instead")
-    if _is_text(array.type) and _is_repetitive(array):
+    is_long_text = _is_text(array.type) and len(array) > _PROBED_VALUES
+    if is_long_text and 2 * pc.count_distinct(array.slice(0, _PROBED_VALUES)).as_py() <= _PROBED_VALUES:
         array = array.dictionary_encode()
     if pa.types.is_dictionary(array.type):
         hashes = np.append(hash_array(array.dictionary, type), np.uint32(SEED))
@@ -110,12 +111,6 @@ def sums_by_block(hashes: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints
 
 def _is_text(type: pa.DataType) -> bool:
     return type in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-
-
-def _is_repetitive(array: pa.Array) -> bool:
-    return (
-        len(array) > _PROBED_VALUES and 2 * pc.count_distinct(array.slice(0, _PROBED_VALUES)).as_py() <= _PROBED_VALUES
-    )
 
 
 def _hash_values(array: pa.Array, type: str) -> Hashes:
@@ -151,7 +146,6 @@ def _hash_integers(values: npt.NDArray[Any]) -> Hashes:
 
 
 def _values_of(array: pa.Array, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Return the values of a fixed-width array without copying."""
     buffer = array.buffers()[1]
     if buffer is None or len(array) == 0:
         return np.zeros(len(array), dtype)
@@ -249,7 +243,6 @@ def sum_with_positions(hashes: Hashes, positions: Positions, offsets: Ints) -> I
 
 
 def _hash_nested(array: pa.Array) -> Hashes | None:
-    """Return a hash of values of any Arrow type; None where there is none."""
     type = array.type
     if pa.types.is_struct(type):
         hashes = _hash_struct([array.field(i) for i in range(type.num_fields)], len(array))
@@ -264,7 +257,6 @@ def _hash_nested(array: pa.Array) -> Hashes | None:
 
 
 def _leaf_type(type: pa.DataType) -> str | None:
-    """Return the Spark type as which values of an Arrow type are hashed."""
     if pa.types.is_timestamp(type):
         return "timestamp"
     if pa.types.is_decimal128(type):

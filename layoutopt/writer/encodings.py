@@ -131,7 +131,6 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
 
 
 def _measured_block_ids(offsets: Ints) -> Ints:
-    """Return the blocks that are encoded to measure their bytes."""
     mean = _mean_rows(offsets)
     return _spread_evenly(
         len(offsets) - 1, min(max(_ENCODED_BLOCKS, _ENCODED_ROWS / mean), max(2.0, _MOST_ENCODED_ROWS / mean))

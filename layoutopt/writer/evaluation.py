@@ -280,7 +280,6 @@ def words_by_keys(features: Sequence[Feature], rows: pa.Table) -> Words:
 
 
 def _is_mostly_distinct(column: pa.ChunkedArray) -> bool:
-    """Return whether a column has too many values for a dictionary to pay, by its first values."""
     first = column.slice(0, _PROBED_VALUES)
     return len(first) == _PROBED_VALUES and 2 * pc.count_distinct(first, mode="all").as_py() > _PROBED_VALUES
 

@@ -311,8 +311,9 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
         return _route_by_order(plan, layout.blocking, table, rows)
     if isinstance(layout.blocking, ByCuts):
         return _route_by_cuts(plan, layout, table, words, rows)
-    ranks = _rank_by_cut_column(plan, layout.blocking, table)
-    return _route_by_vectors(plan, layout.blocking, guides, rows, None if ranks is None else ranks[rows])
+    column = _find_cut_column(plan, layout.blocking)
+    order = None if column is None else _dense_ranks(table[column.name], column.type)[rows]
+    return _route_by_vectors(plan, layout.blocking, guides, rows, order)
 
 
 def blocking_key(plan: Plan, layout: Layout) -> Hashable:
@@ -465,11 +466,6 @@ def feature_guides(layout: Layout, words: Words, weights: Floats) -> Guides:
     return Guides(project(words, layout.guiding), np.asarray(weights)[list(layout.guiding)])
 
 
-def _rank_by_cut_column(plan: Plan, blocking: ByVectors, table: pa.Table) -> Ints | None:
-    column = _find_cut_column(plan, blocking)
-    return None if column is None else _dense_ranks(table[column.name], column.type)
-
-
 def _find_cut_column(plan: Plan, blocking: ByVectors) -> Column | None:
     name = dict(blocking.params).get(CUT_BY)
     return None if name is None else plan.schema.find(str(name))
@@ -488,20 +484,18 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     vectors, inverse, counts = distinct_rows(guides.words.take(rows, axis=0))
     max_vectors = plan.max_vectors * (_SLICED_VECTORS_FACTOR if guides.slices else 1)
     kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, max_vectors)
-    pairs, inverse = _merge_vectors(vectors, counts, kept, inverse, n_guides)
-    min_rows = _read_min_rows(plan, blocking)
-    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
+    distinct, which = np.unique(kept, return_inverse=True)
+    summed = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(summed, which, counts)
+    pairs, inverse = VectorCounts(vectors[distinct], summed, n_guides), which[inverse]
+    min_rows = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
+    if isinstance(min_rows, str) or min_rows < 1:
+        raise PlanError(f"the plan's {MIN_ROWS} is {min_rows!r:.80}: expected a number from 1; plan again")
+    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, int(min_rows), plan.seed, guides.objective)
     n_joined = int((kept != np.arange(len(kept))).sum())
     reading_order = order_blocks(unpack(partition.unions(pairs), n_guides), guides.weights)
     block = np.argsort(reading_order)[assign_rows(partition, inverse, order)]
     return _to_routing(rows, block, partition.n_blocks, n_joined)
-
-
-def _read_min_rows(plan: Plan, blocking: ByVectors) -> int:
-    min_rows = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
-    if isinstance(min_rows, str) or min_rows < 1:
-        raise PlanError(f"the plan's {MIN_ROWS} is {min_rows!r:.80}: expected a number from 1; plan again")
-    return int(min_rows)
 
 
 def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> Ints:
@@ -524,15 +518,6 @@ def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> I
         # The weight of the symmetric difference, without the part that is equal for all candidates.
         stands_for[chunk] = kept[(totals - 2 * (bits[chunk].astype(np.float32) @ weighted.T)).argmin(axis=1)]
     return stands_for
-
-
-def _merge_vectors(
-    vectors: Words, counts: Ints, kept: Ints, inverse: Ints, n_features: int
-) -> tuple[VectorCounts, Ints]:
-    distinct, which = np.unique(kept, return_inverse=True)
-    summed = np.zeros(len(distinct), dtype=np.int64)
-    np.add.at(summed, which, counts)
-    return VectorCounts(vectors[distinct], summed, n_features), which[inverse]
 
 
 def _route_by_cuts(plan: Plan, layout: Layout, table: pa.Table, words: Words, rows: Ints) -> Routing:

@@ -91,7 +91,6 @@ def order_codes(column: pa.ChunkedArray, type: str) -> Codes:
 
 
 def _rank_distinct(keys: pa.Array) -> Codes:
-    """Return dense ranks; only distinct values are sorted."""
     coded = keys.dictionary_encode()
     _, ranks = dense_ranks(coded.dictionary)
     if not keys.null_count:
@@ -116,7 +115,6 @@ def sort_places(codes: Sequence[Codes]) -> Places:
 
 
 def _count_bits(count: int) -> int:
-    """Return the bits of a number below ``count``."""
     return max(0, count - 1).bit_length()
 
 
@@ -209,7 +207,6 @@ class _Search:
         return min(_MAX_ENCODED, max(_MIN_ENCODED, _MAX_CELLS // (4 * max(1, cells))))
 
     def bytes_of(self, order: Sequence[str]) -> float:
-        """Return the weighted bytes of the blocks when they are sorted so."""
         tables = [
             block.rows.take(pa.array(self._sort_block(codes, order))) if order else block.rows
             for block, codes in zip(self.blocks, self.codes, strict=True)
@@ -261,6 +258,5 @@ def _sum_log_differences(ranks: Ints) -> Floats:
 
 
 def _weigh_bytes(taken: Mapping[str, Ints], blocks: Sequence[ReadBlock]) -> dict[str, float]:
-    """Return the bytes of each column, ``int64[blocks]``, times how often it is read."""
     times = {name: np.array([block.weights.get(name, 0.0) for block in blocks]) for name in taken}
     return {name: float(sizes @ times[name]) for name, sizes in taken.items()}

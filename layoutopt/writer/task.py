@@ -92,7 +92,6 @@ def parquet_index_options(plan: Plan, schema: pa.Schema, offsets: Ints) -> dict[
 
 
 def _find_bloom_columns(plan: Plan, schema: pa.Schema) -> Iterator[str]:
-    """Yield the Parquet paths of the columns with an index for equality."""
     for spec in plan.indexes:
         names = _column_path(spec.subject)
         if spec.kind in _EQUALITY_KINDS and names and names[0] in schema.names and _can_have_bloom(schema, names):
@@ -388,7 +387,6 @@ def of_blocks(file: RoutedFile, blocks: Sequence[int]) -> RoutedFile:
 
 
 def _sum_blocks(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
-    """Return the checksums of each block by column, and those with the rows' tids."""
     sums: dict[str, Ints] = {}
     tid_sums: dict[str, Ints] = {}
     positions = Positions(np.asarray(content[TID])) if TID in content.column_names else None

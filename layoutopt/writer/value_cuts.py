@@ -205,15 +205,12 @@ def _sample_rows(n: int, dimensions: int, seed: int) -> Ints:
 
 @lru_cache(maxsize=8)
 def _new_range_chances(queries: tuple[Query, ...], columns: tuple[str, ...], features: int) -> tuple[float, ...]:
-    """Return the chance that a range of each dimension is new."""
     unseen = unseen_shares(queries)
     return (*(unseen.get(name, 0.0) for name in columns), *(0.0,) * features)
 
 
 @dataclass(frozen=True, eq=False)
 class _LowSide:
-    """Returns which rows of a segment lie on the low side of a cut."""
-
     columns: list[CutColumn]
     features: tuple[int, ...]
     words: Words
@@ -252,17 +249,13 @@ def _clauses_of_queries(
     clauses = []
     for query, skip_sets_of_query in zip(queries, has_skip_set, strict=True):
         never: _Clauses = ((),) if query.filter.root == FALSE else ()
-        clauses.append(
-            (*never, *_predicate_clauses(query, place), *(by_features[i] for i in np.flatnonzero(skip_sets_of_query)))
-        )
+        by_values: list[tuple[_ColumnValues, ...]] = []
+        for predicate in query.filter.predicates:
+            values = [_to_column_values(literal, place) for literal in predicate.literals]
+            if None not in values:
+                by_values.append(tuple(value for value in values if value is not None))
+        clauses.append((*never, *by_values, *(by_features[i] for i in np.flatnonzero(skip_sets_of_query))))
     return tuple(clauses)
-
-
-def _predicate_clauses(query: Query, place: dict[str, int]) -> Iterator[tuple[_ColumnValues, ...]]:
-    for predicate in query.filter.predicates:
-        literals = [_to_column_values(literal, place) for literal in predicate.literals]
-        if None not in literals:
-            yield tuple(literal for literal in literals if literal is not None)
 
 
 def _to_column_values(literal: Literal, place: dict[str, int]) -> _ColumnValues | None:
