@@ -498,10 +498,10 @@ def mine_all(
 
 
 def _add_new(features: FeatureSet, further_features: Sequence[Feature]) -> FeatureSet:
-    known: dict[tuple[Predicate, ...], Feature] = {}
+    by_predicates: dict[tuple[Predicate, ...], Feature] = {}
     for feature in (*features, *further_features):
-        known.setdefault(feature.predicates, feature)
-    return replace(features, features=tuple(known.values()))
+        by_predicates.setdefault(feature.predicates, feature)
+    return replace(features, features=tuple(by_predicates.values()))
 
 
 def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:

@@ -28,14 +28,14 @@ def add_stricter_features(features: FeatureSet, queries: Sequence[Query], max_se
     """
     subsumes = features.matrix(queries)
     common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()
-    known = {feature.predicates for feature in features}
+    known_predicates = {feature.predicates for feature in features}
     stricter_features: list[Feature] = []
     for group in _group_by_queries(subsumes):
         is_subsumed = subsumes[:, group[0]]
         general = [i for i in common if subsumes[is_subsumed, i].all() and not is_subsumed[subsumes[:, i]].all()]
         predicates = _combine_predicates([features[i] for i in (*group, *general)], max_set)
         sharp = Feature(predicates, max(features[i].weight for i in group))
-        if sharp.predicates not in known:
+        if sharp.predicates not in known_predicates:
             stricter_features.append(sharp)
     return replace(features, features=features.features + tuple(stricter_features))
 

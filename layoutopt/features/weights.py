@@ -53,11 +53,11 @@ def _feature_shares(features: FeatureSet, queries: tuple[Query, ...]) -> Floats:
     members = [[place[p] for p in feature.predicates] for feature in features]
     single = [i for i, places_of_feature in enumerate(members) if len(places_of_feature) == 1]
     places = [members[i][0] for i in single]
-    joined = [(i, places_of_feature) for i, places_of_feature in enumerate(members) if len(places_of_feature) > 1]
+    several = [(i, places_of_feature) for i, places_of_feature in enumerate(members) if len(places_of_feature) > 1]
     for row, query in zip(shares, queries, strict=True):
         implied, covered = relation.implied(query.filter.root), relation.shares(query.filter.root)
         row[single] = covered[places]
-        for i, places_of_feature in joined:
+        for i, places_of_feature in several:
             row[i] = float(implied[places_of_feature].all())
     shares.setflags(write=False)
     return shares

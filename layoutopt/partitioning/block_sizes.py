@@ -91,8 +91,8 @@ def blocking_lower_bound(objective: SkipSetObjective, vectors: VectorCounts, min
     if derived.exact and len(vectors) <= _MAX_COMPARED:
         by_vectors += float(vectors.counts @ _added_costs_bound(derived, vectors.counts, min_rows))
     needed = vectors.counts @ ~objective.skipped(vectors.bits())
-    read = np.where(needed > 0, np.maximum(needed, min(min_rows, vectors.rows)), 0)
-    return max(by_vectors, float(objective.weights @ read))
+    read_rows = np.where(needed > 0, np.maximum(needed, min(min_rows, vectors.rows)), 0)
+    return max(by_vectors, float(objective.weights @ read_rows))
 
 
 def _added_costs_bound(derived: DerivedObjective, counts: Ints, min_rows: int) -> Floats:

@@ -131,11 +131,13 @@ def _added_costs(state: Shares, share: int) -> Floats:
 @part_of_a_loop
 def _move_or_exchange(state: Shares, share: int) -> bool:
     source, rows = state.block[share], state.rows[share]
-    left = state.sizes[source] - rows
-    saved = state.sizes[source] * state.reading[source] - left * _reading_without(state, source, np.array([share]))
+    remaining_rows = state.sizes[source] - rows
+    saved = state.sizes[source] * state.reading[source] - remaining_rows * _reading_without(
+        state, source, np.array([share])
+    )
     if saved <= rows * state.alone[share]:  # a row costs at least that in any block
         return False
-    may_leave = left >= state.min_rows or state.sizes[source] < state.min_rows
+    may_leave = remaining_rows >= state.min_rows or state.sizes[source] < state.min_rows
     added = _added_costs(state, share)
     # The cheapest blocks for a move and for an exchange; the share's own block, which costs inf, means none.
     roomy = full = source
@@ -190,22 +192,22 @@ def _clear(state: Shares, block: int, feature: int, members: Ints) -> bool:
     The remaining shares cost less to read together, though each single move may raise the cost.
     """
     leaving = np.empty(len(members), dtype=np.int64)
-    count, left, least = 0, state.sizes[block], 0.0
+    count, remaining_rows, least = 0, state.sizes[block], 0.0
     for share in members:
         if state.bits[share, feature]:
             leaving[count] = share
             count += 1
-            left -= state.rows[share]
+            remaining_rows -= state.rows[share]
             least += state.rows[share] * state.alone[share]  # a row costs at least that in any block
     leaving = leaving[:count]
-    if 0 < left < state.min_rows <= state.sizes[block]:
+    if 0 < remaining_rows < state.min_rows <= state.sizes[block]:
         return False
-    saved = state.sizes[block] * state.reading[block] - left * _reading_without(state, block, leaving)
+    saved = state.sizes[block] * state.reading[block] - remaining_rows * _reading_without(state, block, leaving)
     return least < saved and _move_out(state, block, leaving, saved)
 
 
 @part_of_a_loop
-def _move_out(state: Shares, block: int, leaving: Ints, most: float) -> bool:
+def _move_out(state: Shares, block: int, leaving: Ints, max_cost: float) -> bool:
     """Move these shares out of a block, one after another, each to where it costs least.
 
     Undo and return False if one finds no room, or if together they cost as much as ``most``.
@@ -216,7 +218,7 @@ def _move_out(state: Shares, block: int, leaving: Ints, most: float) -> bool:
         best = _find_cheapest(state, added, share)
         if best >= 0:
             paid += added[best]
-        if best < 0 or paid >= most:
+        if best < 0 or paid >= max_cost:
             for moved in leaving[:number]:
                 _move(state, moved, block)
             return False

@@ -366,6 +366,8 @@ def _combine_skip_sets(packed: Packed, skip_sets: list[int]) -> list[tuple[Packe
     """
     combinations: list[tuple[Packed, int]] = []
     for skip_set in skip_sets:
-        larger = [(both, -sign) for all_hold, sign in combinations if (both := all_hold & packed[skip_set]).any()]
+        larger = [
+            (combined, -sign) for all_hold, sign in combinations if (combined := all_hold & packed[skip_set]).any()
+        ]
         combinations += [(packed[skip_set], 1), *larger]
     return combinations

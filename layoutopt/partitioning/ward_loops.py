@@ -79,11 +79,11 @@ def _compare(clusters: Clusters, slot: int, start: int | np.int64, slots: int) -
     for feature in range(len(clusters.weights)):
         if clusters.unions[feature, slot]:
             union, weight = clusters.unions[feature, start:slots], clusters.weights[feature]
-            for other in range(slots - start):
-                shared[other] += union[other] * weight
+            for k in range(slots - start):
+                shared[k] += union[k] * weight
     size, total = clusters.sizes[slot], clusters.totals[slot]
-    for other in range(slots - start):
-        losses[other] = size * (totals[other] - shared[other]) + sizes[other] * (total - shared[other])
+    for k in range(slots - start):
+        losses[k] = size * (totals[k] - shared[k]) + sizes[k] * (total - shared[k])
 
 
 @part_of_a_loop
@@ -95,9 +95,9 @@ def _find_nearest(clusters: Clusters, slot: int, slots: int) -> None:
 @part_of_a_loop
 def _store_nearest(clusters: Clusters, slot: int, slots: int) -> None:
     least, nearest = np.inf, -1
-    for other in range(slot + 1, slots):
-        if clusters.losses[other] < least:
-            least, nearest = clusters.losses[other], other
+    for later in range(slot + 1, slots):
+        if clusters.losses[later] < least:
+            least, nearest = clusters.losses[later], later
     clusters.bound[slot], clusters.nearest[slot], clusters.stale[slot] = least, nearest, False
 
 
@@ -130,12 +130,12 @@ def _join(clusters: Clusters, first: int, second: int, slots: int) -> None:
 def _compare_new(clusters: Clusters, slot: int, slots: int) -> None:
     """Compare a new cluster with all slots; it may be nearer to them than their present neighbours."""
     _compare(clusters, slot, np.int64(0), slots)
-    for other in range(slot):
-        loss = clusters.losses[other]
-        if loss < clusters.bound[other]:
-            clusters.bound[other], clusters.nearest[other], clusters.stale[other] = loss, slot, False
-        elif loss == clusters.bound[other] and not clusters.stale[other] and clusters.nearest[other] > slot:
-            clusters.nearest[other] = slot
+    for k in range(slot):
+        loss = clusters.losses[k]
+        if loss < clusters.bound[k]:
+            clusters.bound[k], clusters.nearest[k], clusters.stale[k] = loss, slot, False
+        elif loss == clusters.bound[k] and not clusters.stale[k] and clusters.nearest[k] > slot:
+            clusters.nearest[k] = slot
     _store_nearest(clusters, slot, slots)
 
 

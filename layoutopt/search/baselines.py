@@ -64,9 +64,9 @@ def _split_graph(problem: Problem, primary: Sequence[Group]) -> list[list[Group]
     for i, j in edges:
         if affinity[i, j] <= 0 or part[i] == part[j]:
             continue
-        joined = [k for k in range(len(primary)) if part[k] in (part[i], part[j])]
-        if len(joined) <= _MAX_SUBGRAPH:
+        merged_part = [k for k in range(len(primary)) if part[k] in (part[i], part[j])]
+        if len(merged_part) <= _MAX_SUBGRAPH:
             target = min(part[i], part[j])
-            for k in joined:
+            for k in merged_part:
                 part[k] = target
     return [[primary[k] for k in range(len(primary)) if part[k] == p] for p in sorted(set(part))]

@@ -84,14 +84,14 @@ def merge_equal_layouts(layouts: Iterable[Candidate]) -> Candidates:
 
 def drop_unread_columns(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
     """Drop columns that none of a layout's queries reads, where another layout has the column."""
-    read = [np.flatnonzero(problem.reads[sorted(layout.served)].any(axis=0)).tolist() for layout in layouts]
+    columns_read = [np.flatnonzero(problem.reads[sorted(layout.served)].any(axis=0)).tolist() for layout in layouts]
     holders = Counter(column for layout in layouts for column in layout.columns)
-    kept = []
-    for layout, used in zip(layouts, read, strict=True):
+    result = []
+    for layout, used in zip(layouts, columns_read, strict=True):
         spare = {column for column in layout.columns - frozenset(used) if holders[column] > 1}
         holders.subtract(spare)
-        kept.append(replace(layout, columns=layout.columns - spare))
-    return kept
+        result.append(replace(layout, columns=layout.columns - spare))
+    return result
 
 
 class Covers:

@@ -58,8 +58,10 @@ def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) ->
 
     Sorting costs nothing: tids are dense, so rows are placed by position.
     """
-    read, price_by_group = _price_rows(problem, groups)
-    return sum(_sum_cost(problem, price, rows_read(served)) for price, served in zip(price_by_group, read, strict=True))
+    is_read, price_by_group = _price_rows(problem, groups)
+    return sum(
+        _sum_cost(problem, price, rows_read(served)) for price, served in zip(price_by_group, is_read, strict=True)
+    )
 
 
 def full_scan(problem: Problem, unit: Unit | None = None) -> float:
@@ -71,8 +73,8 @@ def full_scan(problem: Problem, unit: Unit | None = None) -> float:
 def _price_rows(problem: Problem, groups: tuple[Group, ...]) -> tuple[Bits, Floats]:
     """Return whether each query reads each group, and what a row costs then, ``[groups, queries]``."""
     cells = np.stack([problem.reads[:, sorted(g)] @ problem.unit.cell[sorted(g)] for g in groups])
-    read = np.stack([queries_reading(problem, g) for g in groups])
-    return read, cells + problem.unit.tid * (read & (read.sum(axis=0) > 1))
+    is_read = np.stack([queries_reading(problem, g) for g in groups])
+    return is_read, cells + problem.unit.tid * (is_read & (is_read.sum(axis=0) > 1))
 
 
 def _sum_cost(problem: Problem, price: Floats, rows: Floats) -> float:
@@ -96,12 +98,12 @@ def cost_unless_above(
         exact: the rows read of a group.
         floor: rows that every group makes a query read at least, ``float64[samples, queries]``.
     """
-    read, price_by_group = _price_rows(problem, groups)
+    is_read, price_by_group = _price_rows(problem, groups)
     costs = np.array(
-        [_sum_cost(problem, price, floor * served) for price, served in zip(price_by_group, read, strict=True)]
+        [_sum_cost(problem, price, floor * served) for price, served in zip(price_by_group, is_read, strict=True)]
     )
     for g in np.argsort(-costs, kind="stable").tolist():
-        costs[g] = _sum_cost(problem, price_by_group[g], exact(read[g]))
+        costs[g] = _sum_cost(problem, price_by_group[g], exact(is_read[g]))
         if costs.sum() > limit:
             return None
     return float(costs.sum())
@@ -194,12 +196,12 @@ def merge_bottom_up(
     Each iteration merges the pair with the least estimated objective; the reported objective is exact.
     """
     pairs = Pairs(problem, start, estimate, every_pair)
-    passed = [Grouping(start, cost_of(problem, start, exact))]
+    groupings = [Grouping(start, cost_of(problem, start, exact))]
     while len(pairs.groups) > 1:
         pairs.merge(*pairs.best())
         groups = tuple(pairs.groups)
-        passed.append(Grouping(groups, cost_of(problem, groups, exact)))
-    return passed
+        groupings.append(Grouping(groups, cost_of(problem, groups, exact)))
+    return groupings
 
 
 class Pairs:

@@ -36,20 +36,20 @@ def replicate(problem: Problem, layouts: Candidates, layout: Candidate, queries:
 
 def merge(problem: Problem, layouts: Candidates, first: Candidate, second: Candidate) -> Candidates:
     """Merge two layouts: the columns and queries of both."""
-    both = Candidate(first.columns | second.columns, first.served | second.served, first.copy and second.copy)
-    return _replace_layouts(problem, layouts, [first, second], [both])
+    merged = Candidate(first.columns | second.columns, first.served | second.served, first.copy and second.copy)
+    return _replace_layouts(problem, layouts, [first, second], [merged])
 
 
 def merge_replicate(problem: Problem, layouts: Candidates, first: Candidate, second: Candidate) -> Candidates:
     """Merge two layouts for the queries that read both, and copy what the rest read."""
     common = first.served & second.served
-    both = Candidate(first.columns | second.columns, common, first.copy and second.copy)
+    merged = Candidate(first.columns | second.columns, common, first.copy and second.copy)
     copies = [
         Candidate(layout.columns & columns_read(problem, layout.served - common), layout.served - common, copy=True)
         for layout in (first, second)
         if layout.served - common
     ]
-    return _replace_layouts(problem, layouts, [first, second], [both, *copies])
+    return _replace_layouts(problem, layouts, [first, second], [merged, *copies])
 
 
 def columns_read(problem: Problem, queries: Queries) -> Group:

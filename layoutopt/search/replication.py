@@ -284,8 +284,8 @@ class ReplicationSearch:
         self._partitioner = partitioner
         unit = stored or Unit(np.ones(len(problem.columns)), 0.0)
         self.exact = Costs(Evaluator(problem, partitioner), unit)
-        few = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-        self._estimate = Costs(self.exact.evaluator.like(few), unit)
+        coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+        self._estimate = Costs(self.exact.evaluator.like(coarse), unit)
         families = find_few_families(problem)
         self._copy_search = CopySearch(problem, families, self._estimate)
         self._families = families
@@ -339,8 +339,8 @@ class ReplicationSearch:
 
     def _start_schemes(self, allowed: float) -> list[CopyScheme]:
         grown = self._copy_search.grow(CopyScheme(self._groups), allowed)
-        every = frozenset(frozenset((family,)) for family in range(len(self._families)))
-        shrunk = self._copy_search.shrink(CopyScheme(self._groups, every), allowed)
+        all_copies = frozenset(frozenset((family,)) for family in range(len(self._families)))
+        shrunk = self._copy_search.shrink(CopyScheme(self._groups, all_copies), allowed)
         return [grown] if shrunk is None else [grown, self._copy_search.grow(shrunk, allowed)]
 
     def _regroup(self, scheme: CopyScheme) -> CopyScheme:

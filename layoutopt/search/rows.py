@@ -71,9 +71,9 @@ class ComputedRows:
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
         rows_by_fewer = [compute_rows_read(problem, served, features, self._partitioner) for features in choices[1:]]
-        read = [self.by_most(served), *rows_by_fewer]
-        best = int(np.argmin([float((price * rows).sum()) for rows in read]))
-        return choices[best], read[best]
+        rows_by_choice = [self.by_most(served), *rows_by_fewer]
+        best = int(np.argmin([float((price * rows).sum()) for rows in rows_by_choice]))
+        return choices[best], rows_by_choice[best]
 
 
 def compute_rows_read(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
@@ -92,8 +92,8 @@ def compute_rows_read(problem: Problem, served: Bits, features: Ints, partitione
 
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
     """Return the exact computation over few local features, which is cheap: the heaviest conflicts decide a merge."""
-    few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return ComputedRows(few, partitioner).by_most
+    coarse = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+    return ComputedRows(coarse, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:

@@ -83,13 +83,13 @@ def merge_replicate(
     relevant: Sequence[Group], layouts: FeatureLayouts, first: FeatureLayout, second: FeatureLayout
 ) -> FeatureLayouts:
     """Merge two layouts with their common features, and copy for the rest; merge-repl(L, L_i, L_j)."""
-    both = FeatureLayout(first.columns | second.columns, first.features & second.features)
+    merged = FeatureLayout(first.columns | second.columns, first.features & second.features)
     copies = [
         _copy_requested(relevant, layout, features)
         for layout, features in ((first, first.features - second.features), (second, second.features - first.features))
         if features
     ]
-    return _replace_layouts(layouts, (first, second), (both, *copies))
+    return _replace_layouts(layouts, (first, second), (merged, *copies))
 
 
 def merge_equal_layouts(layouts: Iterable[FeatureLayout]) -> FeatureLayouts:

@@ -122,11 +122,11 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
     }
     chosen = smallest_encodings([blocks[block] for block in _sample_block_ids(offsets).tolist()], codec)
     encoded = _measured_block_ids(offsets)
-    taken = encoded_bytes([blocks[block] for block in encoded.tolist()], chosen, codec)
+    bytes_by_column = encoded_bytes([blocks[block] for block in encoded.tolist()], chosen, codec)
     nearest = np.abs(np.arange(n_blocks)[:, None] - encoded).argmin(axis=1)
     return {
         name: np.rint(sizes * (bytes_encoded / np.maximum(sizes[encoded], 1))[nearest]).astype(np.int64)
-        for name, bytes_encoded in taken.items()
+        for name, bytes_encoded in bytes_by_column.items()
     }
 
 

@@ -92,18 +92,18 @@ def is_matched_by_keys(node: Node) -> bool:
 
 def combined(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
     """Return the AND or OR of parts, each ``bool[n]``; None if one of them is None."""
-    known = [part for part in parts if part is not None]
-    if len(known) < len(parts):
+    decided = [part for part in parts if part is not None]
+    if len(decided) < len(parts):
         return None
-    result: Bits = (np.logical_and if isinstance(node, And) else np.logical_or).reduce(known)
+    result: Bits = (np.logical_and if isinstance(node, And) else np.logical_or).reduce(decided)
     return result
 
 
 def may_match(parts: Sequence[Node], rows: Rows) -> Bits:
     """Return the rows that no part of an AND excludes, ``bool[n]``; parts about columns not in ``rows`` are ignored."""
     keyed, names = KeyedRows(rows), set(rows.schema.names)
-    known = [bits for part in parts if columns_of(part) <= names and (bits := matching_rows(part, keyed)) is not None]
-    result: Bits = np.logical_and.reduce([np.ones(rows.num_rows, dtype=np.bool_), *known])
+    decided = [bits for part in parts if columns_of(part) <= names and (bits := matching_rows(part, keyed)) is not None]
+    result: Bits = np.logical_and.reduce([np.ones(rows.num_rows, dtype=np.bool_), *decided])
     return result
 
 
@@ -183,8 +183,8 @@ def _evaluate_comparison(literal: Comparison, rows: KeyedRows) -> Bits | None:
 
 def features_left_to_spark(features: Sequence[Feature], columns: Collection[str]) -> tuple[int, ...]:
     """Return the places of the features that the keys of these columns don't decide."""
-    held = frozenset(columns)
-    return tuple(i for i, feature in enumerate(features) if not (feature.columns <= held and is_keyed(feature)))
+    column_set = frozenset(columns)
+    return tuple(i for i, feature in enumerate(features) if not (feature.columns <= column_set and is_keyed(feature)))
 
 
 def is_keyed(feature: Feature) -> bool:

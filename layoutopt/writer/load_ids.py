@@ -27,11 +27,11 @@ REFUSED: Final = (CommitConflictError, PlanError, SchemaError)
 
 def fresh_load_id(base: Snapshot | None, blocks: Collection[int] = ()) -> str:
     """Return a new load id whose block numbers differ from those of the snapshot's loads and of ``blocks``."""
-    taken = set() if base is None else {_hash_load_id(entry.load_id) for entry in base.partitions}
-    taken |= {number >> _NUMBER_BITS for number in blocks}
+    used_hashes = set() if base is None else {_hash_load_id(entry.load_id) for entry in base.partitions}
+    used_hashes |= {number >> _NUMBER_BITS for number in blocks}
     while True:
         load_id = new_load_id()
-        if _hash_load_id(load_id) not in taken:
+        if _hash_load_id(load_id) not in used_hashes:
             return load_id
 
 

@@ -324,8 +324,8 @@ def blocking_key(plan: Plan, layout: Layout) -> Hashable:
     """
     if not isinstance(layout.blocking, ByVectors) or CUT_BY in dict(layout.blocking.params):
         return layout
-    held = None if layout.is_undivided else layout.features
-    return (held, layout.guiding, layout.blocking, served_queries(plan, layout).tobytes())
+    features = None if layout.is_undivided else layout.features
+    return (features, layout.guiding, layout.blocking, served_queries(plan, layout).tobytes())
 
 
 def present_rows(layout: Layout, words: Words) -> Bits:
@@ -359,8 +359,8 @@ def measure_cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     several = len(plan.scheme.layouts) > 1
     if several or not isinstance(layout.blocking, ByVectors) or layout.blocking.algorithm == WARD:
         return None
-    read = {name for query in plan.queries for name in query.columns}
-    names = [name for name in table.column_names if name in read]
+    read_columns = {name for query in plan.queries for name in query.columns}
+    names = [name for name in table.column_names if name in read_columns]
     count = min(table.num_rows, _CELL_SAMPLE_ROWS)
     if not names or not count:
         return None
@@ -483,8 +483,8 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     n_guides = len(guides.weights)
     vectors, inverse, counts = distinct_rows(guides.words.take(rows, axis=0))
     max_vectors = plan.max_vectors * (_SLICED_VECTORS_FACTOR if guides.slices else 1)
-    kept = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, max_vectors)
-    distinct, which = np.unique(kept, return_inverse=True)
+    representative = limit_vectors(VectorCounts(vectors, counts, n_guides), guides.weights, max_vectors)
+    distinct, which = np.unique(representative, return_inverse=True)
     summed = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(summed, which, counts)
     pairs, inverse = VectorCounts(vectors[distinct], summed, n_guides), which[inverse]
@@ -492,7 +492,7 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     if isinstance(min_rows, str) or min_rows < 1:
         raise PlanError(f"the plan's {MIN_ROWS} is {min_rows!r:.80}: expected a number from 1; plan again")
     partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, int(min_rows), plan.seed, guides.objective)
-    n_joined = int((kept != np.arange(len(kept))).sum())
+    n_joined = int((representative != np.arange(len(representative))).sum())
     reading_order = order_blocks(unpack(partition.unions(pairs), n_guides), guides.weights)
     block = np.argsort(reading_order)[assign_rows(partition, inverse, order)]
     return _to_routing(rows, block, partition.n_blocks, n_joined)
@@ -509,14 +509,14 @@ def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> I
     if len(vectors) <= max_vectors:
         return stands_for
     by_rows = np.argsort(-vectors.counts, kind="stable")
-    kept, rare = np.sort(by_rows[:max_vectors]), np.sort(by_rows[max_vectors:])
+    frequent, rare = np.sort(by_rows[:max_vectors]), np.sort(by_rows[max_vectors:])
     bits = vectors.bits()
-    weighted = bits[kept] * weights.astype(np.float32)
+    weighted = bits[frequent] * weights.astype(np.float32)
     totals = weighted.sum(axis=1)
     for start in range(0, len(rare), _RARE_CHUNK):
         chunk = rare[start : start + _RARE_CHUNK]
         # The weight of the symmetric difference, without the part that is equal for all candidates.
-        stands_for[chunk] = kept[(totals - 2 * (bits[chunk].astype(np.float32) @ weighted.T)).argmin(axis=1)]
+        stands_for[chunk] = frequent[(totals - 2 * (bits[chunk].astype(np.float32) @ weighted.T)).argmin(axis=1)]
     return stands_for
 
 

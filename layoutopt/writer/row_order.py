@@ -189,17 +189,19 @@ class _Search:
         )
         names = sorted({name for block_codes in codes for name in block_codes}, key=schema.names.index)
         candidates = tuple(name for name in names if any(block_codes[name].bits for block_codes in codes))
-        read = sorted({name for block in blocks for name, weight in block.weights.items() if weight > 0})
-        if not candidates or not read:
+        read_columns = sorted({name for block in blocks for name, weight in block.weights.items() if weight > 0})
+        if not candidates or not read_columns:
             return None
-        unsorted = [block.rows.select(read) for block in blocks]
+        unsorted = [block.rows.select(read_columns) for block in blocks]
         encodings = smallest_encodings(unsorted, codec)
-        taken = _weigh_bytes(encoded_bytes(unsorted, encodings, codec), blocks)
-        heaviest = sorted(taken, key=lambda name: -taken[name])
-        enough = np.searchsorted(np.cumsum([taken[name] for name in heaviest]), _SHARE_ENCODED * sum(taken.values()))
+        bytes_by_column = _weigh_bytes(encoded_bytes(unsorted, encodings, codec), blocks)
+        heaviest = sorted(bytes_by_column, key=lambda name: -bytes_by_column[name])
+        enough = np.searchsorted(
+            np.cumsum([bytes_by_column[name] for name in heaviest]), _SHARE_ENCODED * sum(bytes_by_column.values())
+        )
         chosen = heaviest[: int(enough) + 1]
-        kept = tuple(ReadBlock(block.rows.select(chosen), block.weights) for block in blocks)
-        return cls(kept, codec, candidates, codes, encodings.only(chosen))
+        read_blocks = tuple(ReadBlock(block.rows.select(chosen), block.weights) for block in blocks)
+        return cls(read_blocks, codec, candidates, codes, encodings.only(chosen))
 
     @property
     def encoded_at_once(self) -> int:
@@ -240,13 +242,15 @@ class _Search:
         unsorted = [block.rows for block in self.blocks[:_PROBED_BLOCKS]]
         probes = []
         for place, (block, codes) in enumerate(zip(self.blocks[:_PROBED_BLOCKS], self.codes, strict=False)):
-            taken = _weigh_bytes(encoded_bytes(unsorted[place : place + 1], self.encodings, self.codec), [block])
-            names = [name for name in taken if name in codes and codes[name].bits]
+            bytes_by_column = _weigh_bytes(
+                encoded_bytes(unsorted[place : place + 1], self.encodings, self.codec), [block]
+            )
+            names = [name for name in bytes_by_column if name in codes and codes[name].bits]
             matrix = np.zeros((len(names), block.rows.num_rows), dtype=np.int64)
             for row, name in zip(matrix, names, strict=True):
                 row[:] = np.unique(codes[name].values, return_inverse=True)[1].reshape(-1)
             differences = np.maximum(_sum_log_differences(matrix), 1.0)
-            probes.append((np.array([taken[name] for name in names]) / differences, matrix))
+            probes.append((np.array([bytes_by_column[name] for name in names]) / differences, matrix))
         return tuple(probes)
 
 
@@ -257,6 +261,6 @@ def _sum_log_differences(ranks: Ints) -> Floats:
     return np.asarray(logarithms[differences].sum(axis=1))
 
 
-def _weigh_bytes(taken: Mapping[str, Ints], blocks: Sequence[ReadBlock]) -> dict[str, float]:
-    times = {name: np.array([block.weights.get(name, 0.0) for block in blocks]) for name in taken}
-    return {name: float(sizes @ times[name]) for name, sizes in taken.items()}
+def _weigh_bytes(bytes_by_column: Mapping[str, Ints], blocks: Sequence[ReadBlock]) -> dict[str, float]:
+    times = {name: np.array([block.weights.get(name, 0.0) for block in blocks]) for name in bytes_by_column}
+    return {name: float(sizes @ times[name]) for name, sizes in bytes_by_column.items()}

@@ -87,10 +87,10 @@ def gather_segment(
         if name in table.column_names  # dry runs have none
     }
 
-    def words_left(left: Sequence[int]) -> Words:
+    def words_left(places: Sequence[int]) -> Words:
         if of_left is None:
-            return words_of(table, len(left))
-        return of_left([plan.features.features[place] for place in left], columns, plan.schema)
+            return words_of(table, len(places))
+        return of_left([plan.features.features[place] for place in places], columns, plan.schema)
 
     words = segment_words(plan.features.features, columns, words_left)
     return GatheredSegment(ids[0], columns, words, values)

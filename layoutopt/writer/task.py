@@ -249,21 +249,21 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
 
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
     """Write a segment's files; return the table of its blocks, and the most joined vectors of a layout."""
-    tables, joined = [blocks_with_indexes(job.plan).empty_table()], 0
+    tables, n_joined = [blocks_with_indexes(job.plan).empty_table()], 0
     for file in route_segment(job, segment):
         tables.append(write_file(job, segment, file))
-        joined = max(joined, file.routing.joined_vectors)
-    return pa.concat_tables(tables), joined
+        n_joined = max(n_joined, file.routing.joined_vectors)
+    return pa.concat_tables(tables), n_joined
 
 
 def answer_of(job: WriteJob, segment: GatheredSegment) -> Answer:
     """Write a segment's files and return what was measured."""
-    blocks, joined = write_layouts(job, segment)
+    blocks, n_joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
-    also = None if job.also is None else job.also(segment)
-    return Answer(segment.id, segment.table.num_rows, joined, blocks, tid_sums, also)
+    extra_result = None if job.also is None else job.also(segment)
+    return Answer(segment.id, segment.table.num_rows, n_joined, blocks, tid_sums, extra_result)
 
 
 def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]:
@@ -289,8 +289,8 @@ def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]
         for number, (layout, present_rows_mask) in enumerate(zip(plan.scheme.layouts, present, strict=True)):
             rows = None if column.name in layout.master else present_rows_mask
             # without rows there is no block to compare with
-            written = job.only is None or number in job.only
-            stored = written and column.name in layout.columns and (rows is None or rows.any())
+            is_written = job.only is None or number in job.only
+            stored = is_written and column.name in layout.columns and (rows is None or rows.any())
             summed = tid_hashes if tid_hashes is None or rows is None else tid_hashes[rows]
             sums[number].append(int(summed.sum(dtype=np.int64)) if summed is not None and stored else None)
     return sums if job.only is None else [*sums, all_rows_sums]
@@ -353,8 +353,8 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "stats": stats,
     }
     if plan.indexes:
-        taken = pa.array(routing.rows)
-        computed = {expr: column.take(taken) for expr, column in segment.computed.items()}
+        row_indices = pa.array(routing.rows)
+        computed = {expr: column.take(row_indices) for expr, column in segment.computed.items()}
         values[INDEXES] = measure_indexes(plan.indexes, content, routing.offsets, computed)
     schema = blocks_with_indexes(plan)
     arrays = [v if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
