@@ -204,7 +204,7 @@ def test_as_written_every_subsuming_feature_has_a_querys_whole_weight() -> None:
     guides = find_guides(plan, layout, table, words, shares, reaching(plan.queries, plan.schema, table))
     assert guides.weights.tolist() == [2.0, 2.0]
     strange = replace(layout, blocking=ByVectors(params=((WEIGHTS, "mine"),)))
-    with pytest.raises(PlanError, match="the plan's weights are 'mine'; plan again, or give marginal or subsumed"):
+    with pytest.raises(PlanError, match="the plan's weights are 'mine': expected marginal or subsumed; plan again"):
         find_guides(plan, strange, table, words, shares, reaching(plan.queries, plan.schema, table))
 
 
