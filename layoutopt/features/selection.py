@@ -179,13 +179,13 @@ def _shares_of_set(members: Members, workload: Augmented) -> Floats:
 def _combine_units(sets: Sequence[Members], workload: Augmented) -> Units:
     """Return units over sets; a set of several predicates counts only where it subsumes the whole filter."""
     units = workload.units
-    factors = np.zeros((len(units.of_filter), len(sets)), dtype=np.uint8)
+    factors = np.zeros((len(units.filter_of_unit), len(sets)), dtype=np.uint8)
     for place, members in enumerate(sets):
         if len(members) == 1:
             factors[:, place] = units.factors[:, members[0]]
         else:
             is_subsumed: Bits = np.all(workload.subsumes[:, list(members)], axis=1)
-            factors[:, place] = is_subsumed[units.of_filter]
+            factors[:, place] = is_subsumed[units.filter_of_unit]
     return replace(units, factors=factors)
 
 
@@ -311,7 +311,7 @@ class ReadEstimate:
         ]
         # A candidate is compared only with the units it helps: most help few.
         self._helped_units = [np.flatnonzero(column) for column in units.factors.T]
-        self._read_weights = candidates.weights[units.of_filter] * units.shares
+        self._read_weights = candidates.weights[units.filter_of_unit] * units.shares
         self._remaining: dict[Hashable, Floats] = defaultdict(lambda: np.ones(len(units.shares)))
 
     @property

@@ -128,13 +128,13 @@ class Units:
     for it, which is ``k * s`` of the unit's weight.
 
     Attributes:
-        of_filter: the filter of each unit, ``int64[units]``.
+        filter_of_unit: the filter of each unit, ``int64[units]``.
         shares: of a filter, ``float64[units]``; a filter's sum to 1.
         factors: how often an item's rows count for a unit, ``uint8[units, items]``: 1 where the item subsumes the
             whole filter, *k* where it subsumes the unit's part, one of *k*, and 0 where it subsumes neither.
     """
 
-    of_filter: Ints
+    filter_of_unit: Ints
     shares: Floats
     factors: Bytes
 
@@ -151,18 +151,18 @@ def make_units(nodes: Sequence[Node], relation: Implications, n_items: int) -> U
     >>> units.shares.tolist(), units.factors.tolist()
     ([0.5, 0.5], [[2, 0, 1, 0], [0, 2, 1, 0]])
     """
-    of_filter: list[int] = []
+    filter_of_unit: list[int] = []
     shares: list[float] = []
     factors: list[Bytes] = []
     for number, node in enumerate(nodes):
         split = [part.children if isinstance(part, Or) else single_parts(part) for part in conjuncts(node)]
         disjunctions = [parts for parts in split if len(parts) > 1]
         units = [_unit_factors(node, chosen, relation) for chosen in product(*_sample_parts(disjunctions))]
-        of_filter += [number] * len(units)
+        filter_of_unit += [number] * len(units)
         shares += [1.0 / len(units)] * len(units)
         factors += units
     stacked = np.stack(factors) if factors else np.zeros((0, n_items), dtype=np.uint8)
-    return Units(np.array(of_filter, dtype=np.int64), np.array(shares, dtype=np.float64), stacked)
+    return Units(np.array(filter_of_unit, dtype=np.int64), np.array(shares, dtype=np.float64), stacked)
 
 
 def _sample_parts(disjunctions: Sequence[Sequence[Node]]) -> list[list[_Part]]:

@@ -191,7 +191,7 @@ class SkipSetObjective:
     weights: Floats
 
     @classmethod
-    def of_skip_sets(
+    def from_skip_sets(
         cls, skip_sets: Sequence[SkipSet], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
     ) -> SkipSetObjective:
         """Return the objective with integer weights, exact for up to ``rows`` rows."""
@@ -232,7 +232,7 @@ def objective_of(
         skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(extra_skips.shape[1])))
         has_skip_set = np.hstack([has_skip_set, extra_skips])
         n_features += extra_skips.shape[1]
-    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
+    return SkipSetObjective.from_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +253,7 @@ class DerivedObjective:
     exponent: int
     exact: bool = True
 
-    def of_some(self, vectors: Ints) -> DerivedObjective:
+    def select(self, vectors: Ints) -> DerivedObjective:
         """Return the same objective for some of the vectors only."""
         return replace(self, bits=self.bits[vectors])
 

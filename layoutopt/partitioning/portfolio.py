@@ -136,7 +136,7 @@ def _make_seeds(
     yield first
     yield ward_over_bits(counts, derived.bits, derived.weights, min_rows)
     light = np.flatnonzero(counts < min_rows)
-    light_derived = derived.of_some(light)
+    light_derived = derived.select(light)
     for share in work.leaf_shares:
         leaves = cut_greedily(light_derived, vectors.bits()[light], counts[light], max(1, round(share * min_rows)))
         labels = join_leaves(leaves, light_derived, counts[light], min_rows)

@@ -24,7 +24,7 @@ def qdtree(
     check_arguments(vectors, weights, min_rows)
     derived = derive(objective or FeatureObjective.of(weights, vectors.rows), vectors)
     light = np.flatnonzero(vectors.counts < min_rows)
-    light_derived, rows = derived.of_some(light), vectors.counts[light]
+    light_derived, rows = derived.select(light), vectors.counts[light]
     leaves = cut_greedily(light_derived, vectors.bits()[light], rows, min_rows)
     start = add_heavy_blocks(
         vectors.counts, join_leaves(leaves, light_derived, rows, min_rows), derived.bits, derived.weights, min_rows

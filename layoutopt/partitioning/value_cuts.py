@@ -127,13 +127,13 @@ class CodeSet(NamedTuple):
 
     Attributes:
         spans: the codes for which it may be TRUE.
-        of_null: whether it is TRUE for NULL.
+        matches_null: whether it is TRUE for NULL.
         is_range: whether it is a range of values, which other queries may replace by a similar one.
     """
 
     dimension: int
     spans: tuple[Span, ...]
-    of_null: bool = False
+    matches_null: bool = False
     is_range: bool = False
 
 
@@ -172,7 +172,7 @@ class CodeFilters:
     Attributes:
         n_codes: more than any code.
         dimension: of each distinct literal, ``int64[s]``.
-        of_null: whether each is TRUE for NULL, ``bool[s]``.
+        matches_null: whether each is TRUE for NULL, ``bool[s]``.
         following: the first code of each distinct literal at or after each code, ``int16[s, n_codes + 1]``; above all
             codes where there is none.
         preceding: the last code at or before it; below 0 where there is none.
@@ -185,7 +185,7 @@ class CodeFilters:
     n_dimensions: int
     n_codes: int
     dimension: Ints
-    of_null: Bits
+    matches_null: Bits
     following: Codes
     preceding: Codes
     literal: Ints
@@ -215,7 +215,7 @@ class CodeFilters:
             n_dimensions=n_dimensions,
             n_codes=n_codes,
             dimension=np.array([code_set.dimension for code_set in number], dtype=np.int64),
-            of_null=np.array([code_set.of_null for code_set in number], dtype=np.bool_),
+            matches_null=np.array([code_set.matches_null for code_set in number], dtype=np.bool_),
             following=np.minimum.accumulate(after, axis=1)[:, ::-1],
             preceding=np.maximum.accumulate(np.where(covered, codes, np.int16(-1)), axis=1),
             literal=np.array(literal, dtype=np.int64),
@@ -392,7 +392,7 @@ class _Search:
         ranges = CodeRanges.of(self.rows.sampled[node.sample], filters.n_codes)
         literal, clause = filters.literal[node.literals], filters.clause[node.literals]
         dimension, query = filters.dimension[literal], filters.query[clause]
-        by_null = filters.of_null[literal] & ranges.nulls[dimension]
+        by_null = filters.matches_null[literal] & ranges.nulls[dimension]
         first = np.where(by_null, 0, filters.following[literal, ranges.low[dimension]])
         may_match = first <= ranges.high[dimension]
         n_true = np.bincount(clause, may_match, minlength=len(filters.query))[clause]

@@ -20,7 +20,7 @@ def test_a_list_has_a_unit_a_value_and_a_plain_filter_one() -> None:
     items = [predicate(is_in(PRODUCT, "a")), predicate(is_in(PRODUCT, "a", "b")), predicate(is_in(PRODUCT, "z"))]
     nodes = [is_in(PRODUCT, "a", "b"), is_in(PRODUCT, "a")]
     units = make_units(nodes, Implications(items), len(items))
-    assert units.of_filter.tolist() == [0, 0, 1]
+    assert units.filter_of_unit.tolist() == [0, 0, 1]
     assert units.shares.tolist() == [0.5, 0.5, 1.0]
     # 'a' is one of two parts of the first filter; the list is the whole of it, and covers the second one too.
     assert units.factors.tolist() == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
@@ -40,7 +40,7 @@ def test_long_lists_are_stood_for_by_some_of_their_values(sizes: list[int]) -> N
     (first, *_) = lists
     value = predicate(is_in(PRODUCT, "000"))
     units = make_units([And(tuple(lists)) if len(lists) > 1 else first], Implications([*items, value]), len(items) + 1)
-    assert 1 <= len(units.of_filter) <= MOST_UNITS
+    assert 1 <= len(units.filter_of_unit) <= MOST_UNITS
     assert np.isclose(units.shares.sum(), 1.0)
     assert (units.factors[:, : len(items)] == 1).all()
     assert set(units.factors[:, -1].tolist()) == {0, sizes[0]}
