@@ -1,4 +1,4 @@
-"""The whole of workload analysis, from a log to the features document."""
+"""Analyse a workload, from a log to the features document."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.log import decayed, read_log
-from layoutopt.workload.served import as_served
+from layoutopt.workload.served import split_served
 
 
 @dataclass(frozen=True, eq=False)
 class LogAnalysis:
-    """What a log says of a table.
+    """The analysis of a log for a table.
 
     Attributes:
-        document: what is written to `features.json`.
+        document: the contents of `features.json`.
         counts: how many statements were ``used`` and ``skipped``, and more; see ``workload.analyze.Analysis``.
-        threshold: T, as given or found.
+        threshold: T, as given or by default.
         commonality: figure 3.2(a) of this log.
         stability: figure 3.2(b) of this log.
     """
@@ -42,17 +42,14 @@ class LogAnalysis:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Why statements were skipped: reason code -> how many, the most frequent first."""
+        """Return why statements were skipped: reason code -> how many, the most frequent first."""
         return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
 
 
 def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> LogAnalysis:
-    """Read a log, understand its queries, and find the features that would help them (3.3).
+    """Read a log, analyse its queries, and find the features that would help them (3.3).
 
-    Args:
-        settings: of the verb `analyze`.
-        udfs: functions of the user's that statements may call.
-        schema: the table's, where somebody read it already; else what the settings name is read.
+    ``schema`` is the table's, if known; else the one that the settings name is read.
 
     Raises:
         LogError: the log is unreadable or empty, no statement is usable, or no predicate set reaches T.
@@ -60,32 +57,28 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         SettingError: an unknown dialect or time zone, or two functions of one name.
     """
     schema = schema or schema_from(settings.schema_source)
-    _excluded(settings, schema)  # before the work: a wrong name should not wait for it
+    _find_excluded(settings, schema)  # reports a wrong name before the work
     return features_of(settings, schema, queries_of(settings, schema, udfs))
 
 
 def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
-    """The queries of a log, as :func:`analyze_log` reads them; raises as that function."""
+    """Return the queries of a log; raises as :func:`analyze_log`."""
     entries = read_log(
-        settings.log,
-        column=settings.column,
-        dialect=settings.dialect,
-        system=settings.system,
-        weigh=settings.weigh,
+        settings.log, column=settings.column, dialect=settings.dialect, system=settings.system, weigh=settings.weigh
     )
-    found = analyze(entries, schema, settings.table, settings.dialect, _meaning(settings), by_name(udfs))
-    found = replace(found, queries=as_served(found.queries, settings.served))
+    analysis = analyze(entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs))
+    analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))
     if settings.half_life is None:
-        return found
-    return replace(found, queries=decayed(found.queries, parse_age(settings.half_life), settings.time_zone))
+        return analysis
+    return replace(analysis, queries=decayed(analysis.queries, parse_age(settings.half_life), settings.time_zone))
 
 
-def features_of(settings: AnalyzeSettings, schema: Schema, found: Analysis) -> LogAnalysis:
-    """The features that would help a log's queries; raises as :func:`analyze_log`."""
-    excluded = _excluded(settings, schema)
-    threshold = settings.threshold or default_threshold(found.queries)
+def features_of(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> LogAnalysis:
+    """Return the features that would help a log's queries; raises as :func:`analyze_log`."""
+    excluded = _find_excluded(settings, schema)
+    threshold = settings.threshold or default_threshold(analysis.queries)
     features = mine_all(
-        found.queries,
+        analysis.queries,
         schema,
         threshold=threshold,
         num_features=settings.num_features,
@@ -93,39 +86,39 @@ def features_of(settings: AnalyzeSettings, schema: Schema, found: Analysis) -> L
         exclude_columns=None if settings.exclude_columns is None else excluded,
         max_set=settings.max_set,
         selection=settings.selection,
-        settings=_meaning(settings),
+        settings=_session_settings(settings),
     )
     if not len(features):
-        raise LogError(_no_feature(settings, found.queries, threshold))
+        raise LogError(_explain_no_feature(settings, analysis.queries, threshold))
     return LogAnalysis(
         FeaturesDocument(
-            table=found.table,
+            table=analysis.table,
             schema=schema,
             features=features,
-            queries=found.queries,
-            skipped=found.skipped,
+            queries=analysis.queries,
+            skipped=analysis.skipped,
             exclude_columns=excluded,
         ),
-        found.counts,
+        analysis.counts,
         threshold,
-        commonality(found.queries),
-        stability(found.queries),
+        commonality(analysis.queries),
+        stability(analysis.queries),
     )
 
 
-def _meaning(settings: AnalyzeSettings) -> Settings:
+def _session_settings(settings: AnalyzeSettings) -> Settings:
     return Settings(time_zone=settings.time_zone, ansi=settings.ansi)
 
 
-def _excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
+def _find_excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
     if settings.exclude_columns is None:
         return default_excluded(schema)
     return tuple(schema.find(name).name for name in settings.exclude_columns)
 
 
-def _no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:
+def _explain_no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:
     weight = weight_of(queries)
     return (
-        f"no predicate helps T = {threshold} of the {weight:g} usable queries of {settings.log!r}; "
+        f"no predicate helps T = {threshold} of the {weight:g} usable queries of {settings.log!r}: "
         "lower --threshold, or name fewer --exclude-columns"
     )

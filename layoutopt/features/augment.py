@@ -1,4 +1,4 @@
-"""Predicate augmentation (Sun 2017, 3.3.2): every query with all the predicates that subsume it, as one matrix."""
+"""Predicate augmentation (Sun 2017, 3.3.2): relate every query to all predicates that subsume it, in a matrix."""
 
 from __future__ import annotations
 
@@ -8,22 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from layoutopt.features.implications import Implications, single_parts
-from layoutopt.features.weights import Units, units_of
+from layoutopt.features.weights import Units, make_units
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.predicates import (
-    Comparison,
-    Constant,
-    Filter,
-    InSet,
-    Literal,
-    Predicate,
-    columns_of,
-    literals_of,
-)
+from layoutopt.model.predicates import Comparison, Constant, Filter, InSet, Literal, Predicate, columns_of, literals_of
 from layoutopt.model.query import Query
 
+# Further predicates are dropped, the rarest first, so the matrix stays small for any log.
 MOST_PREDICATES = 2_000
-"""Predicates beyond this many are left out, the rarest first: the matrix stays small whatever the log."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,10 +23,11 @@ class Augmented:
 
     Attributes:
         predicates: the items: predicates of the queries, and single literals of their disjunctions.
-        weights: how many queries have the row's filter, float64, shape (filters,).
-        subsumes: bool, shape (filters, predicates): the predicate subsumes the filter.
-        shares: float64, same shape: how much of the filter the predicate covers; see ``Implications.shares``.
-        stricter: bool, shape (predicates, predicates): ``stricter[i, j]`` where i is subsumed by j (i = j included).
+        weights: how many queries have the row's filter, ``float64[filters]``.
+        subsumes: whether the predicate subsumes the filter, ``bool[filters, predicates]``.
+        shares: how much of the filter the predicate covers, ``float64[filters, predicates]``; see
+            ``Implications.shares``.
+        stricter: ``stricter[i, j]`` where i is subsumed by j (i = j included), ``bool[predicates, predicates]``.
         units: the filters part by part, over the predicates.
     """
 
@@ -49,12 +41,12 @@ class Augmented:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """What makes no features.
+    """The columns that make no features.
 
     Attributes:
         columns: column names, in any case.
-        comparisons: whether comparisons of two such columns are excluded too. ``shipped < due`` is no filter on a
-            date that partition pruning could serve, though both are dates.
+        comparisons: whether comparisons of two such columns are excluded too. Partition pruning can't serve ``shipped
+            < due``, though both are dates.
     """
 
     columns: frozenset[str] = frozenset()
@@ -62,29 +54,27 @@ class Exclusion:
 
     @classmethod
     def of(cls, columns: Iterable[str], *, comparisons: bool = True) -> Exclusion:
-        """The exclusion of these columns."""
+        """Return the exclusion of these columns."""
         return cls(frozenset(name.lower() for name in columns), comparisons)
 
     def excludes(self, predicate: Predicate) -> bool:
-        """Whether a predicate makes no feature: any of its literals is excluded."""
-        return any(self._excludes(literal) for literal in predicate.literals)
-
-    def _excludes(self, literal: Literal) -> bool:
-        if isinstance(literal, Comparison) and not self.comparisons:
-            return False
-        return not self.columns.isdisjoint(name.lower() for name in columns_of(literal))
+        """Return whether a predicate makes no feature: any of its literals is excluded."""
+        return any(
+            (self.comparisons or not isinstance(literal, Comparison))
+            and not self.columns.isdisjoint(name.lower() for name in columns_of(literal))
+            for literal in predicate.literals
+        )
 
 
 def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | None = None) -> Augmented:
     """Relate every query to every predicate of the workload (3.3.2).
 
     Beside the text's predicates the items hold the single literals of disjunctions and lists of values, since these
-    recur where the lists do not: a block is skipped for ``x IN (1, 2)`` when ``x = 1`` and ``x = 2`` have bit 0.
-
-    Items that can't help ``threshold`` queries (T), or that are excluded, are left out.
+    recur where the lists do not: a block is skipped for ``x IN (1, 2)`` when ``x = 1`` and ``x = 2`` have bit 0. Items
+    that can't help ``threshold`` queries (T), or that are excluded, are dropped.
     """
     weights = weights_by_filter(queries)
-    predicates = _items(weights, threshold, exclusion or Exclusion())
+    predicates = _choose_items(weights, threshold, exclusion or Exclusion())
     relation = Implications(predicates)
     shape = (len(weights), len(predicates))
     nodes = [filter_.root for filter_ in weights]
@@ -93,19 +83,19 @@ def augment(queries: Sequence[Query], threshold: float, exclusion: Exclusion | N
     totals = np.array(list(weights.values()), dtype=np.float64)
     helpful = (totals @ (shares > 0)) >= threshold
     kept = tuple(p for p, keep in zip(predicates, helpful, strict=True) if keep)
-    units = units_of(nodes, relation, len(predicates))
+    units = make_units(nodes, relation, len(predicates))
     units = replace(units, factors=units.factors[:, helpful])
-    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], stricter_than(kept), units)
+    return Augmented(kept, totals, subsumes[:, helpful], shares[:, helpful], compare_strictness(kept), units)
 
 
-def subject_of(predicate: Predicate) -> Hashable:
-    """What a predicate restricts: an expression, a pair of them, or for a mixed disjunction the set of these."""
+def predicate_subject(predicate: Predicate) -> Hashable:
+    """Return what a predicate restricts: an expression, a pair, or for a mixed disjunction the set of these."""
     subjects = frozenset(literal_subject(literal) for literal in predicate.literals)
     return next(iter(subjects)) if len(subjects) == 1 else subjects
 
 
-def stricter_than(predicates: Sequence[Predicate]) -> Bits:
-    """Which predicate is subsumed by which: bool, shape (predicates, predicates); the diagonal is TRUE."""
+def compare_strictness(predicates: Sequence[Predicate]) -> Bits:
+    """Return which predicate is subsumed by which, ``bool[predicates, predicates]``; the diagonal is True."""
     relation = Implications(predicates)
     matrix = np.zeros((len(predicates), len(predicates)), dtype=np.bool_)
     for i, predicate in enumerate(predicates):
@@ -115,12 +105,12 @@ def stricter_than(predicates: Sequence[Predicate]) -> Bits:
 
 
 def literal_subject(literal: Literal) -> Hashable:
-    """The expression that a literal restricts, or the pair of them that it compares."""
+    """Return the expression that a literal restricts, or the pair that it compares."""
     return (literal.left, literal.right) if isinstance(literal, Comparison) else literal.subject
 
 
 def weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
-    """Queries of each distinct filter, in order of appearance; filters that match all or no rows say nothing."""
+    """Return the queries of each distinct filter, in order of appearance, without constant filters."""
     weights: dict[Filter, float] = {}
     for query in queries:
         if not isinstance(query.filter.root, Constant):
@@ -128,23 +118,23 @@ def weights_by_filter(queries: Iterable[Query]) -> dict[Filter, float]:
     return weights
 
 
-def _items(weights: dict[Filter, float], threshold: float, exclusion: Exclusion) -> tuple[Predicate, ...]:
-    """The predicates worth relating, those that occur most often first, else in order of appearance."""
+def _choose_items(weights: dict[Filter, float], threshold: float, exclusion: Exclusion) -> tuple[Predicate, ...]:
+    """Return the predicates worth relating, the most frequent first, else in order of appearance."""
     occurrences: dict[Predicate, float] = {}
     for filter_, weight in weights.items():
-        for predicate in dict.fromkeys(_predicates_of(filter_)):
+        for predicate in dict.fromkeys(_list_predicates(filter_)):
             if not exclusion.excludes(predicate):
                 occurrences[predicate] = occurrences.get(predicate, 0.0) + weight
-    items = [p for p, count in occurrences.items() if count >= threshold or _may_be_implied_by_others(p)]
+    items = [p for p, count in occurrences.items() if count >= threshold or _may_subsume_more(p)]
     items.sort(key=lambda p: -occurrences[p])
     return tuple(items[:MOST_PREDICATES])
 
 
-def _may_be_implied_by_others(predicate: Predicate) -> bool:
-    """Whether a predicate could subsume queries that don't hold it verbatim.
+def _may_subsume_more(predicate: Predicate) -> bool:
+    """Return whether a predicate could subsume queries that don't contain it verbatim.
 
-    One value (``x = 1``) is subsumed by nothing but itself; a disjunction over several expressions, such as the
-    expansion of an OR of ANDs makes by the dozen, is rarely implied by another filter.
+    Only ``x = 1`` itself implies ``x = 1``. A disjunction over several expressions, which the expansion of an OR of
+    ANDs makes by the dozen, is rarely implied by another filter.
     """
     if len(predicate.literals) > 1:
         return False
@@ -152,8 +142,8 @@ def _may_be_implied_by_others(predicate: Predicate) -> bool:
     return not isinstance(literal, InSet) or literal.values.points() is None or bool(single_parts(literal))
 
 
-def _predicates_of(filter_: Filter) -> Iterator[Predicate]:
-    """A filter's predicates, then every literal of its disjunctions and every value of its lists."""
+def _list_predicates(filter_: Filter) -> Iterator[Predicate]:
+    """Yield a filter's predicates, then every literal of its disjunctions and every value of its lists."""
     yield from filter_.predicates
     for leaf in literals_of(filter_.root):
         yield Predicate((leaf,))

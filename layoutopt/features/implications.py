@@ -1,4 +1,4 @@
-"""Which of a list of predicates a filter implies: whole rows of the augmented matrix, node by node."""
+"""Find which predicates of a list a filter implies: whole rows of the augmented matrix, node by node."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import Key
 from layoutopt.skipping.cannot_match import pieces
 
-# ----------------------------------------------------------------------------------------------------
-# Of many sets of values those whose bounds enclose another set's: all that it can be a subset of.
-
 
 class Enclosing:
-    """Finds sets by their bounds, whole arrays at once; a log has thousands of ranges of one column.
+    """Finds sets of values by their bounds, with whole arrays; a log has thousands of ranges of one column.
 
     >>> sets = [ValueSet.interval(0, 9), ValueSet.of([1, 5]), ValueSet.interval(4, None), ValueSet.empty()]
     >>> Enclosing(enumerate(sets)).enclosing(ValueSet.of([2, 4]))
@@ -29,53 +26,49 @@ class Enclosing:
     """
 
     def __init__(self, sets: Iterable[tuple[int, ValueSet]]) -> None:
-        """Remember sets of keys of one kind, each by a number."""
-        held = [(number, *bounds) for number, values in sets if (bounds := _bounds(values))]
-        self._numbers: Ints = np.array([number for number, _, _ in held], dtype=np.int64)
-        self._lows = sorted({low for _, low, _ in held if low is not None})
-        self._highs = sorted({high for _, _, high in held if high is not None})
-        self._low_ranks: Ints = np.array([self._rank_of_low(low) for _, low, _ in held], dtype=np.int64)
-        self._high_ranks: Ints = np.array([self._rank_of_high(high) for _, _, high in held], dtype=np.int64)
+        """Store numbered sets of keys of one kind."""
+        bounded = [(number, *bounds) for number, values in sets if (bounds := _find_bounds(values))]
+        self._numbers: Ints = np.array([number for number, _, _ in bounded], dtype=np.int64)
+        self._lows = sorted({low for _, low, _ in bounded if low is not None})
+        self._highs = sorted({high for _, _, high in bounded if high is not None})
+        self._low_ranks: Ints = np.array([self._rank_low(low) for _, low, _ in bounded], dtype=np.int64)
+        self._high_ranks: Ints = np.array([self._rank_high(high) for _, _, high in bounded], dtype=np.int64)
 
     def enclosing(self, values: ValueSet) -> list[int]:
-        """The numbers of the sets between whose lowest and highest key all these values lie.
-
-        Of no values all sets that have some.
-        """
-        found, bounds = self._numbers, _bounds(values)
+        """Return the numbers of the sets whose bounds enclose all these values; all non-empty sets for no values."""
+        numbers, bounds = self._numbers, _find_bounds(values)
         if bounds is not None:
-            low, high = bounds
-            found = found[(self._low_ranks <= self._rank_of_low(low)) & (self._high_ranks >= self._rank_of_high(high))]
-        numbers: list[int] = found.tolist()
-        return numbers
+            low, high = (self._rank_low(bounds[0]), self._rank_high(bounds[1]))
+            numbers = numbers[(self._low_ranks <= low) & (self._high_ranks >= high)]
+        return list(map(int, numbers))
 
-    def _rank_of_low(self, low: Key | None) -> int:
-        """How many of the sets' lows are at or below a low, of which no bound is the lowest."""
+    def _rank_low(self, low: Key | None) -> int:
+        """Return how many of the sets' lows are at or below a low; None is the lowest."""
         return 0 if low is None else bisect_right(self._lows, low)
 
-    def _rank_of_high(self, high: Key | None) -> int:
-        """How many of the sets' highs are below a high, of which no bound is the highest."""
+    def _rank_high(self, high: Key | None) -> int:
+        """Return how many of the sets' highs are below a high; None is the highest."""
         return len(self._highs) if high is None else bisect_left(self._highs, high)
 
 
-def _bounds(values: ValueSet) -> tuple[Key | None, Key | None] | None:
-    """The least interval that holds all values; None of none."""
+def _find_bounds(values: ValueSet) -> tuple[Key | None, Key | None] | None:
+    """Return the least interval that holds all values; None if there are none."""
     return (values.intervals[0][0], values.intervals[-1][1]) if values.intervals else None
 
 
 class Implications:
-    """Relates nodes of filters to a fixed list of predicates, remembering every node it has seen.
+    """Relates nodes of filters to a fixed list of predicates, with a cache of nodes.
 
     A node's row follows its AND/OR tree, as ``implies`` does: a conjunction implies what any child implies, a
-    disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once, and of
-    the predicates that are a set of values only with those between whose bounds the leaf's values lie.
+    disjunction what all children imply. So only leaves are compared with predicates, each distinct leaf once, and sets
+    of values only if their bounds enclose the leaf's values.
 
     Attributes:
-        implied: of a node, which predicates subsume it (3.3.1), ``bool[predicates]``. FALSE whenever unsure.
-        shares: of a node, how much of it each predicate covers, from 0 to 1, ``float64[predicates]``: 1 where the
-            predicate subsumes it. A disjunction (or a list of values) of *k* parts is skipped where every part is; a
-            predicate that subsumes *j* of them covers ``j / k``. Of a conjunction's parts the best covered one counts,
-            since any one suffices.
+        implied: which predicates subsume a node (3.3.1), ``bool[predicates]``. False whenever unsure.
+        shares: how much of a node each predicate covers, from 0 to 1, ``float64[predicates]``: 1 where the predicate
+            subsumes it. A disjunction (or a list of values) of *k* parts is skipped where every part is; a predicate
+            that subsumes *j* of them covers ``j / k``. Of a conjunction's parts the best covered one counts, since any
+            one suffices.
     """
 
     def __init__(self, predicates: Sequence[Predicate]) -> None:
@@ -88,22 +81,22 @@ class Implications:
                 sets[literal.subject].append((i, literal.values))
             else:
                 self._by_columns[columns_of(predicate)].append(i)
-        self._sets = {subject: Enclosing(of_subject) for subject, of_subject in sets.items()}
-        self.implied = cache(self._implied)
-        self.shares = cache(self._shares)
+        self._sets = {subject: Enclosing(numbered) for subject, numbered in sets.items()}
+        self.implied = cache(self._compute_implied)
+        self.shares = cache(self._compute_shares)
 
-    def _implied(self, node: Node) -> Bits:
+    def _compute_implied(self, node: Node) -> Bits:
         if isinstance(node, And):
             return np.array(np.any([self.implied(child) for child in node.children], axis=0))
         if isinstance(node, Or):
             return np.array(np.all([self.implied(child) for child in node.children], axis=0))
         row = np.zeros(len(self._predicates), dtype=np.bool_)
         if not isinstance(node, Constant):
-            row[[i for i in self._about(node) if implies(node, self._predicates[i])]] = True
+            row[[i for i in self._find_candidates(node) if implies(node, self._predicates[i])]] = True
         return row
 
-    def _about(self, leaf: Literal) -> Iterable[int]:
-        """The predicates that could follow from a leaf: none about other columns alone, nor sets too small for it."""
+    def _find_candidates(self, leaf: Literal) -> Iterable[int]:
+        """Yield the predicates that a leaf could imply: about its columns, and with bounds that enclose its values."""
         for subject in (leaf.left, leaf.right) if isinstance(leaf, Comparison) else (leaf.subject,):
             if subject in self._sets:
                 yield from self._sets[subject].enclosing(leaf.values if isinstance(leaf, InSet) else ValueSet.empty())
@@ -111,7 +104,7 @@ class Implications:
             if named & leaf.columns:
                 yield from places
 
-    def _shares(self, node: Node) -> Floats:
+    def _compute_shares(self, node: Node) -> Floats:
         covered = np.zeros(len(self._predicates))
         if isinstance(node, And):
             covered = np.max([self.shares(child) for child in node.children], axis=0)
@@ -121,11 +114,10 @@ class Implications:
 
 
 def single_parts(node: Node) -> tuple[InSet, ...]:
-    """A list of values (or closed ranges) as one literal a value; nothing for other nodes and for long lists.
+    """Return a list of values (or closed ranges) as one literal a value; nothing for other nodes and long lists.
 
-    Integers that stand next to each other are values too: of ``x IN (3, 7, 8)`` the parts are 3, 7 and 8, which recur
-    in other lists where ``x BETWEEN 7 AND 8`` does not. ``x <> 1`` is no list: its halves are no more likely to recur
-    than it is.
+    Neighbouring integers are values too: the parts of ``x IN (3, 7, 8)`` are 3, 7 and 8, which recur in other lists
+    where ``x BETWEEN 7 AND 8`` does not. ``x <> 1`` is no list: its halves are no more likely to recur than it is.
     """
     if not isinstance(node, InSet) or any(None in interval for interval in node.values.intervals):
         return ()

@@ -1,8 +1,8 @@
-"""Features made stricter for the same queries: ``day < 9`` becomes ``day < 9 AND kind = 'x'`` where all ask for both.
+"""Add stricter features for the same queries: ``day < 9 AND kind = 'x'`` where all queries have both conditions.
 
-A feature for one predicate serves queries not seen yet and parts of lists, and so the ranking prefers it. But rows
-that match it and nothing else of its queries' filters are read for nobody: for the blocking the stricter one is better,
-which leaves these rows free to lie anywhere and makes fewer distinct vectors. Both are kept, and both are measured.
+The ranking prefers features of one predicate, which serve new queries and parts of lists. But they keep rows that
+match only this part of the queries' filters. For the blocking the stricter feature is better: it frees these rows and
+makes fewer distinct vectors. Both are kept and measured.
 """
 
 from __future__ import annotations
@@ -12,69 +12,67 @@ from dataclasses import replace
 
 import numpy as np
 
-from layoutopt.features.augment import subject_of
+from layoutopt.features.augment import predicate_subject
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Predicate
 from layoutopt.model.query import Query
 
 
-def sharpened(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) -> FeatureSet:
-    """The features, followed by stricter ones: one for all features that subsume the same queries.
+def add_stricter_features(features: FeatureSet, queries: Sequence[Query], max_set: int = 3) -> FeatureSet:
+    """Return the features, followed by a stricter one for each group that subsumes the same queries.
 
-    It has the predicates of these, the first ones first, then of others that subsume all of their queries and more,
-    those that subsume the most first; one an expression. Its weight is the largest of those that it makes stricter.
-
-    Features are given the best first. None made here has more than ``max_set`` predicates.
+    It has the predicates of the group, the first ones first, then of features that subsume all of their queries and
+    more, those that subsume the most first; one for each expression, at most ``max_set``. Its weight is the largest of
+    the group. Features are given the best first.
     """
     subsumes = features.matrix(queries)
     common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()
-    known = {feature.predicates for feature in features}
-    new: list[Feature] = []
-    for alike in _by_queries(subsumes):
-        asked = subsumes[:, alike[0]]
-        general = [i for i in common if subsumes[asked, i].all() and not asked[subsumes[:, i]].all()]
-        predicates = _predicates_of([features[i] for i in (*alike, *general)], max_set)
-        sharp = Feature(predicates, max(features[i].weight for i in alike))
-        if sharp.predicates not in known:
-            new.append(sharp)
-    return replace(features, features=features.features + tuple(new))
+    known_predicates = {feature.predicates for feature in features}
+    stricter_features: list[Feature] = []
+    for group in _group_by_queries(subsumes):
+        is_subsumed = subsumes[:, group[0]]
+        general = [i for i in common if subsumes[is_subsumed, i].all() and not is_subsumed[subsumes[:, i]].all()]
+        predicates = _combine_predicates([features[i] for i in (*group, *general)], max_set)
+        sharp = Feature(predicates, max(features[i].weight for i in group))
+        if sharp.predicates not in known_predicates:
+            stricter_features.append(sharp)
+    return replace(features, features=features.features + tuple(stricter_features))
 
 
-def _by_queries(subsumes: Bits) -> list[list[int]]:
-    """The features that subsume the same queries, some at least, together."""
-    together: dict[bytes, list[int]] = {}
+def _group_by_queries(subsumes: Bits) -> list[list[int]]:
+    groups: dict[bytes, list[int]] = {}
     for i, column in enumerate(subsumes.T):
         if column.any():
-            together.setdefault(column.tobytes(), []).append(i)
-    return list(together.values())
+            groups.setdefault(column.tobytes(), []).append(i)
+    return list(groups.values())
 
 
-def _predicates_of(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
+def _combine_predicates(features: Sequence[Feature], max_set: int) -> tuple[Predicate, ...]:
     members: list[Predicate] = []
     subjects: set[Hashable] = set()
     for feature in features:
-        new = [predicate for predicate in feature.predicates if subject_of(predicate) not in subjects]
+        new = [predicate for predicate in feature.predicates if predicate_subject(predicate) not in subjects]
         if not members or len(members) + len(new) <= max_set:
             members += new
-            subjects |= {subject_of(predicate) for predicate in new}
+            subjects |= {predicate_subject(predicate) for predicate in new}
     return tuple(members)
 
 
 def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """Of features that subsume the same queries the one with the most predicates; those that subsume none stay."""
+    """Return of each group with the same queries the feature with the most predicates; unused features stay."""
     matrix = features.matrix(queries)
-    kept = [max(alike, key=lambda i: (len(features[i].predicates), -i)) for alike in _by_queries(matrix)]
+    kept = [max(group, key=lambda i: (len(features[i].predicates), -i)) for group in _group_by_queries(matrix)]
     return sorted(kept + np.flatnonzero(~matrix.any(axis=0)).tolist())
 
 
-def bluntest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
-    """The features that were mined: those of which no other subsumes the same queries with fewer of its predicates.
+def drop_stricter_features(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
+    """Return the features without those that :func:`add_stricter_features` adds.
 
-    What is left out is what :func:`sharpened` adds.
+    These are the ones for which no other feature subsumes the same queries with fewer of its predicates.
     """
     stricter: set[int] = set()
-    for alike in _by_queries(features.matrix(queries)):
-        sets = {i: frozenset(features[i].predicates) for i in alike}
-        stricter.update(i for i in alike if any(sets[j] < sets[i] for j in alike))
+    for group in _group_by_queries(features.matrix(queries)):
+        sets = {i: frozenset(features[i].predicates) for i in group}
+        stricter.update(i for i in group if any(sets[j] < sets[i] for j in group))
     return [i for i in range(len(features)) if i not in stricter]

@@ -1,4 +1,4 @@
-"""Filter commonality and stability (Sun 2017, figure 3.2): whether a workload's filters recur."""
+"""Measure whether a workload's filters recur: commonality and stability (Sun 2017, figure 3.2)."""
 
 from __future__ import annotations
 
@@ -21,124 +21,118 @@ _GRID = np.linspace(0.0, 1.0, 101)
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """Points of a curve from (0, 0), both axes as shares from 0 to 1: float64, shape (points,)."""
+    """Points of a curve from (0, 0), both axes as shares from 0 to 1, ``float64[points]``."""
 
     x: Floats
     y: Floats
 
     def at(self, x: float) -> float:
-        """The height at `x`, between points by straight lines."""
+        """Return the height at ``x``, interpolated linearly."""
         return float(np.interp(x, self.x, self.y))
 
 
 def commonality(queries: Sequence[Query]) -> Curve:
-    """Figure 3.2(a): the most frequent x of the filters are used by y of the queries.
+    """Return figure 3.2(a): the most frequent x of the filters are used by y of the queries.
 
-    A filter is one predicate; a query uses it if it is among its conjuncts. Queries without any predicate are left
-    out; a query of weight *w* counts as *w* queries. Without queries the curve is (0, 0).
+    A filter is one predicate; a query uses it if it is among its conjuncts. Queries without predicates are left out; a
+    query of weight *w* counts as *w* queries. Without queries the curve is (0, 0).
     """
-    used, weights = _used(queries)
+    used, weights = _used_predicates(queries)
     frequency: Counter[Predicate] = Counter()
     for predicates, weight in zip(used, weights, strict=True):
         for predicate in predicates:
             frequency[predicate] += weight
     order = {predicate: i for i, (predicate, _) in enumerate(frequency.most_common())}
-    # A query is counted from its most frequent predicate on.
+    # A query counts from its most frequent predicate on.
     first = [min(order[predicate] for predicate in predicates) for predicates in used]
-    return _curve(_sums(first, weights, len(order)))
+    return _make_curve(_sum_by_place(first, weights, len(order)))
 
 
 def stability(queries: Sequence[Query], windows: int = WINDOWS) -> Curve:
-    """Figure 3.2(b): after x of the queries, the filters seen so far are used by y of all queries.
+    """Return figure 3.2(b): after x of the queries, the filters seen so far are used by y of all queries.
 
-    The queries, in order, are cut into `windows` windows of equal length, whose curves are averaged on a common grid,
-    so that no one starting point decides.
+    The queries, in order, are cut into ``windows`` windows of equal length, whose curves are averaged on a common
+    grid, so that no single starting point decides.
     """
-    used, weights = _used(queries)
+    used, weights = _used_predicates(queries)
     cuts = np.linspace(0, len(used), min(windows, max(1, len(used))) + 1).astype(int)
-    curves = [_window(used[a:b], weights[a:b]) for a, b in pairwise(cuts) if b > a]
+    curves = [_window_curve(used[a:b], weights[a:b]) for a, b in pairwise(cuts) if b > a]
     if not curves:
-        return _curve(np.zeros(0))
+        return _make_curve(np.zeros(0))
     return Curve(_GRID, np.mean([np.interp(_GRID, curve.x, curve.y) for curve in curves], axis=0))
 
 
-def _window(used: Sequence[frozenset[Predicate]], weights: Floats) -> Curve:
+def _window_curve(used: Sequence[frozenset[Predicate]], weights: Floats) -> Curve:
     seen_at: dict[Predicate, int] = {}
     for i, predicates in enumerate(used):
         for predicate in predicates:
             seen_at.setdefault(predicate, i)
     first = [min(seen_at[predicate] for predicate in predicates) for predicates in used]
-    return _curve(_sums(first, weights, len(used)), weights)
+    return _make_curve(_sum_by_place(first, weights, len(used)), weights)
 
 
-def _sums(places: Sequence[int], weights: Floats, length: int) -> Floats:
-    """The weights added up by place, float64, shape (length,)."""
+def _sum_by_place(places: Sequence[int], weights: Floats, length: int) -> Floats:
+    """Return the weights added up by place, ``float64[length]``."""
     return np.bincount(np.array(places, dtype=np.int64), weights, length).astype(np.float64)
 
 
-def _curve(gains: Floats, steps: Floats | None = None) -> Curve:
-    """The running share of `gains` over the running share of `steps` (1 each when None)."""
+def _make_curve(gains: Floats, steps: Floats | None = None) -> Curve:
+    """Return the running share of ``gains`` over the running share of ``steps`` (1 each by default)."""
     steps = np.ones(len(gains)) if steps is None else steps
     x, y = (np.concatenate([[0.0], np.cumsum(values)]) for values in (steps, gains))
     return Curve(x / x[-1] if x[-1] else x, y / y[-1] if y[-1] else y)
 
 
-def _used(queries: Sequence[Query]) -> tuple[list[frozenset[Predicate]], Floats]:
+def _used_predicates(queries: Sequence[Query]) -> tuple[list[frozenset[Predicate]], Floats]:
     with_filter = [query for query in queries if query.filter.predicates]
     used = [frozenset(query.filter.predicates) for query in with_filter]
     return used, np.array([query.weight for query in with_filter], dtype=np.float64)
 
 
 def plot(queries: Sequence[Query], path: Path) -> None:
-    """Draw figure 3.2 to an image file; its suffix (`.png`, `.svg`, `.pdf`) says which kind.
+    """Draw figure 3.2 to an image file of the type of its suffix (`.png`, `.svg`, `.pdf`).
 
     Raises:
         SettingError: an unknown suffix.
         OSError: the file can't be written.
     """
-    # Imported here, and without pyplot: the figure needs no display and leaves no global state.
+    # Imported here, and without pyplot, which needs a display and keeps global state.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)
-    _draw(left, commonality(queries), "Filter commonality", "% of the filters, the most frequent first")
-    _draw(right, stability(queries), "Filter stability", "% of the queries seen")
+    _draw_curve(left, commonality(queries), "Filter commonality", "% of the filters, the most frequent first")
+    _draw_curve(right, stability(queries), "Filter stability", "% of the queries seen")
     right.plot([0, 100], [0, 100], linestyle="--", color="grey", label="no filter recurs")
     right.legend()
     try:
         figure.savefig(path)
     except ValueError as error:
-        raise SettingError(f"the plot {str(path)!r} is of no known kind; name it .png, .svg or .pdf") from error
+        raise SettingError(f"unknown image type {str(path)!r}: expected .png, .svg or .pdf") from error
 
 
-def _draw(axes: object, curve: Curve, title: str, label: str) -> None:
+def _draw_curve(axes: object, curve: Curve, title: str, label: str) -> None:
     axes.plot(100 * curve.x, 100 * curve.y)  # type: ignore[attr-defined]  # matplotlib has no types here
     axes.set(title=title, xlabel=label, ylabel="% of the queries", xlim=(0, 100), ylim=(0, 102))  # type: ignore[attr-defined]
 
 
-# ----------------------------------------------------------------------------------------------------
-# How often a log asks for what it has asked for before: by column, whether ranges recur.
-
-
 def unseen_shares(queries: Sequence[Query]) -> dict[str, float]:
-    """Of the literals about each column in the later half of a log, the share that the earlier half does not have.
+    """Return, by column, the share of the literals in the later half of a log that the earlier half lacks.
 
-    People who brush a column ask for a new range nearly always; reports ask for the same ones. Of a class of ``w``
-    equal queries that begins in the earlier half, ``w - 1`` are taken to be spread evenly over both halves.
-
-    Args:
-        queries: of a log, or classes of them; ``id`` is a query's place in the log, or that of the first of its class.
+    Brushing makes new ranges nearly always; reports repeat theirs. Of a class of ``w`` equal queries that begins in
+    the earlier half, ``w - 1`` are assumed to be spread evenly over both halves. A query's ``id`` is its place in the
+    log, or that of the first of its class.
     """
     middle = max((query.id for query in queries), default=0) / 2
     early = {literal for query in queries if query.id <= middle for literal in column_literals(query)}
     unseen: dict[str, float] = defaultdict(float)
-    every: dict[str, float] = defaultdict(float)
+    totals: dict[str, float] = defaultdict(float)
     for query in queries:
         weight = query.weight if query.id > middle else max(0.0, query.weight - 1) / 2
         for literal in column_literals(query):
             (column,) = literal.columns
-            every[column] += weight
+            totals[column] += weight
             unseen[column] += 0.0 if literal in early else weight
-    return {column: unseen[column] / total for column, total in every.items() if total}
+    return {column: unseen[column] / total for column, total in totals.items() if total}

@@ -1,1 +1,1 @@
-"""Methods of laying out a table: each turns what planning knows into a layout proposal."""
+"""Layout methods: each turns planning data into a layout proposal."""

@@ -1,4 +1,4 @@
-"""What a method plans from, and what it gives: a method turns what planning knows into a scheme."""
+"""The input and the result of a layout method."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from layoutopt.search.problem import Unit
 
 T = TypeVar("T")
 
+# What may guide the blocks of one layout.
 FEATURES, CUTS, BOTH = GUIDES = ("features", "cuts", "both")
-"""What may guide the blocks of one layout."""
 
+# How column groups and copies are searched for.
 USUAL, TEXT = SEARCHES = ("default", "text")
-"""How column groups and copies may be searched for."""
 
+# How the local features of a column group are ranked.
 SELECTIVITY, COUNT = RANKINGS = ("selectivity", "count")
-"""What the local features of a column group may be ranked by."""
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionHistogram:
-    """What planning knows of one partition.
+    """The planning data of one partition.
 
     Attributes:
         value: of the partition column.
@@ -51,36 +51,35 @@ class PartitionHistogram:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """What a user asks of a plan.
+    """The settings of a plan.
 
     Attributes:
-        method: one of the methods' names.
+        method: the name of a method.
         partition_by: the column by which the table is partitioned, None for none.
-        by: columns to order by, for methods by order; chosen from the workload where left out.
-        guides: of ``sop``: what its blocks are made by. ``features`` are vectors' bits, ``cuts`` values of columns, and
+        by: columns to order by, for methods by order; chosen from the workload by default.
+        guides: what makes the blocks of ``sop``: ``features`` are vectors' bits, ``cuts`` values of columns, and
             ``both`` a tree of cuts at values and at features.
-        num_features: numFeat, the most features that guide the blocking; 40 for one layout and all for several where
-            left out. Every feature is measured all the same, and skips.
-        min_features: fewer features than these are not worth a plan by features.
+        num_features: numFeat, the most features that guide the blocking; by default 40 for one layout and all for
+            several. Every feature is measured all the same, and skips.
+        min_features: with fewer features than these, no plan by features is made.
         block_rows: the mean block.
         segment_rows: rows that one task takes into memory.
-        max_vectors: distinct vectors that blocking takes of a layout (4.5): Ward's time grows with their square. The
-            lightest features go until it holds.
-        seed: of everything with chance.
+        max_vectors: distinct vectors that the blocking of a layout uses (4.5): Ward's time grows with their square.
+            The lightest features are dropped until it holds.
         codec: the Parquet compression.
-        cost: what methods that search over column groups count: ``cells`` and tids, or their ``bytes``.
-        storage_budgets: for methods with copies, what they may store over the table stored once; a scheme for each.
-        choose: the budget whose scheme is the plan's; the largest where left out.
-        budget_unit: what budgets are of: ``cells``, or compressed ``bytes``.
+        cost: what searches over column groups count: ``cells`` and tids, or their ``bytes``.
+        storage_budgets: for methods with copies, the storage over that of the table stored once; a scheme for each.
+        choose: the budget whose scheme is the plan's; by default the largest.
+        budget_unit: the unit of budgets: ``cells``, or compressed ``bytes``.
         copies: how often ``gsop-fullcopy`` stores the table.
-        partitioner: what a load blocks by vectors with, by its name; searches compare by Ward's method.
-        weights: what features count for while blocks are made: ``marginal``, or as in Equation 3.1 ``subsumed``.
+        partitioner: the name of the partitioner of a load; searches compare by Ward's method.
+        weights: how features count while blocks are made: ``marginal``, or as in Equation 3.1 ``subsumed``.
         slices: whether ranges of the most filtered column that no feature is about guide blocks too.
-        row_order: the columns that sort the rows of each block, or alone ``auto`` (chosen by what training queries
-            read) or ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
-        search: how column groups and copies are searched for: ``default``, or as the ``text`` has it.
-        local_features: how those of a group are ranked (4.5): by weight and ``selectivity``, or as the text has it by
-            the ``count`` of queries.
+        row_order: the columns that sort the rows of each block, or ``auto`` (chosen by what training queries read) or
+            ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
+        search: how column groups and copies are searched for: ``default``, or as in the ``text``.
+        local_features: how those of a group are ranked (4.5): by weight and ``selectivity``, or as in the text by the
+            ``count`` of queries.
     """
 
     method: str = "sop"
@@ -108,45 +107,43 @@ class PlanRequest:
 
     @property
     def budgets(self) -> tuple[float, ...]:
-        """The storage budgets, each once, ascending."""
+        """Return the distinct storage budgets, ascending."""
         return tuple(sorted(set(self.storage_budgets)))
 
     @property
     def chosen_budget(self) -> float:
-        """The storage budget whose scheme is the plan's."""
+        """Return the storage budget whose scheme is the plan's."""
         return self.budgets[-1] if self.choose is None else self.choose
 
 
 class Known:
-    """What was found of one source for one log, for other requests that ask about the same.
+    """A cache of results for one source and one log, shared by similar requests.
 
-    Whoever plans by several, as by one for each storage budget, gives one of these to all: rows are then sampled, and
-    column groups searched for, once. Plans are the same bytes as without it.
+    With it, plans for several requests (such as one for each storage budget) sample rows and search for column groups
+    only once. Plans are the same bytes as without it.
     """
 
     def __init__(self) -> None:
-        """Nothing is known yet."""
-        self._found: dict[tuple[str, PlanRequest], Any] = {}
+        self._results: dict[tuple[str, PlanRequest], Any] = {}
 
-    def key(self, what: str, request: PlanRequest) -> tuple[str, PlanRequest]:
-        """What is equal for requests that are alike."""
-        return what, _common(request)
+    def key(self, name: str, request: PlanRequest) -> tuple[str, PlanRequest]:
+        """Return a key that is equal for similar requests."""
+        return name, _strip_variants(request)
 
-    def once(self, what: str, request: PlanRequest, find: Callable[[], T]) -> T:
-        """What ``find`` gives, found when it is first asked for by a request that is alike.
+    def once(self, name: str, request: PlanRequest, find: Callable[[], T]) -> T:
+        """Return the cached result of ``find`` for similar requests.
 
-        Requests are alike that differ in the method, what it may store, and how blocks are made and sorted at last:
-        nothing of these may be looked at by ``find``.
+        Requests are similar if they differ only in the method, its storage, and how blocks are made and sorted;
+        ``find`` must not depend on these.
         """
-        key = self.key(what, request)
-        if key not in self._found:
-            self._found[key] = find()
-        found: T = self._found[key]
-        return found
+        key = self.key(name, request)
+        if key not in self._results:
+            self._results[key] = find()
+        result: T = self._results[key]
+        return result
 
 
-def _common(request: PlanRequest) -> PlanRequest:
-    """What samples and searches go by."""
+def _strip_variants(request: PlanRequest) -> PlanRequest:
     return replace(
         request,
         method="",
@@ -165,17 +162,16 @@ def _common(request: PlanRequest) -> PlanRequest:
 
 @dataclass(frozen=True, eq=False)
 class PlanningInput:
-    """What a method has to make a scheme of.
+    """The input of a method.
 
     Attributes:
-        request: what is asked; its columns are the schema's.
-        schema: the table's.
-        features: those of the plan.
+        request: the request; its columns are the schema's.
+        features: the features of the plan.
         queries: classes of the training queries.
         partitions: the vectors' histograms, in the order of the partitions' values; empty for methods by order.
-        bytes: what a cell of each column and a tid take, where that was measured.
-        known: what was found for other requests.
-        predicts: whether a method is to say what it expects of its scheme; of trials that takes longer than the scheme.
+        bytes: the bytes of a cell of each column and of a tid, if measured.
+        known: a cache for several requests.
+        predicts: whether the method predicts the outcome of its scheme; for trials that takes longer than the scheme.
     """
 
     request: PlanRequest
@@ -189,18 +185,18 @@ class PlanningInput:
 
     @property
     def unit(self) -> Unit | None:
-        """What reading a cell of each column and a tid costs; None counts cells, as the thesis does."""
+        """Return the cost of reading a cell of each column and a tid; None counts cells, as the thesis does."""
         return self.bytes if self.request.cost == "bytes" else None
 
     @cached_property
     def shares(self) -> Floats:
-        """How much of each query each feature covers, ``float64[n_queries, n_features]``."""
+        """Return how much of each query each feature covers, ``float64[n_queries, n_features]``."""
         return feature_shares(self.features, self.queries)
 
 
 @dataclass(frozen=True)
 class LayoutProposal:
-    """A method's result: the scheme, and what it expects of it by name (``rows_scanned_fraction``, ...)."""
+    """A method's result: the scheme, and its predictions by name (``rows_scanned_fraction``, ...)."""
 
     scheme: Scheme
     predicted: Mapping[str, float]

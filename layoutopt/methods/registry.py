@@ -1,4 +1,4 @@
-"""Every method by the name that the command line takes."""
+"""All methods by the names of the command line."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.methods import BUILT_IN
 from layoutopt.partitioning.registry import find_partitioner
 
+# Methods that order rows by columns.
 BY_ORDER = strategies.BY_ORDER
-"""Methods that order rows by columns."""
 
+# Methods that search over a sample, with too many features to count the distinct vectors of all rows.
 SAMPLED: Mapping[str, Method] = MappingProxyType({**strategies.SAMPLED, **REPLICATING})
-"""Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
 
 _FUNCTIONS = {**strategies.METHODS, **REPLICATING}
-
 # All methods, in the order in which they are listed.
 METHODS: Mapping[str, Method] = MappingProxyType({name: _FUNCTIONS[name] for name in BUILT_IN})
 
 
+# Methods of other systems: by default they keep the order of rows that their blocking leaves.
 PEERS = ("input-order", *BY_ORDER, "qdtree", "predicate-sort")
-"""What the others are compared with: methods that keep the order of rows that their blocking leaves, unless told."""
 
 
 def find_method(name: str) -> Method:
-    """The method of that name: one of :data:`METHODS`, or of a package that is installed.
+    """Return the method of that name: one of :data:`METHODS`, or of an installed package.
 
     Raises:
         SettingError: there is none.
@@ -41,17 +40,17 @@ def find_method(name: str) -> Method:
 
 
 def is_sampled(name: str) -> bool:
-    """Whether a method plans from a sample's vectors of all features; what is installed does."""
+    """Return whether a method plans from a sample's vectors of all features; installed methods do."""
     return name in SAMPLED or name not in METHODS
 
 
 def is_peer(name: str) -> bool:
-    """Whether a method keeps the order of rows within blocks that its blocking leaves."""
+    """Return whether a method keeps the order of rows within blocks that its blocking leaves."""
     return name in PEERS
 
 
 def check_request(request: PlanRequest) -> None:
-    """Refuse what no source could make good.
+    """Check a request before any source is read.
 
     Raises:
         SettingError: unknown method or partitioner, a number below its least, or settings that contradict each other.
@@ -59,30 +58,30 @@ def check_request(request: PlanRequest) -> None:
     find_method(request.method)
     find_partitioner(request.partitioner)
     if request.weights not in WEIGHINGS:
-        raise SettingError(f"--weights is {request.weights!r}; give {' or '.join(WEIGHINGS)}")
+        raise SettingError(f"--weights is {request.weights!r}: expected {' or '.join(WEIGHINGS)}")
     if request.search not in SEARCHES:
-        raise SettingError(f"--search is {request.search!r}; give {' or '.join(SEARCHES)}")
+        raise SettingError(f"--search is {request.search!r}: expected {' or '.join(SEARCHES)}")
     if request.local_features not in RANKINGS:
-        raise SettingError(f"--local-features is {request.local_features!r}; give {' or '.join(RANKINGS)}")
+        raise SettingError(f"--local-features is {request.local_features!r}: expected {' or '.join(RANKINGS)}")
     if request.search == TEXT and request.method == "gsop-r" and "bytes" in (request.cost, request.budget_unit):
-        raise SettingError("--search text counts cells for gsop-r; leave out --cost bytes and --budget-unit bytes")
+        raise SettingError("--search text counts cells for gsop-r: leave out --cost bytes and --budget-unit bytes")
     for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
         if (value := getattr(request, name)) < 1:
-            raise SettingError(f"--{name.replace('_', '-')} is {value}; give at least 1")
+            raise SettingError(f"--{name.replace('_', '-')} is {value}: expected at least 1")
     budgets, choose = request.storage_budgets, request.choose
     if not budgets or min(budgets) < 1:
-        raise SettingError(f"--storage-budget is {min(budgets, default=0):g}; give 1 (the table once) or more")
+        raise SettingError(f"--storage-budget is {min(budgets, default=0):g}: expected 1 (the table once) or more")
     if choose is not None and choose not in budgets:
-        asked = ", ".join(f"{budget:g}" for budget in budgets)
-        raise SettingError(f"--choose is {choose:g}, which is none of the storage budgets {asked}; name one of them")
+        expected = ", ".join(f"{budget:g}" for budget in budgets)
+        raise SettingError(f"--choose is {choose:g}: expected one of the storage budgets {expected}")
     if request.by and request.method not in BY_ORDER:
-        raise SettingError(f"method {request.method!r} takes no columns to order by; leave --by out")
+        raise SettingError(f"method {request.method!r} takes no columns to order by: leave --by out")
     if request.guides not in GUIDES:
-        raise SettingError(f"--guides is {request.guides!r}; give one of {', '.join(GUIDES)}")
+        raise SettingError(f"--guides is {request.guides!r}: expected one of {', '.join(GUIDES)}")
     if request.guides != FEATURES and request.method != "sop":
-        raise SettingError(f"method {request.method!r} has no choice of guides; leave --guides out, or plan by 'sop'")
+        raise SettingError(f"method {request.method!r} has no choice of guides: leave --guides out, or plan by 'sop'")
 
 
 def is_counted(request: PlanRequest) -> bool:
-    """Whether a method takes the vectors of all rows, of few features; a tree of cuts is made without them."""
+    """Return whether a method uses the vectors of all rows, of few features; trees of cuts don't."""
     return request.method == "sop" and request.guides == FEATURES

@@ -1,4 +1,4 @@
-"""The methods: each turns what planning knows into a scheme, with what it expects of it. Methods join by METHODS."""
+"""The layout methods: each turns planning data into a scheme with predictions. Register new ones in METHODS."""
 
 from __future__ import annotations
 
@@ -46,136 +46,140 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.block_sizes import blocking_lower_bound, calibrate_min_rows, min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective, exponent_of, objective_of
+from layoutopt.partitioning.objective import SkipSetObjective, objective_of, weight_exponent
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import Group, cells_lower_bound, cost_of, full_scan
-from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_of, search_as_written, search_groups
+from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_from_groups, search_groups, search_groups_by_thesis
 from layoutopt.search.local import prefixes
-from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thinned
-from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_of_layouts
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thin_samples
+from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_from_layouts
 from layoutopt.search.rows import ComputedRows
-from layoutopt.search.thesis_algorithms import FeatureCosts, SearchAsWritten, scheme_as_written, within
+from layoutopt.search.thesis_algorithms import FeatureCosts, ThesisSearch, fits_budget, thesis_scheme
 
+# The partitioner that searches compare by: candidates are many, and what is better by Ward's method is also better by
+# the rest.
 PARTITIONER = WARD
-"""What a search compares by: candidates are many, and what is better by Ward's method is so by the others."""
 
-# Partitions on which blocks are calibrated and rows scanned predicted; spread evenly over all.
-_SAMPLED_PARTITIONS = 6
+# Partitions on which blocks are calibrated and rows scanned predicted, spread evenly over all.
+_CALIBRATION_PARTITIONS = 6
 # Partitions by which the number of guiding features is chosen.
-_TRIED_PARTITIONS = 3
-# Columns that an order takes from the workload where the user names none.
-_MOST_ORDER_COLUMNS = 4
+_GUIDE_PARTITIONS = 3
+# Columns that an order takes from the workload by default.
+_MAX_ORDER_COLUMNS = 4
+
+# Rows of a sample, and vectors of a layout, by which the text's operations are compared: there are thousands.
+_COARSE_ROWS = 2_000
+_COARSE_VECTORS = 150
 
 
 def sop(planning: PlanningInput) -> LayoutProposal:
-    """One layout, blocked by all features (Sun 2017, chapter 3), or by cuts, as its guides say."""
+    """Plan one layout, blocked by all features (Sun 2017, chapter 3), or by cuts, depending on the guides."""
     if planning.request.guides != FEATURES:
-        return _by_cuts(planning, None if planning.request.guides == BOTH else ())
-    guides = _best_guides(planning)
-    guided = _guided(_some(planning, _SAMPLED_PARTITIONS), guides, planning.shares)
+        return _plan_cuts(planning, None if planning.request.guides == BOTH else ())
+    guides = _choose_guides(planning)
+    guided = _restrict_features(_select_partitions(planning, _CALIBRATION_PARTITIONS), guides, planning.shares)
     pairs = [(partition.vectors, partition.weights) for partition in guided.partitions]
-    # The portfolio makes as many blocks as Ward's method, and takes too long to be tried again and again.
+    # The portfolio makes as many blocks as Ward's method, but is too slow to run repeatedly.
     min_rows = calibrate_min_rows(find_partitioner(WARD), pairs, planning.request.block_rows, planning.request.seed)
     params = blocking_params(planning, planning.schema.names)
     blocking = ByVectors(planning.request.partitioner, ((MIN_ROWS, min_rows), *params))
-    scheme = _one_layout(planning, blocking, guides)
+    scheme = _single_layout(planning, blocking, guides)
     if not planning.predicts:
         return LayoutProposal(scheme, {})
-    return LayoutProposal(scheme, predicted_rows(guided, guided.partitions, blocking, min_rows))
+    return LayoutProposal(scheme, predict_rows(guided, guided.partitions, blocking, min_rows))
 
 
 def qdtree(planning: PlanningInput) -> LayoutProposal:
-    """One layout, cut greedily by the comparisons of the log alone, and by all features (Yang et al., SIGMOD 2020)."""
-    return _by_cuts(planning, params=((QUANTILES, 0),))
+    """Plan one layout, cut greedily at the log's constants and by all features (Yang et al., SIGMOD 2020)."""
+    return _plan_cuts(planning, params=((QUANTILES, 0),))
 
 
-def _best_guides(planning: PlanningInput) -> Sequence[int]:
-    """The features that guide the blocking of one layout: the heaviest, as many as let its queries read least."""
+def _choose_guides(planning: PlanningInput) -> Sequence[int]:
+    """Return the features that guide the blocking: the heaviest, as many as let queries read least."""
     ranked = np.argsort(-planning.features.weights, kind="stable")
-    some = _some(planning, _TRIED_PARTITIONS)
-    sizes = prefixes([partition.vectors.words for partition in some.partitions], ranked, planning.request.max_vectors)
+    sample = _select_partitions(planning, _GUIDE_PARTITIONS)
+    sizes = prefixes([partition.vectors.words for partition in sample.partitions], ranked, planning.request.max_vectors)
     choices = [np.sort(ranked[:size]).tolist() for size in sizes]
     blocking = ByVectors(PARTITIONER)
     min_rows = min_rows_for(planning.request.block_rows)
-    full = weight_of(planning.queries) * sum(partition.vectors.rows for partition in some.partitions)
+    full = weight_of(planning.queries) * sum(partition.vectors.rows for partition in sample.partitions)
 
     def read(guides: Sequence[int]) -> float:
-        guided = _guided(some, guides, planning.shares)
-        scanned = math.fsum(_blocked(guided, part, blocking, min_rows).scanned for part in guided.partitions)
+        guided = _restrict_features(sample, guides, planning.shares)
+        scanned = math.fsum(_block_partition(guided, part, blocking, min_rows).scanned for part in guided.partitions)
         return round(scanned / full, 6) if full else 1.0
 
     return min(choices, key=read)
 
 
-def _some(planning: PlanningInput, count: int) -> PlanningInput:
-    """The same planning by a few partitions, spread evenly over all."""
+def _select_partitions(planning: PlanningInput, count: int) -> PlanningInput:
+    """Return the same planning with a few partitions, spread evenly over all."""
     return replace(planning, partitions=tuple(spread(planning.partitions, count)), known=Known())
 
 
-def _guided(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
-    """The same planning as if there were no features but these; ``shares`` are those of all."""
-    weighing = planning.request.weights
-    partitions = tuple(_projected(part, guides, shares[:, list(guides)], weighing) for part in planning.partitions)
-    return replace(planning, features=planning.features.only(guides), partitions=partitions, known=Known())
-
-
-def _projected(part: PartitionHistogram, guides: Sequence[int], shares: Floats, weighing: str) -> PartitionHistogram:
-    vectors = part.vectors.project(guides)
-    return replace(part, vectors=vectors, weights=segment_weights(shares, part.query_weights, vectors, weighing))
+def _restrict_features(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
+    """Return the same planning with these features only; ``shares`` are those of all features."""
+    shares = shares[:, list(guides)]
+    partitions = []
+    for part in planning.partitions:
+        vectors = part.vectors.project(guides)
+        weights = segment_weights(shares, part.query_weights, vectors, planning.request.weights)
+        partitions.append(replace(part, vectors=vectors, weights=weights))
+    return replace(planning, features=planning.features.only(guides), partitions=tuple(partitions), known=Known())
 
 
 def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
-    """One layout, rows ordered by columns or a curve over them."""
-    columns = (
-        ()
-        if kind in ("input", PREDICATE_SORT)
-        else planning.request.by or order_columns(planning.queries, planning.schema)
-    )
-    return LayoutProposal(_one_layout(planning, ByOrder(kind, columns)), {})
+    """Plan one layout, its rows ordered by columns or a curve over them."""
+    columns: tuple[str, ...] = ()
+    if kind not in ("input", PREDICATE_SORT):
+        columns = planning.request.by or order_columns(planning.queries, planning.schema)
+    return LayoutProposal(_single_layout(planning, ByOrder(kind, columns)), {})
 
 
 def cuts(planning: PlanningInput) -> LayoutProposal:
-    """One layout, cut at values of the columns that filters use and by features, so as to fit what queries ask for."""
-    return _by_cuts(planning)
+    """Plan one layout, cut at values of filtered columns and by features, to fit the ranges of queries."""
+    return _plan_cuts(planning)
 
 
-def _by_cuts(
+def _plan_cuts(
     planning: PlanningInput, guides: Sequence[int] | None = None, params: tuple[tuple[str, int], ...] = ()
 ) -> LayoutProposal:
     columns = most_filtered(planning.queries, planning.schema)
-    return LayoutProposal(_one_layout(planning, ByCuts(columns, params), guides), {})
+    return LayoutProposal(_single_layout(planning, ByCuts(columns, params), guides), {})
 
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
-    """Column groups by the search of 4.4, each blocked by its own local features (4.5)."""
-    problem, search = problem_of(planning), groups_of(planning)
-    return _designed(planning, _scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem)
+    """Plan column groups by the search of 4.4, each blocked by its own local features (4.5)."""
+    problem, search = problem_of(planning), search_column_groups(planning)
+    return _make_proposal(
+        planning, _make_scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem
+    )
 
 
-def gsop_by(method: str, planning: PlanningInput) -> LayoutProposal:
-    """One of the baselines of 4.3.1 and 4.7.5: a grouping that needs no look at skipping, then blocked as GSOP's."""
+def gsop_baseline(method: str, planning: PlanningInput) -> LayoutProposal:
+    """Plan a baseline of 4.3.1 and 4.7.5: a grouping that ignores skipping, then blocked as GSOP's."""
     problem = problem_of(planning)
     groups = GROUPINGS[method](problem)
     exact = ComputedRows(problem, find_partitioner(PARTITIONER))
     cost = cost_of(problem, groups, exact)
-    return _designed(planning, _scheme(planning, problem, groups, exact), cost, problem)
+    return _make_proposal(planning, _make_scheme(planning, problem, groups, exact), cost, problem)
 
 
-def groups_of(planning: PlanningInput) -> SearchResult:
-    """The search for column groups, for GSOP and for what starts from its groups."""
+def search_column_groups(planning: PlanningInput) -> SearchResult:
+    """Return the search for column groups, for GSOP and for methods that start from its groups."""
     problem, partitioner = problem_of(planning), find_partitioner(PARTITIONER)
-    search = search_as_written if planning.request.search == TEXT else search_groups
+    search = search_groups_by_thesis if planning.request.search == TEXT else search_groups
     return planning.known.once("groups", planning.request, lambda: search(problem, partitioner))
 
 
 def problem_of(planning: PlanningInput) -> Problem:
-    """The search problem of what planning knows."""
-    return planning.known.once("problem", planning.request, lambda: _problem(planning))
+    """Return the search problem of the planning data."""
+    return planning.known.once("problem", planning.request, lambda: _make_problem(planning))
 
 
-def _problem(planning: PlanningInput) -> Problem:
+def _make_problem(planning: PlanningInput) -> Problem:
     samples = [
         Sample(
             vectors=partition.vectors,
@@ -197,57 +201,57 @@ def _problem(planning: PlanningInput) -> Problem:
     )
 
 
-def _scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
-    return with_cuts(planning, scheme_of(problem, groups, exact, planning.request.partitioner))
+def _make_scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
+    return with_cuts(planning, scheme_from_groups(problem, groups, exact, planning.request.partitioner))
 
 
 def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
-    """The scheme with what each layout's rows of one vector are cut by."""
-    ranged = _most_ranged(planning.queries, planning.schema)
-    return Scheme(tuple(_with_cut(planning, layout, ranged) for layout in scheme.layouts))
+    """Return the scheme with the column by which each layout's rows of one vector are cut."""
+    # Features cover few bounds of ranges.
+    ranged = _rank_columns(planning.queries, planning.schema, _ranged_columns)
+    layouts = []
+    for layout in scheme.layouts:
+        if isinstance(layout.blocking, ByVectors):
+            params = blocking_params(planning, layout.columns, ranged)
+            layout = replace(layout, blocking=replace(layout.blocking, params=params))
+        layouts.append(layout)
+    return Scheme(tuple(layouts))
 
 
-def _with_cut(planning: PlanningInput, layout: Layout, ranged: Sequence[str]) -> Layout:
-    if not isinstance(layout.blocking, ByVectors):
-        return layout
-    params = blocking_params(planning, layout.columns, ranged)
-    return replace(layout, blocking=replace(layout.blocking, params=params))
-
-
-def _designed(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
-    """The scheme with the share of a full scan that the training queries read on the samples, in the unit of cost."""
+def _make_proposal(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
+    """Return the scheme with the share of a full scan that training queries read on the samples."""
     if not planning.predicts:
         return LayoutProposal(scheme, {})
     unit = planning.unit or Unit.cells(len(planning.schema.names))
-    of_cell = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
+    cell_cost = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
     rows = sum(partition.rows for partition in planning.partitions)
-    full = rows * sum(query.weight * sum(of_cell[name] for name in query.columns) for query in planning.queries)
+    full = rows * sum(query.weight * sum(cell_cost[name] for name in query.columns) for query in planning.queries)
     name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
     if not full:
         return LayoutProposal(scheme, {name: 0.0})
     bound = cells_lower_bound(problem, min_rows_for(planning.request.block_rows))
-    return LayoutProposal(scheme, {name: round(cost / full, 6), **_against(cost / full, bound / full)})
+    return LayoutProposal(scheme, {name: round(cost / full, 6), **_compare_with_bound(cost / full, bound / full)})
 
 
-def _one_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence[int] | None = None) -> Scheme:
+def _single_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence[int] | None = None) -> Scheme:
     names = planning.schema.names
     features = range(len(planning.features)) if guides is None else guides
     return Scheme((Layout(names, tuple(features), names, blocking),))
 
 
-def predicted_rows(
+def predict_rows(
     planning: PlanningInput, sample: Sequence[PartitionHistogram], blocking: ByVectors, min_rows: int
 ) -> dict[str, float]:
-    """What the training queries would scan, by partition bounds and features alone, on sampled partitions.
+    """Predict what training queries scan on sampled partitions, by partition bounds and features.
 
     Returns:
-        ``rows_scanned_fraction``: of the rows of all queries' full scans, by weight; ``lower_bound_fraction``: what no
-        blocks of that size can beat, and ``gap``, by how much they don't; ``block_rows``: the mean block.
+        ``rows_scanned_fraction``: the weighted share of the rows of full scans; ``lower_bound_fraction``: the least
+        share with blocks of that size, and ``gap``, the relative distance to it; ``block_rows``: the mean block.
     """
     full = scanned = blocks = rows = bound = 0.0
     for part in sample:
-        blocked = _blocked(planning, part, blocking, min_rows)
-        exponent = exponent_of(part.query_weights, part.vectors.rows)
+        blocked = _block_partition(planning, part, blocking, min_rows)
+        exponent = weight_exponent(part.query_weights, part.vectors.rows)
         lowest = blocking_lower_bound(blocked.objective, part.vectors, min_rows)
         bound += float(np.ldexp(lowest, -exponent))
         scanned, full = scanned + blocked.scanned, full + weight_of(planning.queries) * part.vectors.rows
@@ -257,86 +261,83 @@ def predicted_rows(
     return {
         "rows_scanned_fraction": round(scanned / full, 6),
         "block_rows": round(rows / blocks, 1),
-        **_against(scanned / full, bound / full),
+        **_compare_with_bound(scanned / full, bound / full),
     }
 
 
-class _Blocked(NamedTuple):
-    """What came of blocking a partition: how many rows its queries scan, by weight, of how many blocks."""
+class _BlockedPartition(NamedTuple):
+    """The blocking of a partition: the weighted rows that its queries scan, and the number of blocks."""
 
     objective: SkipSetObjective
     scanned: float
     blocks: int
 
 
-def _blocked(planning: PlanningInput, part: PartitionHistogram, blocking: ByVectors, min_rows: int) -> _Blocked:
+def _block_partition(
+    planning: PlanningInput, part: PartitionHistogram, blocking: ByVectors, min_rows: int
+) -> _BlockedPartition:
     objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
     partitioner = find_partitioner(blocking.algorithm)
     partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
     unions = unpack(partition.unions(part.vectors), part.vectors.n_features)
     scanned = float(part.query_weights @ (partition.sizes() @ ~objective.skipped(unions)))
-    return _Blocked(objective, scanned, partition.n_blocks)
+    return _BlockedPartition(objective, scanned, partition.n_blocks)
 
 
-def _against(objective: float, bound: float) -> dict[str, float]:
-    """The bound, and by what share of it the objective is above it."""
+def _compare_with_bound(objective: float, bound: float) -> dict[str, float]:
     return {"lower_bound_fraction": round(bound, 6), **({"gap": round(objective / bound - 1, 6)} if bound else {})}
 
 
 def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
-    """The columns that filters use most, by weight, at most four; of equals the first in the schema.
+    """Return the columns that filters use most, by weight, at most four; of equals the first in the schema.
 
     Raises:
         PlanError: no query filters by an orderable column.
     """
     orderable = most_filtered(queries, schema)
     if not orderable:
-        raise PlanError("no query filters by a column that rows can be ordered by; name columns with --by")
-    return orderable[:_MOST_ORDER_COLUMNS]
+        raise PlanError("no query filters by a column that rows can be ordered by: name columns with --by")
+    return orderable[:_MAX_ORDER_COLUMNS]
 
 
 def blocking_params(
-    planning: PlanningInput, columns: Sequence[str], others: Sequence[str] = ()
+    planning: PlanningInput, columns: Sequence[str], fallback_columns: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """What a load has to know of a layout's blocking: the column that it is cut by, if any, and unusual weights.
+    """Return the parameters of a layout's blocking: the cut column, if any, and non-default weights.
 
-    Args:
-        planning: what planning knows.
-        columns: the layout's.
-        others: columns that it may be cut by where features are about all that filters use, the best first.
+    ``fallback_columns`` may be cut by where features cover nearly all filtered columns, the best first.
     """
-    cut_by = _cut_param(planning, columns, others) if planning.request.slices else ()
+    cut_by = _choose_cut(planning, columns, fallback_columns) if planning.request.slices else ()
     weighing = planning.request.weights
     return cut_by if weighing == MARGINAL else (*cut_by, (WEIGHTS, weighing))
 
 
-def _cut_param(planning: PlanningInput, columns: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """The parameter that says by which column rows of one vector are cut into blocks, if by any.
+def _choose_cut(
+    planning: PlanningInput, columns: Sequence[str], fallback_columns: Sequence[str]
+) -> tuple[tuple[str, str], ...]:
+    """Return the parameter for the column by which rows of one vector are cut into blocks, if any.
 
-    The most filtered of these columns that no feature is about: features say nothing of it, so rows of equal vectors
-    are free to be apart by it, and blocks then have narrow ranges that statistics skip by.
+    It is the most filtered of these columns that no feature is about. Rows of equal vectors may be ordered by it, so
+    blocks have narrow ranges and statistics skip.
     """
-    said = frozenset().union(*(feature.columns for feature in planning.features))
-    free = (name for name in most_filtered(planning.queries, planning.schema) if name not in said)
-    names = [name for name in (*free, *others) if name in columns]
+    feature_columns = frozenset().union(*(feature.columns for feature in planning.features))
+    free_columns = (name for name in most_filtered(planning.queries, planning.schema) if name not in feature_columns)
+    names = [name for name in (*free_columns, *fallback_columns) if name in columns]
     return ((CUT_BY, names[0]),) if names else ()
 
 
 def most_filtered(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
-    """The orderable columns that filters use, the most used (by weight) first; of equals the first in the schema."""
-    return _most_used(queries, schema, lambda query: columns_of(query.filter.root))
+    """Return the orderable columns that filters use, the most used (by weight) first, of equals in schema order."""
+    return _rank_columns(queries, schema, lambda query: columns_of(query.filter.root))
 
 
-def _most_ranged(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
-    """As :func:`most_filtered`, those columns of which filters ask for ranges: features are about few of their ends."""
-    return _most_used(queries, schema, _ranged)
-
-
-def _ranged(query: Query) -> frozenset[str]:
+def _ranged_columns(query: Query) -> frozenset[str]:
     return frozenset().union(*(literal.columns for literal in column_literals(query) if literal.values.is_range))
 
 
-def _most_used(queries: Sequence[Query], schema: Schema, columns: Callable[[Query], Iterable[str]]) -> tuple[str, ...]:
+def _rank_columns(
+    queries: Sequence[Query], schema: Schema, columns: Callable[[Query], Iterable[str]]
+) -> tuple[str, ...]:
     used: dict[str, float] = defaultdict(float)
     for query in queries:
         for name in columns(query):
@@ -348,10 +349,10 @@ def _most_used(queries: Sequence[Query], schema: Schema, columns: Callable[[Quer
 BY_ORDER: Mapping[str, Method] = MappingProxyType(
     {kind: partial(by_order, kind) for kind in ORDER_KINDS if kind != "input"}
 )
+# Methods that search over a sample, with too many features to count the distinct vectors of all rows.
 SAMPLED: Mapping[str, Method] = MappingProxyType(
-    {"gsop": gsop, **{method: partial(gsop_by, method) for method in GROUPINGS}}
+    {"gsop": gsop, **{method: partial(gsop_baseline, method) for method in GROUPINGS}}
 )
-"""Methods that search over a sample, with more features than the distinct vectors of all rows could be counted by."""
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -366,41 +367,32 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 )
 
 
-# ----------------------------------------------------------------------------------------------------
-# The methods with copies (Sun 2017, chapter 5): from what planning knows to overlapping layouts.
-
-_ESTIMATED_ROWS = 2_000
-"""Rows of a sample by which the text's operations are compared: there are thousands."""
-_ESTIMATED_VECTORS = 150
-"""Vectors of a layout, for the same reason."""
-
-
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
-    """Overlapping layouts within a storage budget, the best found for each budget asked (5.5)."""
+    """Plan overlapping layouts within a storage budget, the best for each requested budget (5.5)."""
     if planning.request.search == TEXT:
-        return _as_written(planning)
-    search = _search(planning)
-    return _proposed(planning, search, search.curve(planning.request.budgets))
+        return _plan_by_thesis(planning)
+    search = _get_search(planning)
+    return _propose_replicated(planning, search, search.curve(planning.request.budgets))
 
 
 def gsop_selective(planning: PlanningInput) -> LayoutProposal:
-    """Column groups, and copies of what single features request (5.3.1)."""
-    search = _search(planning)
-    return _proposed(planning, search, [search.selective(budget) for budget in planning.request.budgets])
+    """Plan column groups, and copies of what single features request (5.3.1)."""
+    search = _get_search(planning)
+    return _propose_replicated(planning, search, [search.selective(budget) for budget in planning.request.budgets])
 
 
 def gsop_fullcopy(planning: PlanningInput) -> LayoutProposal:
-    """Several copies of the table, each with column groups for some of the queries (5.3.2)."""
-    search = _search(planning)
-    return _proposed(planning, search, [search.full_copies(planning.request.copies)])
+    """Plan several copies of the table, each with column groups for some of the queries (5.3.2)."""
+    search = _get_search(planning)
+    return _propose_replicated(planning, search, [search.full_copies(planning.request.copies)])
 
 
+# The methods with copies, by name.
 REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcopy": gsop_fullcopy}
-"""The methods by name."""
 
 
-def _search(planning: PlanningInput) -> ReplicationSearch:
-    problem, groups = problem_of(planning), groups_of(planning).best.groups
+def _get_search(planning: PlanningInput) -> ReplicationSearch:
+    problem, groups = problem_of(planning), search_column_groups(planning).best.groups
     stored = planning.bytes if planning.request.budget_unit == "bytes" else None
     partitioner = find_partitioner(PARTITIONER)
     return planning.known.once(
@@ -408,70 +400,66 @@ def _search(planning: PlanningInput) -> ReplicationSearch:
     )
 
 
-def _as_written(planning: PlanningInput) -> LayoutProposal:
-    """Algorithms 1 and 2 for each budget asked; cells are what they count."""
+def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
     request, problem = planning.request, problem_of(planning)
     full = full_scan(problem)
-    costs, search = planning.known.once("copies as written", request, lambda: _searched_as_written(problem))
-    found = {budget: next(filter(within(costs, budget), search.passed(budget))) for budget in request.budgets}
+    costs, search = planning.known.once("copies as written", request, lambda: _make_thesis_search(problem))
+    layouts_by_budget = {
+        budget: next(filter(fits_budget(costs, budget), search.passed(budget))) for budget in request.budgets
+    }
     figures = {
         budget: {
-            "cells_and_tids_fraction": _share(costs.query_cost(layouts), full),
+            "cells_and_tids_fraction": _round_share(costs.query_cost(layouts), full),
             "storage_cells": round(costs.storage(layouts), 6),
         }
-        for budget, layouts in found.items()
+        for budget, layouts in layouts_by_budget.items()
     }
-    scheme = scheme_as_written(costs, found[request.chosen_budget], request.partitioner)
-    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, request.chosen_budget))
+    scheme = thesis_scheme(costs, layouts_by_budget[request.chosen_budget], request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, request.chosen_budget))
 
 
-def _searched_as_written(problem: Problem) -> tuple[FeatureCosts, SearchAsWritten]:
-    """The costs on all that is sampled, and the search by a part of it."""
+def _make_thesis_search(problem: Problem) -> tuple[FeatureCosts, ThesisSearch]:
     partitioner = find_partitioner(PARTITIONER)
-    few = replace(thinned(problem, _ESTIMATED_ROWS), max_vectors=min(problem.max_vectors, _ESTIMATED_VECTORS))
-    return FeatureCosts(problem, partitioner), SearchAsWritten(FeatureCosts(few, partitioner))
+    coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+    return FeatureCosts(problem, partitioner), ThesisSearch(FeatureCosts(coarse, partitioner))
 
 
-def _with_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
-    """The predictions for the budget chosen, and where there are several those of every budget."""
+def _add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
     predicted = dict(figures[chosen])
     if len(figures) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
     return predicted
 
 
-def _proposed(planning: PlanningInput, search: ReplicationSearch, found: Sequence[ReplicatedScheme]) -> LayoutProposal:
-    """The scheme of the budget chosen, with its predictions, and those of every budget."""
-    figures = {each.budget: _predicted(planning, search, each) for each in found}
-    chosen = (
-        found[0] if len(found) == 1 else next(each for each in found if each.budget == planning.request.chosen_budget)
-    )
-    scheme = scheme_of_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
-    return LayoutProposal(with_cuts(planning, scheme), _with_curve(figures, chosen.budget))
+def _propose_replicated(
+    planning: PlanningInput, search: ReplicationSearch, schemes: Sequence[ReplicatedScheme]
+) -> LayoutProposal:
+    figures = {scheme.budget: _predict(planning, search, scheme) for scheme in schemes}
+    chosen = schemes[0]
+    if len(schemes) > 1:
+        chosen = next(scheme for scheme in schemes if scheme.budget == planning.request.chosen_budget)
+    scheme = scheme_from_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, chosen.budget))
 
 
-def _predicted(planning: PlanningInput, search: ReplicationSearch, found: ReplicatedScheme) -> Mapping[str, float]:
-    """Shares of a full scan by the training queries on the samples, and storage over the table stored once."""
+def _predict(planning: PlanningInput, search: ReplicationSearch, scheme: ReplicatedScheme) -> Mapping[str, float]:
     cells = Unit.cells(len(search.problem.columns))
     predicted = {
-        "cells_and_tids_fraction": _fraction(search, found, cells),
-        "storage_cells": round(found.cells, 6),
+        "cells_and_tids_fraction": _cost_fraction(search, scheme, cells),
+        "storage_cells": round(scheme.cells, 6),
     }
     unit = planning.bytes
     if unit is not None:
         in_bytes = Costs(search.exact.evaluator, unit)
-        stored, plain = in_bytes.storage(found.layouts), in_bytes.storage(search.plain)
-        predicted |= {
-            "bytes_fraction": _fraction(search, found, unit),
-            "storage_bytes": round(stored / plain, 6),
-        }
+        stored, plain = in_bytes.storage(scheme.layouts), in_bytes.storage(search.plain)
+        predicted |= {"bytes_fraction": _cost_fraction(search, scheme, unit), "storage_bytes": round(stored / plain, 6)}
     return predicted
 
 
-def _fraction(search: ReplicationSearch, found: ReplicatedScheme, unit: Unit) -> float:
+def _cost_fraction(search: ReplicationSearch, scheme: ReplicatedScheme, unit: Unit) -> float:
     full = full_scan(search.problem, unit)
-    return _share(Costs(search.exact.evaluator, unit, unit).query_cost(found.layouts), full)
+    return _round_share(Costs(search.exact.evaluator, unit, unit).query_cost(scheme.layouts), full)
 
 
-def _share(cost: float, full: float) -> float:
+def _round_share(cost: float, full: float) -> float:
     return round(cost / full, 6) if full else 0.0

@@ -1,4 +1,4 @@
-"""What keeps block sizes in ``[min_rows, 2 * min_rows)``: heavy vectors, the remainder, and min_rows itself."""
+"""Keep block sizes in ``[min_rows, 2 * min_rows)``: heavy vectors, the remainder, and ``min_rows`` itself."""
 
 from __future__ import annotations
 
@@ -8,15 +8,23 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.objective import Derived, Partition, SkipSetObjective, derive
+from layoutopt.partitioning.objective import DerivedObjective, Partition, SkipSetObjective, derive
 from layoutopt.partitioning.partitioner import Partitioner
 
-# The mean block over min_rows: between 1 and 2; measured on TPC-H segments of 100 blocks.
+# The mean block over min_rows, between 1 and 2; measured on TPC-H segments of 100 blocks.
 MEAN_OVER_MIN = 1.4
+
+# Vectors that are compared with all at once.
+_CHUNK = 512
+# With more vectors, pairs are not compared, and the bound is weaker.
+_MAX_COMPARED = 6_000
+# An error of the mean block that ends the calibration; half of what ``--block-rows`` promises.
+_TOLERANCE = 0.03
+_MAX_ATTEMPTS = 8
 
 
 def min_rows_for(block_rows: int) -> int:
-    """The ``min_rows`` with which blocks hold about ``block_rows`` rows on average.
+    """Return the ``min_rows`` with which blocks hold about ``block_rows`` rows on average.
 
     >>> min_rows_for(700)
     500
@@ -25,10 +33,10 @@ def min_rows_for(block_rows: int) -> int:
 
 
 def split_heavy(counts: Ints, min_rows: int) -> Partition:
-    """Blocks of one vector each for the vectors of at least ``min_rows`` rows.
+    """Return blocks of one vector each for the vectors of at least ``min_rows`` rows.
 
     A vector's rows (``counts``, ``int64[d]``) are dealt evenly to as many blocks as bring their size nearest to the
-    usual mean, all in ``[min_rows, 2 * min_rows)``.
+    usual mean, within ``[min_rows, 2 * min_rows)``.
     """
     heavy = np.flatnonzero(counts >= min_rows)
     rows = counts[heavy]
@@ -41,14 +49,7 @@ def split_heavy(counts: Ints, min_rows: int) -> Partition:
 
 
 def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Join the block below ``min_rows``, if there is one, to the block that loses least, where the sizes allow it.
-
-    Args:
-        partition: at most one block of it has fewer than ``min_rows`` rows.
-        bits: of every vector, ``bool[d, f]``.
-        weights: of the features, ``float64[f]``.
-        min_rows: the smallest block.
-    """
+    """Join the one block below ``min_rows``, if any, to the block that loses least, where sizes allow it."""
     sizes = partition.sizes()
     small = np.flatnonzero(sizes < min_rows)
     if len(small) == 0:
@@ -67,14 +68,8 @@ def join_remainder(partition: Partition, bits: Bits, weights: Floats, min_rows: 
     return Partition.of(partition.vector, block, partition.rows)
 
 
-def with_heavy(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """The blocks of the heavy vectors, and those of the others by their labels, a remainder joined where it fits.
-
-    Args:
-        counts: rows of every vector, ``int64[d]``.
-        labels: of the vectors below ``min_rows`` rows, in order.
-        bits, weights, min_rows: as for :func:`join_remainder`.
-    """
+def add_heavy_blocks(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
+    """Return the blocks of heavy vectors, and of light ones by ``labels``; a remainder is joined if it fits."""
     heavy, light = split_heavy(counts, min_rows), np.flatnonzero(counts < min_rows)
     partition = Partition.of(
         np.r_[heavy.vector, light], np.r_[heavy.block, heavy.n_blocks + labels], np.r_[heavy.rows, counts[light]]
@@ -83,89 +78,59 @@ def with_heavy(counts: Ints, labels: Ints, bits: Bits, weights: Floats, min_rows
     return partition if several_small else join_remainder(partition, bits, weights, min_rows)
 
 
-# ----------------------------------------------------------------------------------------------------
-# What no blocking can beat.
-
-# Vectors compared with all others at once.
-_CHUNK = 512
-# Beyond so many vectors the comparison of all pairs is left out, and the bound is the weaker one.
-_MOST_VECTORS = 6_000
-
-
 def blocking_lower_bound(objective: SkipSetObjective, vectors: VectorCounts, min_rows: int) -> float:
-    """The fewest rows, weighted, that the queries scan of any blocks of at least ``min_rows`` rows.
+    """Return the fewest weighted rows that queries scan with any blocks of at least ``min_rows`` rows.
 
-    The larger of two bounds. By queries: a query reads every row that its skip sets don't exclude, and a block at least
-    where there is such a row. By vectors: a block around a row holds ``min_rows`` rows, so its union is at least that
-    of the row's vector and of the nearest others that fill it up, "nearest" being what reading them together costs.
-
-    Args:
-        objective: what queries can't skip.
-        vectors: of a segment.
-        min_rows: the smallest block; a remainder below it is not considered.
+    The result is the larger of two bounds. By queries: a query reads every row that its skip sets don't exclude, and
+    at least one block if there is such a row. By vectors: the block around a row holds ``min_rows`` rows, so it costs
+    at least as much as the row's vector together with the cheapest vectors that fill it up.
     """
     derived = derive(objective, vectors)
     reading = objective.reading(vectors.bits())
     by_vectors = float(vectors.counts @ reading)
-    if derived.exact and len(vectors) <= _MOST_VECTORS:
-        by_vectors += float(vectors.counts @ _unavoidable(derived, vectors.counts, min_rows))
-    return max(by_vectors, _by_queries(objective, vectors, min_rows))
-
-
-def _by_queries(objective: SkipSetObjective, vectors: VectorCounts, min_rows: int) -> float:
+    if derived.exact and len(vectors) <= _MAX_COMPARED:
+        by_vectors += float(vectors.counts @ _added_costs_bound(derived, vectors.counts, min_rows))
     needed = vectors.counts @ ~objective.skipped(vectors.bits())
-    block = min(min_rows, vectors.rows)
-    return float(objective.weights @ np.where(needed > 0, np.maximum(needed, block), 0))
+    read_rows = np.where(needed > 0, np.maximum(needed, min(min_rows, vectors.rows)), 0)
+    return max(by_vectors, float(objective.weights @ read_rows))
 
 
-def _unavoidable(derived: Derived, counts: Ints, min_rows: int) -> Floats:
-    """What reading a row costs more in any block than alone, at least; in queries' weights, ``float64[d]``."""
-    more = np.zeros(len(counts))
+def _added_costs_bound(derived: DerivedObjective, counts: Ints, min_rows: int) -> Floats:
+    """Return the least cost that a row adds in any block compared with one of its own, ``float64[d]``."""
+    added_by_row = np.zeros(len(counts))
     light = np.flatnonzero(counts < min_rows)
     bits = derived.bits.astype(np.float32)
     weighted = bits * derived.weights.astype(np.float32)
     for start in range(0, len(light), _CHUNK):
-        some = light[start : start + _CHUNK]
-        added = derived.alone - weighted[some] @ bits.T  # of each other vector, to a block with this one
+        chunk = light[start : start + _CHUNK]
+        added = derived.alone - weighted[chunk] @ bits.T  # by each vector, to a block with this one
         nearest = np.argsort(added, axis=1, kind="stable")
         filled = np.cumsum(counts[nearest], axis=1) >= min(min_rows, int(counts.sum()))
         last = np.take_along_axis(nearest, filled.argmax(axis=1)[:, None], axis=1)
-        more[some] = np.take_along_axis(added, last, axis=1)[:, 0]
-    return np.ldexp(more, -derived.exponent)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The min_rows with which a partitioner's mean block is the one wanted.
-
-# Near enough to stop early; half of what `--block-rows` promises.
-_TOLERANCE = 0.03
-_ATTEMPTS = 8
+        added_by_row[chunk] = np.take_along_axis(added, last, axis=1)[:, 0]
+    return np.ldexp(added_by_row, -derived.exponent)
 
 
 def calibrate_min_rows(
-    partitioner: Partitioner,
-    samples: Sequence[tuple[VectorCounts, Floats]],
-    block_rows: int,
-    seed: int,
+    partitioner: Partitioner, samples: Sequence[tuple[VectorCounts, Floats]], block_rows: int, seed: int
 ) -> int:
-    """The ``min_rows`` with which the blocks of these segments hold ``block_rows`` rows on average.
+    """Return the ``min_rows`` with which the blocks of these segments hold ``block_rows`` rows on average.
 
-    The mean over ``min_rows`` depends on the vectors (1.2 to 1.7 was seen on TPC-H), so it is measured: the partitioner
-    runs on the samples, at most eight times, and the attempt whose mean is nearest wins, the earliest of equals.
-
-    The samples are vectors and feature weights of some whole segments.
+    The ratio depends on the vectors (1.2 to 1.7 on TPC-H), so the partitioner runs on the samples, at most eight
+    times; the attempt whose mean is nearest wins, the earliest of equals. ``samples`` are vectors and feature weights
+    of whole segments.
 
     Raises:
         ValueError: ``block_rows`` is below 1.
     """
     if block_rows < 1:
-        raise ValueError(f"block_rows is {block_rows}; give at least 1")
+        raise ValueError(f"block_rows is {block_rows}: expected at least 1")
     rows = sum(vectors.rows for vectors, _ in samples)
-    # Sizes lie in [min_rows, 2 * min_rows): beyond these no min_rows can be right.
+    # Sizes lie in [min_rows, 2 * min_rows), which bounds min_rows.
     too_low, too_high = (block_rows - 1) // 2, block_rows + 1
     candidate = min_rows_for(block_rows)
     errors: dict[int, float] = {}
-    while rows and too_low < candidate < too_high and len(errors) < _ATTEMPTS:
+    while rows and too_low < candidate < too_high and len(errors) < _MAX_ATTEMPTS:
         blocks = sum(partitioner(vectors, weights, candidate, seed).n_blocks for vectors, weights in samples)
         ratio = rows / blocks / block_rows
         errors[candidate] = abs(ratio - 1)
@@ -178,4 +143,4 @@ def calibrate_min_rows(
         candidate = round(candidate / ratio)
         if not too_low < candidate < too_high:
             candidate = (too_low + too_high) // 2
-    return min(errors, key=lambda tried: errors[tried], default=candidate)
+    return min(errors, key=lambda min_rows: errors[min_rows], default=candidate)

@@ -1,4 +1,4 @@
-"""The moves of :class:`layoutopt.partitioning.local_search.State`, share by share."""
+"""The moves of :class:`layoutopt.partitioning.local_search.State`, share by share, as compiled loops."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from layoutopt.partitioning.native import compiled, part_of_a_loop
 
 
 class Shares(NamedTuple):
-    """Shares, their blocks, and what reading a row of each costs (:class:`layoutopt.partitioning.local_search.State`).
+    """Shares, their blocks, and the cost of reading them (:class:`layoutopt.partitioning.local_search.State`).
 
     Attributes:
         min_rows: the smallest block, unless it was smaller; blocks stay below twice as many.
         rows, block: of each share, ``int64[k]``.
         largest: the shares by their rows, the largest first, ``int64[k]``.
         bits: its vector's derived features, ``int32[k, t]``.
-        alone: what a row of it reads for by itself, ``float64[k]``.
+        alone: the cost of a row of it in a block of its own, ``float64[k]``.
         weights: of the derived features, ``float32[t]``.
         sizes: rows of each block, ``int64[b]``; 0 where a block has vanished.
         having: how many of its shares have each feature, ``int32[b, t]``.
         unions: 1 where any has, ``float32[b, t]``.
-        reading: what a row of it costs, ``float64[b]``.
+        reading: the cost of a row of it, ``float64[b]``.
     """
 
     min_rows: int
@@ -40,228 +40,228 @@ class Shares(NamedTuple):
 
 
 @compiled
-def move_each(of: Shares, order: Ints) -> int:
-    """Let each of these shares move or be exchanged once, one after another; returns how many were."""
+def move_each(state: Shares, order: Ints) -> int:
+    """Move or exchange each of these shares at most once; return how many were."""
     moved = 0
     for share in order:
-        if _move_or_exchange(of, share):
+        if _move_or_exchange(state, share):
             moved += 1
     return moved
 
 
 @compiled
-def clear_each(of: Shares, blocks: Ints, features: Ints) -> int:
-    """Clear each of these blocks of each of these derived features, where that costs less; returns how often it did."""
+def clear_each(state: Shares, blocks: Ints, features: Ints) -> int:
+    """Clear these blocks of these derived features where the cost falls; return how often it did."""
     cleared = 0
     for block in blocks:
-        members = _members(of, block)
-        tried_all = False  # features that all members have would be cleared by the same moves
+        members = _find_members(state, block)
+        tried_all = False  # all features that all members have are cleared by the same moves
         for feature in features:
-            having = of.having[block, feature]
-            if not having or of.weights[feature] <= 0 or (tried_all and having == len(members)):
+            having = state.having[block, feature]
+            if not having or state.weights[feature] <= 0 or (tried_all and having == len(members)):
                 continue
             tried_all |= having == len(members)
-            if _clear(of, block, feature, members):
+            if _clear(state, block, feature, members):
                 cleared += 1
-                members, tried_all = _members(of, block), False
+                members, tried_all = _find_members(state, block), False
     return cleared
 
 
 @compiled
-def dissolve(of: Shares, block: int) -> bool:
-    """Move all shares out of a block, each to where it costs least; False, and no change, where one finds no room."""
-    return _move_out(of, block, _members(of, block), np.inf)
+def dissolve(state: Shares, block: int) -> bool:
+    """Move all shares out of a block, each to where it costs least; undo and return False if one finds no room."""
+    return _move_out(state, block, _find_members(state, block), np.inf)
 
 
 @compiled
-def move_to_room(of: Shares, share: int) -> bool:
-    """Move a share to where it costs least, even if that costs more; False where no block has room."""
-    best = _cheapest_with_room(of, _added_by(of, share), share)
+def move_to_room(state: Shares, share: int) -> bool:
+    """Move a share to where it costs least, even if the cost rises; return False if no block has room."""
+    best = _find_cheapest(state, _added_costs(state, share), share)
     if best >= 0:
-        _move(of, share, best)
+        _move(state, share, best)
     return best >= 0
 
 
 @part_of_a_loop
-def _members(of: Shares, block: int) -> Ints:
-    """The shares of a block, the largest first."""
-    members = np.empty(len(of.largest), dtype=np.int64)
+def _find_members(state: Shares, block: int) -> Ints:
+    members = np.empty(len(state.largest), dtype=np.int64)
     count = 0
-    for share in of.largest:
-        if of.block[share] == block:
+    for share in state.largest:
+        if state.block[share] == block:
             members[count] = share
             count += 1
     return members[:count]
 
 
 @part_of_a_loop
-def _move(of: Shares, share: int, target: int) -> None:
-    """Put a share into another block."""
-    source = of.block[share]
-    of.block[share] = target
-    of.sizes[source] -= of.rows[share]
-    of.sizes[target] += of.rows[share]
-    for feature in range(len(of.weights)):
-        of.having[source, feature] -= of.bits[share, feature]
-        of.having[target, feature] += of.bits[share, feature]
-    _read_anew(of, source)
-    _read_anew(of, target)
+def _move(state: Shares, share: int, target: int) -> None:
+    source = state.block[share]
+    state.block[share] = target
+    state.sizes[source] -= state.rows[share]
+    state.sizes[target] += state.rows[share]
+    for feature in range(len(state.weights)):
+        state.having[source, feature] -= state.bits[share, feature]
+        state.having[target, feature] += state.bits[share, feature]
+    _update_reading(state, source)
+    _update_reading(state, target)
 
 
 @part_of_a_loop
-def _added_by(of: Shares, share: int) -> Floats:
-    """What each block costs more with the share x, ``float64[b]``; infinite for its own and vanished ones.
+def _added_costs(state: Shares, share: int) -> Floats:
+    """Return the added cost of each block with the share x, ``float64[b]``; infinite for its own and vanished ones.
 
-    With ``alone`` what a row of x reads for by itself, and ``shared`` what it has of that in common with the block,
-    ``reading(B with x) = reading(B) + alone - shared``.
+    ``reading(B with x) = reading(B) + alone - shared``, where ``shared`` is the part of ``alone`` that the block also
+    reads for.
     """
-    rows, alone = of.rows[share], of.alone[share]
-    weighted = np.empty(len(of.weights), dtype=np.float32)
-    for feature in range(len(of.weights)):
-        weighted[feature] = of.weights[feature] if of.bits[share, feature] else 0
-    added = np.empty(len(of.sizes))
-    for block in range(len(of.sizes)):
+    rows, alone = state.rows[share], state.alone[share]
+    weighted = np.empty(len(state.weights), dtype=np.float32)
+    for feature in range(len(state.weights)):
+        weighted[feature] = state.weights[feature] if state.bits[share, feature] else 0
+    added = np.empty(len(state.sizes))
+    for block in range(len(state.sizes)):
         added[block] = np.inf
-        if of.sizes[block] > 0 and block != of.block[share]:
+        if state.sizes[block] > 0 and block != state.block[share]:
             shared = np.float32(0)
             for feature in range(len(weighted)):
-                shared += weighted[feature] * of.unions[block, feature]
-            added[block] = (of.sizes[block] + rows) * (alone - shared) + rows * of.reading[block]
+                shared += weighted[feature] * state.unions[block, feature]
+            added[block] = (state.sizes[block] + rows) * (alone - shared) + rows * state.reading[block]
     return added
 
 
 @part_of_a_loop
-def _move_or_exchange(of: Shares, share: int) -> bool:
-    source, rows = of.block[share], of.rows[share]
-    left = of.sizes[source] - rows
-    saved = of.sizes[source] * of.reading[source] - left * _reading_without(of, source, np.array([share]))
-    if saved <= rows * of.alone[share]:  # a row costs at least that wherever it is
+def _move_or_exchange(state: Shares, share: int) -> bool:
+    source, rows = state.block[share], state.rows[share]
+    remaining_rows = state.sizes[source] - rows
+    saved = state.sizes[source] * state.reading[source] - remaining_rows * _reading_without(
+        state, source, np.array([share])
+    )
+    if saved <= rows * state.alone[share]:  # a row costs at least that in any block
         return False
-    may_leave = left >= of.min_rows or of.sizes[source] < of.min_rows
-    added = _added_by(of, share)
-    # Where it would cost least, moved or exchanged for another; its own block, where it costs inf, stands for none.
+    may_leave = remaining_rows >= state.min_rows or state.sizes[source] < state.min_rows
+    added = _added_costs(state, share)
+    # The cheapest blocks for a move and for an exchange; the share's own block, which costs inf, means none.
     roomy = full = source
     for block in range(len(added)):
-        if may_leave and of.sizes[block] + rows < 2 * of.min_rows:
+        if may_leave and state.sizes[block] + rows < 2 * state.min_rows:
             if added[block] < min(saved, added[roomy]):
                 roomy = block
         elif added[block] < min(saved, added[full]):
             full = block
     if roomy != source:
-        _move(of, share, roomy)
+        _move(state, share, roomy)
         return True
-    return full != source and _exchange(of, share, full)
+    return full != source and _exchange(state, share, full)
 
 
 @part_of_a_loop
-def _exchange(of: Shares, share: int, target: int) -> bool:
-    """Exchange a share for the one of the target block with which both blocks cost least, if that is less than now.
+def _exchange(state: Shares, share: int, target: int) -> bool:
+    """Exchange a share for the one of the target block with which both blocks cost least, if the cost falls.
 
-    The cost of both with x and y exchanged is
-    ``|A'| * reading(A without x, with y) + |B'| * reading(B without y, with x)``, with the sizes after it.
+    The cost of both after exchanging x and y is ``|A'| * reading(A without x, with y) + |B'| * reading(B without y,
+    with x)``, with the new sizes.
     """
-    source, rows = of.block[share], of.rows[share]
-    least = of.sizes[source] * of.reading[source] + of.sizes[target] * of.reading[target]
+    source, rows = state.block[share], state.rows[share]
+    least = state.sizes[source] * state.reading[source] + state.sizes[target] * state.reading[target]
     best = share  # for none
-    for other in range(len(of.block)):
-        if of.block[other] != target:
+    for candidate in range(len(state.block)):
+        if state.block[candidate] != target:
             continue
-        source_size = of.sizes[source] - rows + of.rows[other]
-        target_size = of.sizes[target] + rows - of.rows[other]
-        if source_size < min(of.min_rows, of.sizes[source]) or target_size < min(of.min_rows, of.sizes[target]):
+        source_size = state.sizes[source] - rows + state.rows[candidate]
+        target_size = state.sizes[target] + rows - state.rows[candidate]
+        if source_size < min(state.min_rows, state.sizes[source]) or target_size < min(
+            state.min_rows, state.sizes[target]
+        ):
             continue
-        if max(source_size, target_size) >= 2 * of.min_rows:
+        if max(source_size, target_size) >= 2 * state.min_rows:
             continue
-        cost = source_size * _reading_exchanged(of, source, share, other)
-        cost += target_size * _reading_exchanged(of, target, other, share)
+        cost = source_size * _reading_exchanged(state, source, share, candidate)
+        cost += target_size * _reading_exchanged(state, target, candidate, share)
         if cost < least:
-            least, best = cost, other
+            least, best = cost, candidate
     if best == share:
         return False
-    _move(of, share, target)
-    _move(of, best, source)
+    _move(state, share, target)
+    _move(state, best, source)
     return True
 
 
 @part_of_a_loop
-def _clear(of: Shares, block: int, feature: int, members: Ints) -> bool:
-    """Move each share of a block that has a feature to where it costs least; False, and no change, if that costs more.
+def _clear(state: Shares, block: int, feature: int, members: Ints) -> bool:
+    """Move each share of a block that has a feature to where it costs least; undo and return False if the cost rises.
 
-    The shares left cost less to read together, and each may move alone at a loss: so many small steps up lead down.
+    The remaining shares cost less to read together, though each single move may raise the cost.
     """
     leaving = np.empty(len(members), dtype=np.int64)
-    count, left, least = 0, of.sizes[block], 0.0
+    count, remaining_rows, least = 0, state.sizes[block], 0.0
     for share in members:
-        if of.bits[share, feature]:
+        if state.bits[share, feature]:
             leaving[count] = share
             count += 1
-            left -= of.rows[share]
-            least += of.rows[share] * of.alone[share]  # a row costs at least that wherever it is
+            remaining_rows -= state.rows[share]
+            least += state.rows[share] * state.alone[share]  # a row costs at least that in any block
     leaving = leaving[:count]
-    if 0 < left < of.min_rows <= of.sizes[block]:
+    if 0 < remaining_rows < state.min_rows <= state.sizes[block]:
         return False
-    saved = of.sizes[block] * of.reading[block] - left * _reading_without(of, block, leaving)
-    return least < saved and _move_out(of, block, leaving, saved)
+    saved = state.sizes[block] * state.reading[block] - remaining_rows * _reading_without(state, block, leaving)
+    return least < saved and _move_out(state, block, leaving, saved)
 
 
 @part_of_a_loop
-def _move_out(of: Shares, block: int, leaving: Ints, most: float) -> bool:
+def _move_out(state: Shares, block: int, leaving: Ints, max_cost: float) -> bool:
     """Move these shares out of a block, one after another, each to where it costs least.
 
-    False, and no change, where one finds no room, or together they cost as much as ``most``.
+    Undo and return False if one finds no room, or if together they cost as much as ``most``.
     """
     paid = 0.0
     for number, share in enumerate(leaving):
-        added = _added_by(of, share)
-        best = _cheapest_with_room(of, added, share)
+        added = _added_costs(state, share)
+        best = _find_cheapest(state, added, share)
         if best >= 0:
             paid += added[best]
-        if best < 0 or paid >= most:
+        if best < 0 or paid >= max_cost:
             for moved in leaving[:number]:
-                _move(of, moved, block)
+                _move(state, moved, block)
             return False
-        _move(of, share, best)
+        _move(state, share, best)
     return True
 
 
 @part_of_a_loop
-def _cheapest_with_room(of: Shares, added: Floats, share: int) -> int:
-    """The block in which a share costs least, of those with room for it; -1 where there is none."""
+def _find_cheapest(state: Shares, added: Floats, share: int) -> int:
+    """Return the block with room in which a share costs least; -1 if there is none."""
     best = -1
     for block in range(len(added)):
-        has_room = added[block] != np.inf and of.sizes[block] + of.rows[share] < 2 * of.min_rows
+        has_room = added[block] != np.inf and state.sizes[block] + state.rows[share] < 2 * state.min_rows
         if has_room and (best < 0 or added[block] < added[best]):
             best = block
     return best
 
 
 @part_of_a_loop
-def _reading_without(of: Shares, block: int, leaving: Ints) -> float:
-    """What a row of a block costs without these of its shares."""
+def _reading_without(state: Shares, block: int, leaving: Ints) -> float:
     total = np.float32(0)
-    for feature in range(len(of.weights)):
-        having = of.having[block, feature]
+    for feature in range(len(state.weights)):
+        having = state.having[block, feature]
         for share in leaving:
-            having -= of.bits[share, feature]
+            having -= state.bits[share, feature]
         if having > 0:
-            total += of.weights[feature]
+            total += state.weights[feature]
     return float(total)
 
 
 @part_of_a_loop
-def _reading_exchanged(of: Shares, block: int, gone: int, come: int) -> float:
+def _reading_exchanged(state: Shares, block: int, removed: int, added: int) -> float:
     total = np.float32(0)
-    for feature in range(len(of.weights)):
-        if of.having[block, feature] + of.bits[come, feature] > of.bits[gone, feature]:
-            total += of.weights[feature]
+    for feature in range(len(state.weights)):
+        if state.having[block, feature] + state.bits[added, feature] > state.bits[removed, feature]:
+            total += state.weights[feature]
     return float(total)
 
 
 @part_of_a_loop
-def _read_anew(of: Shares, block: int) -> None:
-    """What its counters say of a block."""
+def _update_reading(state: Shares, block: int) -> None:
     total = np.float32(0)
-    for feature in range(len(of.weights)):
-        of.unions[block, feature] = 1 if of.having[block, feature] > 0 else 0
-        total += of.unions[block, feature] * of.weights[feature]
-    of.reading[block] = total
+    for feature in range(len(state.weights)):
+        state.unions[block, feature] = 1 if state.having[block, feature] > 0 else 0
+        total += state.unions[block, feature] * state.weights[feature]
+    state.reading[block] = total

@@ -1,4 +1,4 @@
-"""Loops as machine code: one step after another, element by element."""
+"""Compile loops over single elements to machine code with numba, where array operations don't fit."""
 
 from __future__ import annotations
 
@@ -9,34 +9,31 @@ from typing import Any, Final, TypeVar, cast
 
 from layoutopt.errors import SettingError
 
-# ----------------------------------------------------------------------------------------------------
-# Loops over single elements as machine code, by numba: where each step depends on the last, arrays have no whole.
-
 try:
     import numba
     from numba.core.caching import FunctionCache
-except ImportError as error:  # an executor's Python may have numpy and pyarrow alone
+except ImportError as error:  # an executor's Python may have only numpy and pyarrow
     raise SettingError(
-        f"the Python {sys.executable} has no numba that works, by which blocks are formed ({error}); install it there, "
-        "or name a Python that has it by PYSPARK_PYTHON"
+        f"the Python {sys.executable} has no working numba, which forming blocks needs ({error}): install it there, "
+        "or set PYSPARK_PYTHON to a Python that has it"
     ) from error
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 _OPTIONS: Final[dict[str, Any]] = {
     "nogil": True,
-    # Sums may be added in any order, several at once. Those of integers are the same in each, so that blocks are.
+    # Sums may be reordered. Those of integers are equal in any order, so blocks are equal, too.
     "fastmath": {"contract", "nsz", "reassoc"},
 }
 
 
-class _Kept(FunctionCache):  # type: ignore[misc]
-    """Compiled code on disk: what can't be read there is compiled anew, what can't be written is not kept."""
+class _DiskCache(FunctionCache):  # type: ignore[misc]
+    """A cache of compiled code on disk: unreadable entries are compiled again, unwritable ones are not kept."""
 
     def load_overload(self, sig: object, target_context: object) -> object:
         try:
             return super().load_overload(sig, target_context)
-        except Exception:  # of a file that was cut short pickle raises whatever it likes
+        except Exception:  # pickle may raise anything for a truncated file
             with suppress(Exception):
                 self.flush()
             return None
@@ -47,22 +44,22 @@ class _Kept(FunctionCache):  # type: ignore[misc]
 
 
 def part_of_a_loop(function: Loop) -> Loop:
-    """The function as machine code that :func:`compiled` loops of its module call, and nobody else can.
+    """Compile a function that only :func:`compiled` loops of its module call.
 
-    For a literal number among its arguments it is compiled once more: give ``np.int64(0)``. Loops compile sooner than
-    what numpy does to whole arrays.
+    A literal number among its arguments compiles it once more: pass ``np.int64(0)``. Loops compile faster than numpy
+    operations on whole arrays.
     """
     return cast(Loop, numba.njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS))
 
 
 def compiled(loop: Loop) -> Loop:
-    """The function as machine code, compiled when it is first called and kept beside its module, or in a user's cache.
+    """Compile a loop on its first call and cache the code beside its module, or in the user's cache.
 
-    It must always be called with arguments of the same types: processes that compile at once for several may exchange
-    what they keep. What it calls must be :func:`part_of_a_loop` in the same module, and whoever changes the options
-    here must change that module too, or code that was kept goes on as it was. Other threads go on meanwhile.
+    Always call it with the same argument types: processes that compile at once for several types may mix up cached
+    code. The loop may call only :func:`part_of_a_loop` functions of its module. After changing the options here,
+    change that module too, or old cached code stays in use. The GIL is released.
     """
-    made = numba.njit(loop, **_OPTIONS)
-    with suppress(RuntimeError):  # nowhere may anything be written
-        made._cache = _Kept(loop)
-    return cast(Loop, made)
+    function = numba.njit(loop, **_OPTIONS)
+    with suppress(RuntimeError):  # no folder is writable
+        function._cache = _DiskCache(loop)
+    return cast(Loop, function)

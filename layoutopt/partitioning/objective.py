@@ -1,4 +1,17 @@
-"""What a blocking costs: the weight of the queries that read a block, as a function of its union vector."""
+"""Define the cost of a blocking: the weight of the queries that read a block, as a function of its union vector.
+
+Weights are scaled to integers so that losses are exact in floating point and ties are equal on every machine.
+
+The exact objective becomes linear by derived features, some with negative weights. A query of weight ``w`` with the
+skip sets ``c1 .. ck`` skips a block where any of them holds, that is where no row has any of its features. By
+inclusion and exclusion, with 1 for "holds"::
+
+    weight skipped = sum over combinations S of c1 .. ck, S not empty, of (-1) ** (|S| + 1) * w * [all of S hold]
+
+All of S hold where no row has any feature of any of them. So S behaves as one more feature, whose bit is the OR of
+these features' bits. Then whatever is linear in features (Ward's loss, counters of a local search) is exact, and stays
+one product of matrices.
+"""
 
 from __future__ import annotations
 
@@ -16,22 +29,27 @@ from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, union, unpack
 from layoutopt.skipping.skip_sets import SkipSet, membership, skip_set_table
 
-# ----------------------------------------------------------------------------------------------------
-# The blocks of one segment as shares of its vectors, and the rows that go to each block.
+# Sums of integers below 2**24 are exact in float32, in any order of additions.
+_MAX_TOTAL_BITS = 23
+# A loss is at most 2 * rows * total, and must stay below 2**53 to be exact in float64.
+_MAX_LOSS_BITS = 52
+# Skip sets of a query that count, those that hold for the most rows first: combinations double with each.
+_MAX_SKIP_SETS = 5
+# Derived features of all queries at most; beyond that, fewer skip sets of each query count.
+_MAX_DERIVED = 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """The blocking map of one segment: which rows of which vector go to which block (Sun 2017, 3.4.4).
+    """The blocking map of a segment: which rows of which vector go to which block (Sun 2017, 3.4.4).
 
-    Share ``k`` says that ``rows[k]`` rows of vector ``vector[k]`` lie in block ``block[k]``. A vector lies in one block
-    unless its rows fill several. Shares are sorted by (vector, block), each pair once; no block is empty.
+    Share ``k`` says that ``rows[k]`` rows of vector ``vector[k]`` lie in block ``block[k]``. A vector lies in one
+    block unless its rows fill several. Shares are sorted by (vector, block), each pair once; no block is empty.
 
     Attributes:
         vector: index into the distinct vectors, ``int64[k]``.
         block: ``int64[k]`` in ``[0, n_blocks)``.
         rows: ``int64[k]``, positive.
-        n_blocks: how many blocks there are.
     """
 
     vector: Ints
@@ -41,16 +59,16 @@ class Partition:
 
     @classmethod
     def of(cls, vector: Ints, block: Ints, rows: Ints) -> Partition:
-        """The partition of these shares, in any order, blocks named by any numbers.
+        """Return the partition of these shares, in any order, with blocks of any numbers.
 
-        Blocks are numbered anew by their smallest vector and then by the number given, so that equal partitions are
-        equal arrays. Shares of one vector in one block are summed.
+        Blocks are renumbered by their smallest vector and then by their number, so equal partitions are equal arrays.
+        Shares of one vector in one block are summed.
 
         Raises:
             ValueError: a share has no rows.
         """
         if len(rows) and int(rows.min()) < 1:
-            raise ValueError(f"a share of {int(rows.min())} rows is no share; leave it out")
+            raise ValueError(f"a share has {int(rows.min())} rows: expected at least 1; leave it out")
         names, compact = np.unique(block, return_inverse=True)
         n_blocks = len(names)
         first_vector = np.full(n_blocks, np.iinfo(np.int64).max)
@@ -63,23 +81,22 @@ class Partition:
         return cls(pairs // max(n_blocks, 1), pairs % max(n_blocks, 1), summed, n_blocks)
 
     def sizes(self) -> Ints:
-        """Rows of each block, ``int64[n_blocks]``."""
+        """Return rows of each block, ``int64[n_blocks]``."""
         return np.bincount(self.block, self.rows, self.n_blocks).astype(np.int64)
 
     def unions(self, vectors: VectorCounts) -> Words:
-        """The union vector of each block, ``uint64[n_blocks, w]`` (Sun 2017, 3.4.1)."""
+        """Return the union vector of each block, ``uint64[n_blocks, w]`` (Sun 2017, 3.4.1)."""
         return union(vectors.words[self.vector], self.block, self.n_blocks)
 
 
 def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) -> Ints:
-    """The block of each row, ``int64[n]``.
+    """Return the block of each row, ``int64[n]``.
 
-    A vector that several blocks share is cut along ``order``, so that each block's rows of it are contiguous in that
-    order: sorted by dates, say, its blocks have narrow ranges of dates.
+    A vector in several blocks is cut along ``order``, so each block's rows of it are contiguous in that order: sorted
+    by dates, blocks have narrow ranges of dates.
 
     Args:
-        partition: the blocking map.
-        inverse: the vector of each row, ``int64[n]``, as :func:`layoutopt.model.vectors.distinct` gives it.
+        inverse: the vector of each row, ``int64[n]``, from :func:`layoutopt.model.vectors.distinct`.
         order: the rank of each row, ``int64[n]``; None is the order of the rows.
 
     Raises:
@@ -88,7 +105,7 @@ def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) 
     n_vectors = max(int(inverse.max(initial=-1)), int(partition.vector.max(initial=-1))) + 1
     expected = np.bincount(partition.vector, partition.rows, n_vectors)
     if not np.array_equal(expected, np.bincount(inverse, minlength=n_vectors)):
-        raise ValueError("the rows differ from those that were partitioned; partition the segment's own vectors")
+        raise ValueError("the rows differ from the partitioned ones: partition the segment's own vectors")
     if order is None:
         by_vector = stable_order(inverse, n_vectors)
     else:
@@ -99,74 +116,56 @@ def assign_rows(partition: Partition, inverse: Ints, order: Ints | None = None) 
     return block
 
 
-# ----------------------------------------------------------------------------------------------------
-# Floats as integers, so that losses are exact in floating point and ties are ties on every machine.
-
-# Sums of integers below 2**24 are exact in float32, in whatever order BLAS adds them.
-_LARGEST_TOTAL_BITS = 23
-# A loss is at most 2 * rows * total, and must stay below 2**53 to be exact in float64.
-_LARGEST_LOSS_BITS = 52
-
-
 def integer_weights(weights: Floats, rows: int) -> Floats:
-    """The weights times one power of two, rounded to integers, the largest that keeps losses exact.
+    """Return the weights times a power of two, rounded to integers; the largest that keeps losses exact.
 
-    Counts of queries and binary fractions of them keep their ratios exactly; others to about one in eight million of
-    the total. What is positive stays positive.
-
-    Args:
-        weights: not negative, ``float64[f]``.
-        rows: how many rows are partitioned together.
-
-    Returns:
-        Integers as ``float64[f]``. Sums of them are exact in float32, and times ``2 * rows`` in float64.
+    Counts of queries and binary fractions keep their ratios exactly; other weights to about one in eight million of
+    the total. Positive weights stay positive. Sums of the result are exact in float32, and times ``2 * rows`` in
+    float64.
 
     >>> integer_weights(np.array([1.0, 0.5, 0.0]), rows=4).tolist()
     [4194304.0, 2097152.0, 0.0]
     """
-    exact: Floats = np.rint(np.ldexp(weights, exponent_of(weights, rows)))
+    exact: Floats = np.rint(np.ldexp(weights, weight_exponent(weights, rows)))
     return np.where((weights > 0) & (exact == 0), 1.0, exact)
 
 
-def exponent_of(weights: Floats, rows: int) -> int:
-    """The power of two that :func:`integer_weights` multiplies with.
+def weight_exponent(weights: Floats, rows: int) -> int:
+    """Return the power of two that :func:`integer_weights` multiplies by.
 
-    >>> exponent_of(np.array([1.0, 0.5, 0.0]), rows=4)
+    >>> weight_exponent(np.array([1.0, 0.5, 0.0]), rows=4)
     22
     """
-    bits = min(_LARGEST_TOTAL_BITS, _LARGEST_LOSS_BITS - math.ceil(math.log2(max(rows, 1))))
+    bits = min(_MAX_TOTAL_BITS, _MAX_LOSS_BITS - math.ceil(math.log2(max(rows, 1))))
     return bits - math.frexp(float(weights.sum()))[1]
 
 
 class Objective(Protocol):
-    """What reading a block costs a row of it. More bits never cost less."""
+    """The cost of reading a row of a block; more bits never cost less."""
 
     def reading(self, unions: Bits) -> Floats:
-        """The weight of the queries that read a block with each of these unions, ``bool[n, f]`` -> ``float64[n]``."""
+        """Return the weight of the queries that read blocks with these unions, ``bool[n, f]`` -> ``float64[n]``."""
         ...
 
 
 def scanned(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
-    """Rows scanned, each as often as its block is read: the objective summed over the rows of all blocks."""
+    """Return the rows scanned, weighted: the objective summed over the rows of all blocks."""
     unions = unpack(partition.unions(vectors), vectors.n_features)
     return float(partition.sizes() @ objective.reading(unions))
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureObjective:
-    """Equation 3.1, as a cost: a block is read once for every feature that does not skip it.
+    """Equation 3.1 as a cost: a block is read once for every feature that does not skip it.
 
-    A query that several features subsume counts once for each of them.
-
-    Attributes:
-        weights: of the features, ``float64[f]``.
+    A query that several features subsume counts once for each. ``weights`` are those of the features, ``float64[f]``.
     """
 
     weights: Floats
 
     @classmethod
     def of(cls, weights: Floats, rows: int) -> FeatureObjective:
-        """With weights scaled to integers, so that comparisons of up to ``rows`` rows are exact."""
+        """Return the objective with integer weights, exact for up to ``rows`` rows."""
         return cls(integer_weights(weights, rows))
 
     def reading(self, unions: Bits) -> Floats:
@@ -176,10 +175,10 @@ class FeatureObjective:
 
 @dataclass(frozen=True, eq=False)
 class SkipSetObjective:
-    """What queries really skip: a block is read once by a query, unless any skip set of the query skips it.
+    """The exact cost: a query reads a block once, unless any of its skip sets skips it.
 
-    A skip set is a set of features: it skips a block where all of them have bit 0. One of a single feature is a feature
-    that subsumes the query (Sun 2017, 3.5). See :mod:`layoutopt.skipping.skip_sets`.
+    A skip set is a set of features that skips a block where all of them have bit 0. A skip set of one feature is a
+    feature that subsumes the query (Sun 2017, 3.5). See :mod:`layoutopt.skipping.skip_sets`.
 
     Attributes:
         skip_sets: the features of each skip set, ``bool[s, f]``.
@@ -192,10 +191,10 @@ class SkipSetObjective:
     weights: Floats
 
     @classmethod
-    def of_skip_sets(
+    def from_skip_sets(
         cls, skip_sets: Sequence[SkipSet], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
     ) -> SkipSetObjective:
-        """From sets of features, with weights scaled to integers, exact for up to ``rows`` rows."""
+        """Return the objective with integer weights, exact for up to ``rows`` rows."""
         return cls(membership(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
 
     def reading(self, unions: Bits) -> Floats:
@@ -203,76 +202,50 @@ class SkipSetObjective:
         return np.asarray(~self.skipped(unions) @ self.weights)
 
     def skipped(self, unions: Bits) -> Bits:
-        """Which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
-        skipping = unions.astype(np.float32) @ self._features_of_skip_sets == 0
-        return np.asarray(skipping.astype(np.float32) @ self._skip_sets_of_queries > 0)
+        """Return which query skips a block with which of these unions, ``bool[n, f]`` -> ``bool[n, q]``."""
+        skipping = unions.astype(np.float32) @ self._skip_set_matrix == 0
+        return np.asarray(skipping.astype(np.float32) @ self._query_matrix > 0)
 
     @cached_property
-    def _features_of_skip_sets(self) -> Singles:
+    def _skip_set_matrix(self) -> Singles:
         return self.skip_sets.T.astype(np.float32)
 
     @cached_property
-    def _skip_sets_of_queries(self) -> Singles:
+    def _query_matrix(self) -> Singles:
         return self.has_skip_set.T.astype(np.float32)
 
 
 def objective_of(
-    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, others: Bits | None = None
+    queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, extra_skips: Bits | None = None
 ) -> SkipSetObjective:
-    """The objective of queries over these features, and over others that they are known to skip by.
+    """Return the objective of queries over these features, and over further bits.
 
-    Args:
-        queries: the training queries.
-        features: bit ``i`` is feature ``i``.
-        weights: of each query here, 0 where it does not read the rows, ``float64[n_queries]``; what these skip by is
-            not looked for.
-        rows: how many rows are partitioned together.
-        others: for further bits, after the features': which query skips where one is 0, ``bool[n_queries, e]``.
+    ``weights`` are those of the queries, 0 where one does not read the rows. ``extra_skips`` tells which query skips
+    where which further bit is 0, ``bool[n_queries, e]``.
     """
     counted = np.flatnonzero(weights > 0)
-    skip_sets, of_counted = skip_set_table([queries[i] for i in counted.tolist()], features)
+    skip_sets, counted_skips = skip_set_table([queries[i] for i in counted.tolist()], features)
     has_skip_set = np.zeros((len(queries), len(skip_sets)), dtype=np.bool_)
-    has_skip_set[counted] = of_counted
+    has_skip_set[counted] = counted_skips
     n_features = len(features)
-    if others is not None:
-        skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(others.shape[1])))
-        has_skip_set = np.hstack([has_skip_set, others])
-        n_features += others.shape[1]
-    return SkipSetObjective.of_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
-
-
-# ----------------------------------------------------------------------------------------------------
-# The exact objective as Equation 3.1 over derived features, some with negative weights.
-#
-# A query of weight ``w`` with the skip sets ``c1 .. ck`` skips a block where any of them holds, which is where no row
-# has
-# any of its features. By inclusion and exclusion, with 1 for "holds"::
-#
-# weight skipped = sum over the combinations S of c1 .. ck, S not empty, of (-1) ** (|S| + 1) * w * [all of S hold]
-#
-# All of S hold where no row has any feature of any of them. So S behaves as one more feature, whose bit is the OR of
-# all
-# these features' bits: a union vector has it 0 exactly where all of S hold. With derived features of these weights,
-# what
-# is linear in features (Ward's loss, counters of a local search) becomes exact, and stays one product of matrices.
-
-# Skip sets of one query that count, those that hold for the most rows first: their combinations double with each.
-_MOST_SKIP_SETS = 5
-# Derived features of all queries, to which work on each vector is proportional; beyond that, queries keep fewer sets.
-_MOST_DERIVED = 1_000
+    if extra_skips is not None:
+        skip_sets = (*skip_sets, *(frozenset({n_features + i}) for i in range(extra_skips.shape[1])))
+        has_skip_set = np.hstack([has_skip_set, extra_skips])
+        n_features += extra_skips.shape[1]
+    return SkipSetObjective.from_skip_sets(skip_sets, has_skip_set, n_features, weights, rows)
 
 
 @dataclass(frozen=True, eq=False)
-class Derived:
+class DerivedObjective:
     """An objective over the vectors of one segment, linear in derived features.
 
-    What reading a block costs a row of it is ``union @ weights``, up to a constant, for its union of derived bits.
+    Reading a row of a block costs ``union @ weights``, up to a constant, for its union of derived bits.
 
     Attributes:
         bits: the vectors' derived features, ``bool[d, t]``.
         weights: integers, ``float64[t]``, such that all sums of them are exact in float32.
         exponent: a query of weight 1 weighs two to the power of this in them.
-        exact: FALSE where queries had too many skip sets, so that unions are said to cost more than they do.
+        exact: False where queries have too many skip sets, so that costs are estimated too high.
     """
 
     bits: Bits
@@ -280,35 +253,35 @@ class Derived:
     exponent: int
     exact: bool = True
 
-    def of_some(self, vectors: Ints) -> Derived:
-        """The same objective for some of the vectors only."""
+    def select(self, vectors: Ints) -> DerivedObjective:
+        """Return the same objective for some of the vectors only."""
         return replace(self, bits=self.bits[vectors])
 
     @cached_property
     def alone(self) -> Floats:
-        """What reading costs a row of each vector where nothing else is in its block, ``float64[d]``."""
+        """Return the cost of a row of each vector in a block of its own, ``float64[d]``."""
         return self.bits @ self.weights
 
     def unions(self, partition: Partition) -> Bits:
-        """The derived bits of each block, ``bool[n_blocks, t]``."""
+        """Return the derived bits of each block, ``bool[n_blocks, t]``."""
         unions = np.zeros((partition.n_blocks, self.bits.shape[1]), dtype=np.bool_)
         np.logical_or.at(unions, partition.block, self.bits[partition.vector])
         return unions
 
     def cost(self, partition: Partition) -> float:
-        """Rows scanned, weighted, up to a constant that is the same for all partitions."""
+        """Return the rows scanned, weighted, up to a constant that is the same for all partitions."""
         return float(partition.sizes() @ (self.unions(partition) @ self.weights))
 
 
-def derive(objective: Objective, vectors: VectorCounts) -> Derived:
-    """The objective over derived features of these vectors.
+def derive(objective: Objective, vectors: VectorCounts) -> DerivedObjective:
+    """Return the objective over derived features of these vectors.
 
-    Exact for Equation 3.1. For skip sets exact while queries have few skip sets that help here; else what is scanned is
-    estimated too high, never too low.
+    It is exact for Equation 3.1, and for skip sets while queries have few useful skip sets; else estimates are too
+    high, never too low.
 
-    A query that skips by feature 0 or by feature 1 has a derived feature for each, and one of negative weight for both.
-    Rows with neither bit, and those with one of them, are skipped where they lie alone. A block of ten rows in which
-    both bits occur is read:
+    A query that skips by feature 0 or by feature 1 has a derived feature for each, and one of negative weight for
+    both. Rows with at most one of the bits are skipped in blocks of their own. A block of ten rows in which both bits
+    occur is read:
 
     >>> vectors = VectorCounts(np.array([[0b00], [0b01], [0b10]], dtype=np.uint64), np.array([5, 5, 5]), 2)
     >>> either = SkipSetObjective(np.eye(2, dtype=bool), np.array([[True, True]]), np.ones(1))
@@ -320,81 +293,81 @@ def derive(objective: Objective, vectors: VectorCounts) -> Derived:
     10.0
     """
     if isinstance(objective, FeatureObjective):
-        return _scaled(vectors.bits(), objective.weights, vectors.rows)
+        return _scale_weights(vectors.bits(), objective.weights, vectors.rows)
     if isinstance(objective, SkipSetObjective):
-        return _by_inclusion_and_exclusion(objective, vectors)
-    raise TypeError(f"{type(objective).__name__} has no linear form; give features or skip sets")
+        return _derive_from_skip_sets(objective, vectors)
+    raise TypeError(f"{type(objective).__name__} has no linear form: expected features or skip sets")
 
 
-def _by_inclusion_and_exclusion(objective: SkipSetObjective, vectors: VectorCounts) -> Derived:
+def _derive_from_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -> DerivedObjective:
     holds = (vectors.bits().astype(np.float32) @ objective.skip_sets.T.astype(np.float32)) == 0
-    somewhere = holds.any(axis=0)
-    holds = holds[:, somewhere]
-    has_skip_set, weights = _distinct_queries(objective.has_skip_set[:, somewhere], objective.weights)
-    useful = [_most_useful(has, holds, vectors.counts) for has in has_skip_set]
+    holds_anywhere = holds.any(axis=0)
+    holds = holds[:, holds_anywhere]
+    has_skip_set, weights = _merge_equal_queries(objective.has_skip_set[:, holds_anywhere], objective.weights)
+    useful = [_rank_skip_sets(has, holds, vectors.counts) for has in has_skip_set]
     packed = np.packbits(holds.T, axis=1)  # of each skip set, the vectors for which it holds
     longest = max(map(len, useful), default=0)
-    for most in range(min(longest, _MOST_SKIP_SETS), -1, -1):
-        weight_of = _combined_weights(packed, [skip_sets[:most] for skip_sets in useful], weights)
-        if len(weight_of) <= _MOST_DERIVED:
+    for n_skip_sets in range(min(longest, _MAX_SKIP_SETS), -1, -1):
+        weight_of = _sum_derived_weights(packed, [skip_sets[:n_skip_sets] for skip_sets in useful], weights)
+        if len(weight_of) <= _MAX_DERIVED:
             break
     all_hold = np.array([np.frombuffer(key, dtype=np.uint8) for key in weight_of], dtype=np.uint8)
     all_hold = all_hold.reshape(len(weight_of), packed.shape[1])
     bits = ~np.unpackbits(all_hold, axis=1, count=len(vectors)).view(np.bool_)
-    linear = _scaled(np.ascontiguousarray(bits.T), np.array(list(weight_of.values()), dtype=np.float64), vectors.rows)
-    return replace(linear, exact=most == longest)
+    linear = _scale_weights(
+        np.ascontiguousarray(bits.T), np.array(list(weight_of.values()), dtype=np.float64), vectors.rows
+    )
+    return replace(linear, exact=n_skip_sets == longest)
 
 
-def _scaled(bits: Bits, weights: Floats, rows: int) -> Derived:
-    """With the weights times one power of two, rounded, so that sums of their magnitudes stay exact."""
+def _scale_weights(bits: Bits, weights: Floats, rows: int) -> DerivedObjective:
+    """Scale the weights by a power of two and round them, so sums of their magnitudes stay exact."""
     sizes = np.abs(weights)
-    return Derived(bits, np.sign(weights) * integer_weights(sizes, rows), exponent_of(sizes, rows))
+    return DerivedObjective(bits, np.sign(weights) * integer_weights(sizes, rows), weight_exponent(sizes, rows))
 
 
-def _distinct_queries(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Floats]:
-    """Queries of equal skip sets as one, without those that have none or no weight."""
+def _merge_equal_queries(has_skip_set: Bits, weights: Floats) -> tuple[Bits, Floats]:
     counted = has_skip_set.any(axis=1) & (weights > 0)
     distinct, which = np.unique(has_skip_set[counted], axis=0, return_inverse=True)
     return distinct, np.bincount(which.reshape(-1), weights[counted], len(distinct)).astype(np.float64)
 
 
-def _most_useful(has_skip_set: Bits, holds: Bits, counts: Ints) -> list[int]:
-    """A query's skip sets, each the one that skips most rows beyond those before it; none that skips no further rows.
+def _rank_skip_sets(has_skip_set: Bits, holds: Bits, counts: Ints) -> list[int]:
+    """Return a query's skip sets, each the one that skips most further rows; none that skips no further rows.
 
-    Args:
-        has_skip_set: the query's skip sets, ``bool[s]``.
-        holds: for which vectors each holds, ``bool[d, s]``.
-        counts: rows of each vector, ``int64[d]``.
+    ``holds`` tells for which vectors each skip set holds, ``bool[d, s]``.
     """
-    left = np.flatnonzero(has_skip_set)
+    candidates = np.flatnonzero(has_skip_set)
     open_rows = counts.copy()
     chosen: list[int] = []
-    while len(left):
-        # Of equals the one that holds for more rows in all.
-        best = int(left[np.lexsort((-(counts @ holds[:, left]), -(open_rows @ holds[:, left])))[0]])
+    while len(candidates):
+        # Of equals the skip set that holds for more rows in total.
+        best = int(candidates[np.lexsort((-(counts @ holds[:, candidates]), -(open_rows @ holds[:, candidates])))[0]])
         chosen.append(best)
         open_rows = open_rows * ~holds[:, best]
-        left = left[(holds[:, left] & ~holds[:, [best]]).any(axis=0)]
+        candidates = candidates[(holds[:, candidates] & ~holds[:, [best]]).any(axis=0)]
     return chosen
 
 
-def _combined_weights(packed: Packed, queries: Iterable[list[int]], weights: Floats) -> dict[bytes, float]:
-    """The weight of each derived feature, by the packed vectors for which it is 0: equal ones of all queries as one."""
+def _sum_derived_weights(packed: Packed, queries: Iterable[list[int]], weights: Floats) -> dict[bytes, float]:
+    """Return the weight of each derived feature, by the packed vectors for which it is 0."""
     sums: dict[bytes, float] = {}
     for skip_sets, weight in zip(queries, weights.tolist(), strict=True):
-        for all_hold, sign in _combinations(packed, skip_sets):
+        for all_hold, sign in _combine_skip_sets(packed, skip_sets):
             key = all_hold.tobytes()
             sums[key] = sums.get(key, 0.0) + sign * weight
     return {key: weight for key, weight in sums.items() if weight}
 
 
-def _combinations(packed: Packed, skip_sets: list[int]) -> list[tuple[Packed, int]]:
-    """Of every combination of a query's skip sets: the vectors for which all hold, and ``(-1) ** (size + 1)``.
+def _combine_skip_sets(packed: Packed, skip_sets: list[int]) -> list[tuple[Packed, int]]:
+    """Return the vectors for which each combination of skip sets holds, and ``(-1) ** (size + 1)``.
 
     Combinations that hold for no vector are left out: their derived feature is 1 in every block.
     """
-    found: list[tuple[Packed, int]] = []
+    combinations: list[tuple[Packed, int]] = []
     for skip_set in skip_sets:
-        larger = [(both, -sign) for all_hold, sign in found if (both := all_hold & packed[skip_set]).any()]
-        found += [(packed[skip_set], 1), *larger]
-    return found
+        larger = [
+            (combined, -sign) for all_hold, sign in combinations if (combined := all_hold & packed[skip_set]).any()
+        ]
+        combinations += [(packed[skip_set], 1), *larger]
+    return combinations

@@ -1,4 +1,4 @@
-"""What every partitioning algorithm is: a function of these arguments and of nothing else."""
+"""The interface of partitioning algorithms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layoutopt.partitioning.objective import Objective, Partition
 
 
 class Partitioner(Protocol):
-    """What every partitioning algorithm is: a function of these arguments and of nothing else."""
+    """A partitioning algorithm: a function of these arguments only."""
 
     def __call__(
         self, vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
@@ -21,11 +21,12 @@ class Partitioner(Protocol):
 
         Args:
             vectors: the distinct vectors of one segment.
-            weights: the worth of skipping by each feature (queries it subsumes), ``float64[n_features]``, not negative.
-            min_rows: blocks hold ``[min_rows, 2 * min_rows)`` rows, except for at most one remainder that holds fewer.
-            seed: the same arguments give the same partition; algorithms without chance ignore it.
-            objective: what queries can't skip, over these features; None is Equation 3.1 with the weights, by which
-                Ward's method goes whatever is given.
+            weights: the worth of skipping by each feature (queries it subsumes), ``float64[n_features]``, not
+                negative.
+            min_rows: blocks hold ``[min_rows, 2 * min_rows)`` rows, except for at most one remainder with fewer.
+            seed: the same arguments give the same partition; deterministic algorithms ignore it.
+            objective: what queries can't skip, over these features; None is Equation 3.1 with the weights, which
+                Ward's method always uses.
 
         Raises:
             ValueError: ``min_rows`` is below 1, or the weights don't fit the features or are negative or not finite.
@@ -34,14 +35,10 @@ class Partitioner(Protocol):
 
 
 def check_arguments(vectors: VectorCounts, weights: Floats, min_rows: int) -> None:
-    """Refuse arguments that no partitioner can use.
-
-    Raises:
-        ValueError: see :class:`Partitioner`.
-    """
+    """Raise ValueError for arguments that no partitioner can use; see :class:`Partitioner`."""
     if min_rows < 1:
-        raise ValueError(f"min_rows is {min_rows}; give at least 1")
+        raise ValueError(f"min_rows is {min_rows}: expected at least 1")
     if weights.shape != (vectors.n_features,):
-        raise ValueError(f"weights of shape {weights.shape} don't fit {vectors.n_features} features; give one for each")
+        raise ValueError(f"weights have shape {weights.shape}: expected one for each of {vectors.n_features} features")
     if not bool(np.isfinite(weights).all()) or (len(weights) and float(weights.min()) < 0):
         raise ValueError(f"weights {weights.tolist()} must be finite and not negative")

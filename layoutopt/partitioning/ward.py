@@ -1,13 +1,13 @@
 """Ward's bottom-up clustering of feature vectors (Sun 2017, 3.4.4), exact.
 
 Merging clusters ``i`` and ``j`` loses ``loss(i, j) = |i| (W_j - g_ij) + |j| (W_i - g_ij)``, the negative of Equation
-3.5, where ``W`` is the weight of a cluster's union vector and ``g_ij`` the weight of the features both unions have.
+3.5. ``W`` is the weight of a cluster's union vector, and ``g_ij`` the weight of the features that both unions have.
 Floats are integers, so every loss is exact.
 
-The loss is not reducible (a merged cluster may be nearer to a third than either part was), so there is no
-nearest-neighbour chain. Instead each cluster remembers its nearest later cluster and that loss. When the neighbour is
-gone the loss remembered is still a lower bound, since what remains can't be nearer, and the only new cluster is
-compared with everybody at once. So a cluster looks for its nearest again only when its bound is the smallest of all.
+The loss is not reducible (a merged cluster may be nearer to a third than either part was), so nearest-neighbour chains
+don't apply. Instead each cluster remembers its nearest later cluster and that loss. If the neighbour is gone, the
+remembered loss is still a lower bound, since a new cluster is compared with all clusters at once. So a cluster
+searches its nearest again only when its bound is the smallest of all.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.block_sizes import add_heavy_blocks
 from layoutopt.partitioning.objective import Objective, Partition, integer_weights
 from layoutopt.partitioning.partitioner import check_arguments
 
@@ -24,47 +24,38 @@ from layoutopt.partitioning.partitioner import check_arguments
 def ward(
     vectors: VectorCounts, weights: Floats, min_rows: int, seed: int, objective: Objective | None = None
 ) -> Partition:
-    """Blocks by Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
+    """Return blocks by Ward's method; a :class:`layoutopt.partitioning.partitioner.Partitioner`.
 
-    Vectors of at least ``min_rows`` rows become blocks of their own first. Of the others the pair that loses least is
-    merged again and again (of equal pairs the first in the order of the vectors); a block that has ``min_rows`` leaves.
-
-    The text calls ``min_rows`` minSize. There is no chance in it, so the seed is not used, nor the objective: the loss
-    is Equation 3.5.
+    Vectors of at least ``min_rows`` rows (minSize in the text) become blocks of their own first. Of the rest, the pair
+    that loses least is merged repeatedly (of equal pairs the first in the order of the vectors); a block that reaches
+    ``min_rows`` is done. Seed and objective are not used: the loss is Equation 3.5.
     """
     check_arguments(vectors, weights, min_rows)
-    return ward_by(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
+    return ward_over_bits(vectors.counts, vectors.bits(), integer_weights(weights, vectors.rows), min_rows)
 
 
-def ward_by(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
-    """Blocks by Ward's method over any bits of the vectors.
+def ward_over_bits(counts: Ints, bits: Bits, weights: Floats, min_rows: int) -> Partition:
+    """Return blocks by Ward's method over features or derived ones (:mod:`layoutopt.partitioning.objective`).
 
-    Args:
-        counts: rows of every vector, ``int64[d]``.
-        bits: ``bool[d, t]``: features, or derived ones (:mod:`layoutopt.partitioning.objective`).
-        weights: integers of which all sums are exact in float32, ``float64[t]``.
-        min_rows: the smallest block.
+    Weights are integers of which all sums are exact in float32.
     """
-    if int(counts.sum()) < 2 * min_rows:  # one block, whatever is merged first
+    if int(counts.sum()) < 2 * min_rows:  # one block in any case
         return Partition.of(np.arange(len(counts)), np.zeros(len(counts), dtype=np.int64), counts)
     light = counts < min_rows
     labels = cluster(bits[light], counts[light], weights, min_rows)
-    return with_heavy(counts, labels, bits, weights, min_rows)
+    return add_heavy_blocks(counts, labels, bits, weights, min_rows)
 
 
 def cluster(bits: Bits, sizes: Ints, weights: Floats, min_rows: int) -> Ints:
-    """The cluster of each vector, named by its first member, ``int64[n]``.
+    """Return the cluster of each vector, named by its first member, ``int64[d]``.
 
-    Args:
-        bits: the vectors, ``bool[n, f]``.
-        sizes: rows of each, ``int64[n]``, all below ``min_rows``.
-        weights: integers of which all sums are exact in float32, ``float64[f]``; some may be negative.
-        min_rows: a cluster of so many rows is merged no further.
+    All sizes are below ``min_rows``; a cluster of so many rows is merged no further. Weights are integers of which all
+    sums are exact in float32; some may be negative.
     """
     n = len(bits)
     if n < 2:
         return np.arange(n)
-    # Compiling takes its time to be imported, which nothing else here needs.
+    # Imported here, since importing the compiler takes long.
     from layoutopt.partitioning.ward_loops import Clusters, merge_all
 
     clusters = Clusters(

@@ -1,4 +1,4 @@
-"""The merging of :mod:`layoutopt.partitioning.ward`, pair by pair."""
+"""The merging of :mod:`layoutopt.partitioning.ward`, pair by pair, as compiled loops."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
 from layoutopt.partitioning.native import compiled, part_of_a_loop
 
-# Cluster slots are compacted when so many of them (one in ...) are empty.
-_COMPACT_AT = 8
+# Cluster slots are compacted when one in this many is empty.
+_COMPACT_SHARE = 8
 
 
 class Clusters(NamedTuple):
@@ -23,10 +23,10 @@ class Clusters(NamedTuple):
         totals: the weight of each union, ``float64[n]``; infinite where a slot is empty.
         members: a slot's first member, ``int64[n]``.
         nearest: the nearest later slot, ``int64[n]``; -1 where there is none.
-        bound: at most the loss with that one, ``float64[n]``.
-        stale: where it may be less, ``bool[n]``.
-        shared, losses: of one slot with the others: the weight of the features that both have, and what merging loses;
-            ``float32[n]`` and ``float64[n]``.
+        bound: at most the loss with that slot, ``float64[n]``.
+        stale: where the loss may be less, ``bool[n]``.
+        shared, losses: a buffer for one slot: the weight of the features shared with each slot, ``float32[n]``, and
+            the loss of merging, ``float64[n]``.
     """
 
     weights: Singles
@@ -42,128 +42,134 @@ class Clusters(NamedTuple):
 
 
 @compiled
-def merge_all(of: Clusters, min_rows: int) -> Ints:
-    """Merge the nearest pair until one cluster is left, or none; those of ``min_rows`` rows leave.
+def merge_all(clusters: Clusters, min_rows: int) -> Ints:
+    """Merge the nearest pair until at most one cluster is left; those of ``min_rows`` rows leave.
 
-    The arrays are changed. Returns the first member of each vector's cluster, ``int64[n]``.
+    The arrays are changed. Return the first member of each vector's cluster, ``int64[n]``.
     """
-    slots = alive = len(of.sizes)
+    slots = alive = len(clusters.sizes)
     parent = np.arange(slots)
     for slot in range(slots):
-        _find_nearest(of, slot, slots)
+        _find_nearest(clusters, slot, slots)
     while alive > 1:
-        first = _nearest_of_all(of, slots)
-        second = of.nearest[first]
-        parent[of.members[second]] = of.members[first]
-        _join(of, first, second, slots)
+        first = _find_nearest_pair(clusters, slots)
+        second = clusters.nearest[first]
+        parent[clusters.members[second]] = clusters.members[first]
+        _join(clusters, first, second, slots)
         alive -= 1
-        if of.sizes[first] >= min_rows:
-            _empty(of, first)
+        if clusters.sizes[first] >= min_rows:
+            _clear_slot(clusters, first)
             alive -= 1
         else:
-            _meet_the_others(of, first, slots)
-        if alive * _COMPACT_AT < slots * (_COMPACT_AT - 1):
-            slots = _compact(of, slots)
-    for vector in range(len(parent)):  # parents come before their children
+            _compare_new(clusters, first, slots)
+        if alive * _COMPACT_SHARE < slots * (_COMPACT_SHARE - 1):
+            slots = _compact(clusters, slots)
+    for vector in range(len(parent)):  # parents precede their children
         parent[vector] = parent[parent[vector]]
     return parent
 
 
 @part_of_a_loop
-def _compare(of: Clusters, slot: int, start: int | np.int64, slots: int) -> None:
-    """Put into ``losses`` what merging loses with each slot from ``start`` on, feature by feature for all of them."""
-    # Slices begin at 0, so that the compiler knows which indexes are not negative and takes several slots at once.
-    shared, losses = of.shared[start:slots], of.losses[start:slots]
-    totals, sizes = of.totals[start:slots], of.sizes[start:slots]
+def _compare(clusters: Clusters, slot: int, start: int | np.int64, slots: int) -> None:
+    """Put into ``losses`` the loss of merging with each slot from ``start`` on, feature by feature."""
+    # Slices begin at 0: then the compiler knows that indexes are not negative, and vectorises.
+    shared, losses = clusters.shared[start:slots], clusters.losses[start:slots]
+    totals, sizes = clusters.totals[start:slots], clusters.sizes[start:slots]
     shared[:] = 0
-    for feature in range(len(of.weights)):
-        if of.unions[feature, slot]:
-            union, weight = of.unions[feature, start:slots], of.weights[feature]
-            for other in range(slots - start):
-                shared[other] += union[other] * weight
-    size, total = of.sizes[slot], of.totals[slot]
-    for other in range(slots - start):
-        losses[other] = size * (totals[other] - shared[other]) + sizes[other] * (total - shared[other])
+    for feature in range(len(clusters.weights)):
+        if clusters.unions[feature, slot]:
+            union, weight = clusters.unions[feature, start:slots], clusters.weights[feature]
+            for k in range(slots - start):
+                shared[k] += union[k] * weight
+    size, total = clusters.sizes[slot], clusters.totals[slot]
+    for k in range(slots - start):
+        losses[k] = size * (totals[k] - shared[k]) + sizes[k] * (total - shared[k])
 
 
 @part_of_a_loop
-def _find_nearest(of: Clusters, slot: int, slots: int) -> None:
-    """Compare a slot with all later ones."""
-    _compare(of, slot, slot + 1, slots)
-    _take_nearest(of, slot, slots)
+def _find_nearest(clusters: Clusters, slot: int, slots: int) -> None:
+    _compare(clusters, slot, slot + 1, slots)
+    _store_nearest(clusters, slot, slots)
 
 
 @part_of_a_loop
-def _take_nearest(of: Clusters, slot: int, slots: int) -> None:
-    """Remember the nearest of the later slots, by their losses."""
+def _store_nearest(clusters: Clusters, slot: int, slots: int) -> None:
     least, nearest = np.inf, -1
-    for other in range(slot + 1, slots):
-        if of.losses[other] < least:
-            least, nearest = of.losses[other], other
-    of.bound[slot], of.nearest[slot], of.stale[slot] = least, nearest, False
+    for later in range(slot + 1, slots):
+        if clusters.losses[later] < least:
+            least, nearest = clusters.losses[later], later
+    clusters.bound[slot], clusters.nearest[slot], clusters.stale[slot] = least, nearest, False
 
 
 @part_of_a_loop
-def _nearest_of_all(of: Clusters, slots: int) -> int:
-    """The first slot of the pair whose merge loses least; of equal pairs the first."""
+def _find_nearest_pair(clusters: Clusters, slots: int) -> int:
+    """Return the first slot of the pair whose merge loses least; of equal pairs the first."""
     while True:
-        first = int(of.bound[:slots].argmin())
-        if not of.stale[first]:
+        first = int(clusters.bound[:slots].argmin())
+        if not clusters.stale[first]:
             return first
-        _find_nearest(of, first, slots)
+        _find_nearest(clusters, first, slots)
 
 
 @part_of_a_loop
-def _join(of: Clusters, first: int, second: int, slots: int) -> None:
-    """Put ``second`` into ``first``; what was nearest to either has to look again."""
+def _join(clusters: Clusters, first: int, second: int, slots: int) -> None:
+    """Put ``second`` into ``first``; slots whose nearest is either become stale."""
     total = np.float32(0)
-    for feature in range(len(of.weights)):
-        of.unions[feature, first] = max(of.unions[feature, first], of.unions[feature, second])
-        total += of.unions[feature, first] * of.weights[feature]
-    of.totals[first] = total
-    of.sizes[first] += of.sizes[second]
+    for feature in range(len(clusters.weights)):
+        clusters.unions[feature, first] = max(clusters.unions[feature, first], clusters.unions[feature, second])
+        total += clusters.unions[feature, first] * clusters.weights[feature]
+    clusters.totals[first] = total
+    clusters.sizes[first] += clusters.sizes[second]
     for slot in range(slots):
-        if of.nearest[slot] == first or of.nearest[slot] == second:
-            of.stale[slot] = True
-    _empty(of, second)
+        if clusters.nearest[slot] == first or clusters.nearest[slot] == second:
+            clusters.stale[slot] = True
+    _clear_slot(clusters, second)
 
 
 @part_of_a_loop
-def _meet_the_others(of: Clusters, slot: int, slots: int) -> None:
-    """Compare a slot whose cluster is new with all others, which may be nearer to it than to what they had."""
-    _compare(of, slot, np.int64(0), slots)
-    for other in range(slot):
-        loss = of.losses[other]
-        if loss < of.bound[other]:
-            of.bound[other], of.nearest[other], of.stale[other] = loss, slot, False
-        elif loss == of.bound[other] and not of.stale[other] and of.nearest[other] > slot:
-            of.nearest[other] = slot
-    _take_nearest(of, slot, slots)
+def _compare_new(clusters: Clusters, slot: int, slots: int) -> None:
+    """Compare a new cluster with all slots; it may be nearer to them than their present neighbours."""
+    _compare(clusters, slot, np.int64(0), slots)
+    for k in range(slot):
+        loss = clusters.losses[k]
+        if loss < clusters.bound[k]:
+            clusters.bound[k], clusters.nearest[k], clusters.stale[k] = loss, slot, False
+        elif loss == clusters.bound[k] and not clusters.stale[k] and clusters.nearest[k] > slot:
+            clusters.nearest[k] = slot
+    _store_nearest(clusters, slot, slots)
 
 
 @part_of_a_loop
-def _empty(of: Clusters, slot: int) -> None:
-    of.totals[slot] = of.bound[slot] = np.inf
-    of.nearest[slot], of.stale[slot] = -1, False
+def _clear_slot(clusters: Clusters, slot: int) -> None:
+    clusters.totals[slot] = clusters.bound[slot] = np.inf
+    clusters.nearest[slot], clusters.stale[slot] = -1, False
 
 
 @part_of_a_loop
-def _compact(of: Clusters, slots: int) -> int:
-    """Move the clusters to the first slots; returns how many these are."""
+def _compact(clusters: Clusters, slots: int) -> int:
+    """Move the clusters to the first slots; return how many there are."""
     moved_to = np.empty(slots, dtype=np.int64)
     kept = 0
     for slot in range(slots):
         moved_to[slot] = -1
-        if of.totals[slot] != np.inf:
+        if clusters.totals[slot] != np.inf:
             moved_to[slot] = kept
-            of.sizes[kept], of.totals[kept], of.members[kept] = of.sizes[slot], of.totals[slot], of.members[slot]
-            of.nearest[kept], of.bound[kept], of.stale[kept] = of.nearest[slot], of.bound[slot], of.stale[slot]
+            clusters.sizes[kept], clusters.totals[kept], clusters.members[kept] = (
+                clusters.sizes[slot],
+                clusters.totals[slot],
+                clusters.members[slot],
+            )
+            clusters.nearest[kept], clusters.bound[kept], clusters.stale[kept] = (
+                clusters.nearest[slot],
+                clusters.bound[slot],
+                clusters.stale[slot],
+            )
             kept += 1
-    for feature in range(len(of.weights)):
+    for feature in range(len(clusters.weights)):
         for slot in range(slots):
             if moved_to[slot] >= 0:
-                of.unions[feature, moved_to[slot]] = of.unions[feature, slot]
+                clusters.unions[feature, moved_to[slot]] = clusters.unions[feature, slot]
     for slot in range(kept):
-        if of.nearest[slot] >= 0:
-            of.nearest[slot] = moved_to[of.nearest[slot]]
+        if clusters.nearest[slot] >= 0:
+            clusters.nearest[slot] = moved_to[clusters.nearest[slot]]
     return kept

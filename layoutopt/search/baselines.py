@@ -1,7 +1,7 @@
-"""Column grouping by co-access alone, which GSOP is compared with (Sun 2017, 4.7.5): HillClimb and Hyrise.
+"""Group columns by co-access alone: HillClimb and Hyrise, the baselines of GSOP (Sun 2017, 4.7.5).
 
-Both look at which columns queries read together, and not at skipping: a query reads every group it touches whole, as a
-row store does, and pays for joining groups. So they make narrow groups of columns that are nearly always read together.
+Both ignore skipping: a query reads every group it touches whole, as a row store does, and pays for joining groups. So
+they make narrow groups of columns that are nearly always read together.
 """
 
 from __future__ import annotations
@@ -12,52 +12,51 @@ from itertools import combinations
 import numpy as np
 
 from layoutopt.model.arrays import Floats
-from layoutopt.search.grouping import Group, agglomerate, column_classes, served_by
+from layoutopt.search.grouping import Group, agglomerate, column_classes, queries_reading
 from layoutopt.search.problem import Problem
 
-_HYRISE_SUBGRAPH = 10
-"""Hyrise optimises the access graph in parts of at most so many primary partitions."""
+# Hyrise optimises the access graph in parts of at most this many primary partitions.
+_MAX_SUBGRAPH = 10
 
 
 def row_store_cost(problem: Problem, group: Group) -> float:
-    """What queries pay for a group: all of its cells and a tid for each row, for each query that touches it."""
-    queries = problem.weights.sum(axis=0) @ served_by(problem, group)
+    """Return what queries pay for a group: all of its cells and a tid for each row, for each query that touches it."""
+    queries = problem.weights.sum(axis=0) @ queries_reading(problem, group)
     return float(queries * (problem.unit.cell[sorted(group)].sum() + problem.unit.tid))
 
 
 def hillclimb(problem: Problem) -> tuple[Group, ...]:
-    """HillClimb (Hankins and Patel's data morphing): from single columns, merge the best pair while that pays."""
-    singles = [frozenset((column,)) for column in range(len(problem.columns))]
-    return _climb(problem, singles)
+    """Group by HillClimb (Hankins and Patel, data morphing): from single columns, merge the best pair while it pays."""
+    return _merge_greedily(problem, [frozenset((column,)) for column in range(len(problem.columns))])
 
 
 def hyrise(problem: Problem) -> tuple[Group, ...]:
-    """Hyrise (Grund et al. 2010): primary partitions, an affinity graph cut into parts, the best merges in each part.
+    """Group by Hyrise (Grund et al. 2010): split the affinity graph of primary partitions, merge within each part.
 
-    Primary partitions are columns that all queries read together. The graph between them is weighted by common
-    queries; parts are grown from the heaviest edges up to a fixed size.
+    Primary partitions are columns that all queries read together. Edges are weighted by common queries; parts grow
+    from the heaviest edges up to a fixed size.
     """
-    parts = _subgraphs(problem, column_classes(problem))
-    return tuple(group for part in parts for group in _climb(problem, part))
+    parts = _split_graph(problem, column_classes(problem))
+    return tuple(group for part in parts for group in _merge_greedily(problem, part))
 
 
-def _climb(problem: Problem, start: Sequence[Group]) -> tuple[Group, ...]:
+def _merge_greedily(problem: Problem, start: Sequence[Group]) -> tuple[Group, ...]:
     """Merge the pair that lowers the cost most until none does; of equal pairs the first."""
-    readers = np.stack([served_by(problem, group) for group in start])
+    readers = np.stack([queries_reading(problem, group) for group in start])
     width = np.array([problem.unit.cell[sorted(group)].sum() for group in start])
     tid = problem.unit.tid
 
-    def gain(one: Floats, other: Floats, width: Floats, others_width: Floats, common: Floats) -> Floats:
-        apart = one * (width + tid) + other * (others_width + tid)
-        return apart - (one + other - common) * (width + others_width + tid)
+    def gain(first: Floats, second: Floats, first_width: Floats, second_width: Floats, common: Floats) -> Floats:
+        separate = first * (first_width + tid) + second * (second_width + tid)
+        return separate - (first + second - common) * (first_width + second_width + tid)
 
     merged = agglomerate(readers, problem.weights.sum(axis=0), width, gain)
     return tuple(sorted((frozenset().union(*(start[k] for k in numbers)) for numbers in merged), key=min))
 
 
-def _subgraphs(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
-    """The affinity graph's parts: edges from the heaviest, each joining two parts unless they grow too large."""
-    readers = np.stack([served_by(problem, group) for group in primary])
+def _split_graph(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
+    """Return the parts of the affinity graph: edges join parts, the heaviest first, unless they grow too large."""
+    readers = np.stack([queries_reading(problem, group) for group in primary])
     weight = problem.weights.sum(axis=0)
     affinity = (readers * weight) @ readers.T.astype(np.float64)
     part = list(range(len(primary)))
@@ -65,9 +64,9 @@ def _subgraphs(problem: Problem, primary: Sequence[Group]) -> list[list[Group]]:
     for i, j in edges:
         if affinity[i, j] <= 0 or part[i] == part[j]:
             continue
-        joined = [k for k in range(len(primary)) if part[k] in (part[i], part[j])]
-        if len(joined) <= _HYRISE_SUBGRAPH:
+        merged_part = [k for k in range(len(primary)) if part[k] in (part[i], part[j])]
+        if len(merged_part) <= _MAX_SUBGRAPH:
             target = min(part[i], part[j])
-            for k in joined:
+            for k in merged_part:
                 part[k] = target
     return [[primary[k] for k in range(len(primary)) if part[k] == p] for p in sorted(set(part))]

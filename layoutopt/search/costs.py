@@ -1,4 +1,14 @@
-"""What a set of layouts costs: the queries' cells and tids (Sun 2017, Eq. 5.1 with 4.2), and storage (Eq. 5.2)."""
+"""Cost sets of layouts: the queries' cells and tids (Sun 2017, Eq. 5.1 with 4.2), and storage (Eq. 5.2).
+
+The text's operations (5.5.1) move features between layouts. Here a candidate layout is given the queries that it
+serves, and its local features follow from these: those that guide its blocking (4.5), and for a copy those that keep
+the fewest rows that its queries need (5.4.1). The samples are partitioned as a load would, once for each set of served
+queries.
+
+A query may read a layout of some rows only where the OR of the layout's features subsumes it (5.6.1), that is where
+all members of one of the query's skip sets are among them. Such covers are cross-validated: the features for one half
+of the queries must serve the other half too. This excludes copies for particular constants of the log.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +25,22 @@ from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.grouping import Group
 from layoutopt.search.local import feature_choices
-from layoutopt.search.problem import Problem, Unit, restricted
-from layoutopt.search.rows import rows_by
+from layoutopt.search.problem import Problem, Unit, restrict_rows
+from layoutopt.search.rows import compute_rows_read
 
-# ----------------------------------------------------------------------------------------------------
-# Candidate layouts of a search for replication: columns, and the queries that are to read them there.
-#
-# The text's operations (Sun 2017, 5.5.1) move features between layouts. Here a layout is told which queries it serves,
-# and its local features follow from these: see :mod:`layoutopt.search.costs`.
-
+# Query numbers of a problem.
 Queries = frozenset[int]
-"""Query numbers of a problem."""
+
+# The least share, by weight, of the other half's queries that a cover must serve.
+_MIN_SERVED = 0.95
+# A copy of a larger share of the rows holds all rows: then it serves every query, at little more storage.
+_MAX_COPY_SHARE = 0.8
+# The local features that guide a blocking (4.5), ascending.
+Guides = tuple[int, ...]
+# Further families join the family that shares most columns: the operations tried grow with the square.
+_MAX_FAMILIES = 24
+# Cells of queries and layouts that are priced at once: the arrays take some tens of megabytes.
+_CELLS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -33,7 +48,7 @@ class Candidate:
     """A layout in a search.
 
     Attributes:
-        columns: what it stores.
+        columns: the columns that it stores.
         served: the queries that are to read it.
         copy: whether it may leave out rows that its queries don't need.
     """
@@ -46,51 +61,37 @@ class Candidate:
 Candidates = tuple[Candidate, ...]
 
 
-def mask_of(queries: Iterable[int], n_queries: int) -> Bits:
-    """A set of queries as a mask, ``bool[n_queries]``."""
+def query_mask(queries: Iterable[int], n_queries: int) -> Bits:
+    """Return a set of queries as a mask, ``bool[n_queries]``."""
     mask = np.zeros(n_queries, dtype=np.bool_)
     mask[list(queries)] = True
     return mask
 
 
-def joined(layouts: Iterable[Candidate]) -> Candidates:
-    """The automatic merge (5.5.2): layouts that serve the same queries are one, in the order of their first columns.
+def merge_equal_layouts(layouts: Iterable[Candidate]) -> Candidates:
+    """Merge layouts that serve the same queries (5.5.2), in the order of their first columns.
 
-    They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are left out.
+    They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are dropped.
     """
     by_queries: dict[Queries, Candidate] = {}
     for layout in layouts:
         if layout.columns:
-            other = by_queries.get(layout.served, layout)
-            by_queries[layout.served] = Candidate(
-                layout.columns | other.columns, layout.served, layout.copy and other.copy
-            )
+            equal = by_queries.get(layout.served, layout)
+            columns = layout.columns | equal.columns
+            by_queries[layout.served] = Candidate(columns, layout.served, layout.copy and equal.copy)
     return tuple(sorted(by_queries.values(), key=lambda layout: (sorted(layout.columns), sorted(layout.served))))
 
 
-def tidied(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
-    """The layouts without columns that none of their queries reads, where another layout has the column."""
-    read = [frozenset(np.flatnonzero(problem.reads[sorted(d.served)].any(axis=0)).tolist()) for d in layouts]
+def drop_unread_columns(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
+    """Drop columns that none of a layout's queries reads, where another layout has the column."""
+    columns_read = [np.flatnonzero(problem.reads[sorted(layout.served)].any(axis=0)).tolist() for layout in layouts]
     holders = Counter(column for layout in layouts for column in layout.columns)
-    kept = []
-    for layout, used in zip(layouts, read, strict=True):
-        spare = {column for column in layout.columns - used if holders[column] > 1}
+    result = []
+    for layout, used in zip(layouts, columns_read, strict=True):
+        spare = {column for column in layout.columns - frozenset(used) if holders[column] > 1}
         holders.subtract(spare)
-        kept.append(replace(layout, columns=layout.columns - spare))
-    return kept
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which rows a copy must hold: features such that every row that its queries need has one of them (Sun 2017, 5.4.1).
-#
-# A query may read a layout of some rows only where the OR of the layout's features subsumes it (5.6.1), which is where
-# all members of one of the query's skip sets are among them. What is to hold for queries not seen yet is cross-
-# validated:
-# the features found for one half of the queries must serve the other half too. That rules out copies for the very
-# constants of the log, and leaves general features and sets that have every constant.
-
-_LEAST_SERVED = 0.95
-"""Of the weight of the queries held back."""
+        result.append(replace(layout, columns=layout.columns - spare))
+    return result
 
 
 class Covers:
@@ -102,92 +103,81 @@ class Covers:
         self._weights: Floats = problem.weights.sum(axis=0)
 
     def find(self, served: Bits) -> tuple[int, ...]:
-        """Few rows' features, by which all these queries and, by cross-validation, others like them are served.
+        """Return features that cover few rows and serve these queries, ``bool[queries]``, and similar ones.
 
-        Of the queries ``bool[queries]``; feature numbers, ascending, none where there is no such set.
+        The features are ascending; there are none if there is no such set.
         """
         numbers = np.flatnonzero(served)
-        if not self._hold_for_others(numbers):
+        if not self._hold_for_other_half(numbers):
             return ()
-        return self._cover(numbers)
+        return self._find_cover(numbers)
 
     def share(self, features: tuple[int, ...]) -> float:
-        """The share of the sampled rows that have one of these features, weighed by what the samples stand for."""
+        """Return the share of the rows that have one of these features, estimated from the samples."""
         rows = self._problem.rows
         return min(1.0, self._problem.rows_with_any(features) / rows) if rows else 1.0
 
     def serves(self, features: tuple[int, ...], queries: Ints) -> Bits:
-        """Which of the queries these features serve, ``bool[len(queries)]``."""
+        """Return which of the queries these features serve, ``bool[len(queries)]``."""
         inside = np.zeros(len(self._members), dtype=np.bool_)
         inside[list(features)] = True
         whole: Bits = ~np.asarray(self._members[~inside].any(axis=0), dtype=np.bool_)
         return np.asarray((self._problem.skips[queries] & whole).any(axis=1), dtype=np.bool_)
 
-    def _hold_for_others(self, queries: Ints) -> bool:
+    def _hold_for_other_half(self, queries: Ints) -> bool:
         if len(queries) < 2:
             return bool(len(queries))
-        for half, other in ((queries[::2], queries[1::2]), (queries[1::2], queries[::2])):
-            weights = self._weights[other]
-            features = self._cover(half)
-            if not features or weights @ self.serves(features, other) < _LEAST_SERVED * weights.sum():
+        for half, other_half in ((queries[::2], queries[1::2]), (queries[1::2], queries[::2])):
+            weights = self._weights[other_half]
+            features = self._find_cover(half)
+            if not features or weights @ self.serves(features, other_half) < _MIN_SERVED * weights.sum():
                 return False
         return True
 
-    def _cover(self, queries: Ints) -> tuple[int, ...]:
-        """The features of skip sets that serve all queries: one skip set for all, or several chosen greedily."""
+    def _find_cover(self, queries: Ints) -> tuple[int, ...]:
+        """Return the features of skip sets that serve all queries: one skip set for all, or several chosen greedily."""
         skips = self._problem.skips[queries]
-        found = [features for features in (self._common(skips), self._greedy(skips, queries)) if features]
-        return min(found, key=lambda features: (self.share(features), features), default=())
+        covers = [
+            features for features in (self._cover_by_one_set(skips), self._cover_greedily(skips, queries)) if features
+        ]
+        return min(covers, key=lambda features: (self.share(features), features), default=())
 
-    def _common(self, skips: Bits) -> tuple[int, ...]:
+    def _cover_by_one_set(self, skips: Bits) -> tuple[int, ...]:
         common = np.flatnonzero(skips.all(axis=0))
         if not len(common):
             return ()
-        return self._features(common[[int(np.argmin(self._shares[common]))]])
+        return self._members_of_sets(common[[int(np.argmin(self._set_shares[common]))]])
 
-    def _greedy(self, skips: Bits, queries: Ints) -> tuple[int, ...]:
-        """By most weight of queries newly served for the rows of a skip set."""
+    def _cover_greedily(self, skips: Bits, queries: Ints) -> tuple[int, ...]:
+        """Choose the skip set with most weight of newly served queries for its rows, repeatedly."""
         weights = self._weights[queries] + 1e-9
-        open_, chosen = np.ones(len(queries), dtype=np.bool_), []
-        while open_.any():
-            worth = (weights[open_] @ skips[open_]) / np.maximum(self._shares, 1e-6)
+        unserved, chosen = np.ones(len(queries), dtype=np.bool_), []
+        while unserved.any():
+            worth = (weights[unserved] @ skips[unserved]) / np.maximum(self._set_shares, 1e-6)
             best = int(np.argmax(worth))
             if worth[best] <= 0:
                 return ()
             chosen.append(best)
-            open_ &= ~skips[:, best]
-        return self._features(np.array(chosen))
+            unserved &= ~skips[:, best]
+        return self._members_of_sets(np.array(chosen))
 
-    def _features(self, skip_sets: Ints) -> tuple[int, ...]:
+    def _members_of_sets(self, skip_sets: Ints) -> tuple[int, ...]:
         return tuple(np.flatnonzero(self._members[:, skip_sets].any(axis=1)).tolist())
 
     @cached_property
-    def _shares(self) -> Floats:
-        """The share of rows with a member of each skip set, ``float64[skip_sets]``."""
+    def _set_shares(self) -> Floats:
+        """Return the share of rows with a member of each skip set, ``float64[skip_sets]``."""
         return self._problem.rows_with_sets() / max(1, self._problem.rows)
-
-
-# ----------------------------------------------------------------------------------------------------
-# What candidate layouts are worth: the samples partitioned as a load would, once for each set of queries served.
-#
-# A layout's local features follow from the queries that it serves: those that guide its blocking as in 4.5, and for a
-# copy those that keep the fewest rows that its queries need (Sun 2017, 5.4.1).
-
-_MOST_COPIED = 0.8
-"""A copy that would hold more of the rows holds all: it then serves every query, at little more storage."""
-
-Guides = tuple[int, ...]
-"""The local features that guide a blocking (4.5), ascending."""
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a candidate layout comes to on the samples.
+    """The outcome of a candidate layout on the samples.
 
     Attributes:
-        features: where it is a copy of some rows: any row that its queries need has one of these. None: all rows.
-        share: of the rows, those that it holds whole (``|R_i| / |R|``).
-        rows: what each query reads, by weight and over all samples, ``float64[queries]``; infinite if it is not served.
+        features: for a copy of some rows: any row that its queries need has one of these. None: all rows.
+        share: the share of the rows that it holds whole (``|R_i| / |R|``).
+        rows: the weighted rows that each query reads over all samples, ``float64[queries]``; infinite if not served.
         guides: the local features that guide the blocking.
     """
 
@@ -199,7 +189,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False)
 class _Blockings:
-    """The rows that a layout holds, and what every query reads of them by each of several choices of guides."""
+    """The rows that a layout holds, and what every query reads by each choice of guides."""
 
     features: tuple[int, ...] | None
     share: float
@@ -207,70 +197,63 @@ class _Blockings:
 
 
 class Evaluator:
-    """Evaluates candidate layouts, remembering all of them."""
+    """Evaluates candidate layouts, with a cache."""
 
     def __init__(self, problem: Problem, partitioner: Partitioner, few_guides: bool = True) -> None:
-        """With ``few_guides`` fewer local features than fit are tried too, as :func:`feature_choices` says."""
+        """With ``few_guides`` fewer local features than fit are tried too (:func:`feature_choices`)."""
         self.problem = problem
         self._few_guides = few_guides
         self._partitioner = partitioner
         self._covers = Covers(problem)
-        self._known: dict[Candidate, Evaluation] = {}
-        self._blocked = cache(self._block)
-        self._restricted = cache(partial(restricted, problem))
+        self._evaluations: dict[Candidate, Evaluation] = {}
+        self._cached_block = cache(self._block_samples)
+        self._cached_restrict = cache(partial(restrict_rows, problem))
 
     def evaluate(self, layout: Candidate) -> Evaluation:
-        """What the layout comes to, by the guides with which its queries read least of its columns."""
-        if layout not in self._known:
-            found = self._blocked(layout.served, layout.copy)
-            price = self._price(layout)
-            costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in found.choices]
-            rows, guides = found.choices[int(np.argmin(costs))]
-            self._known[layout] = Evaluation(found.features, found.share, rows, guides)
-        return self._known[layout]
+        """Return the outcome of a layout, by the guides with which its queries read least of its columns."""
+        if layout not in self._evaluations:
+            blockings = self._cached_block(layout.served, layout.copy)
+            price = self._price_row(layout)
+            costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in blockings.choices]
+            rows, guides = blockings.choices[int(np.argmin(costs))]
+            self._evaluations[layout] = Evaluation(blockings.features, blockings.share, rows, guides)
+        return self._evaluations[layout]
 
     def like(self, problem: Problem) -> Evaluator:
-        """Another evaluator whose copies hold the same rows; the problems differ in their search limits alone."""
-        other = Evaluator(problem, self._partitioner, self._few_guides)
-        other._covers = self._covers
-        return other
+        """Return an evaluator for a problem with other search limits, whose copies hold the same rows."""
+        evaluator = Evaluator(problem, self._partitioner, self._few_guides)
+        evaluator._covers = self._covers
+        return evaluator
 
-    def _price(self, layout: Candidate) -> Floats:
-        """What a row of the layout costs each query served: its cells, and a tid where more is read elsewhere."""
+    def _price_row(self, layout: Candidate) -> Floats:
+        """Return the cost of a row for each served query: its cells, and a tid if the query reads other layouts."""
         problem, columns = self.problem, sorted(layout.columns)
         price = problem.reads[:, columns] @ problem.unit.cell[columns]
         elsewhere = problem.reads.sum(axis=1) > problem.reads[:, columns].sum(axis=1)
-        served = mask_of(layout.served, len(problem.reads)) & (price > 0)
+        served = query_mask(layout.served, len(problem.reads)) & (price > 0)
         return np.asarray(np.where(served, price + problem.unit.tid * elsewhere, 0.0), dtype=np.float64)
 
-    def _block(self, queries: Queries, copy: bool) -> _Blockings:
-        served = mask_of(queries, len(self.problem.reads))
+    def _block_samples(self, queries: Queries, copy: bool) -> _Blockings:
+        served = query_mask(queries, len(self.problem.reads))
         if not queries:
             return _Blockings(None, 1.0, ((np.full(len(served), np.inf), ()),))
         if not copy:
-            return _Blockings(None, 1.0, tuple(self._choices(self.problem, served)))
+            return _Blockings(None, 1.0, tuple(self._try_guides(self.problem, served)))
         features = self._covers.find(served)
         share = self._covers.share(features) if features else 1.0
-        if share > _MOST_COPIED:
-            return self._blocked(queries, False)
-        return _Blockings(features, share, tuple(self._choices(self._restricted(features), served, features)))
+        if share > _MAX_COPY_SHARE:
+            return self._cached_block(queries, False)
+        return _Blockings(features, share, tuple(self._try_guides(self._cached_restrict(features), served, features)))
 
-    def _choices(self, problem: Problem, served: Bits, always: Guides = ()) -> Iterator[tuple[Floats, Guides]]:
-        """What the queries served read by each choice of guides; ``always`` are among them in a load."""
+    def _try_guides(self, problem: Problem, served: Bits, fixed_guides: Guides = ()) -> Iterator[tuple[Floats, Guides]]:
+        """Yield what the served queries read by each choice of guides, to which ``fixed_guides`` are added."""
         if not problem.samples:
             yield np.where(served, 0.0, np.inf), ()
             return
         for chosen in feature_choices(problem, served)[: None if self._few_guides else 1]:
-            guides = np.union1d(chosen, np.array(always, dtype=np.int64))
-            read = (rows_by(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
+            guides = np.union1d(chosen, np.array(fixed_guides, dtype=np.int64))
+            read = (compute_rows_read(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
             yield np.where(served, read, np.inf), tuple(guides.tolist())
-
-
-_MOST_FAMILIES = 24
-"""Families beyond these join the family that shares most columns: what is tried of them grows with their square."""
-
-_CELLS = 1 << 22
-"""So many cells of queries and layouts are priced at once: their arrays take some tens of megabytes."""
 
 
 class Family:
@@ -283,84 +266,80 @@ class Family:
         self.positions = np.array(sorted(columns))
 
 
-def families_of(problem: Problem) -> tuple[Family, ...]:
-    """The families, in the order of their first queries; queries that read no column are in none."""
-    found: dict[bytes, list[int]] = {}
+def find_families(problem: Problem) -> tuple[Family, ...]:
+    """Return the families, in the order of their first queries; queries that read no column are in none."""
+    numbers_by_columns: dict[bytes, list[int]] = {}
     for query, reads in enumerate(problem.reads):
         if reads.any():
-            found.setdefault(np.packbits(reads).tobytes(), []).append(query)
+            numbers_by_columns.setdefault(np.packbits(reads).tobytes(), []).append(query)
     return tuple(
         Family(frozenset(np.flatnonzero(problem.reads[queries[0]]).tolist()), frozenset(queries))
-        for queries in found.values()
+        for queries in numbers_by_columns.values()
     )
 
 
-def few_families(problem: Problem) -> tuple[Family, ...]:
-    """At most so many families: the smallest joins the one with which it shares most of the columns of both."""
-    left = list(families_of(problem))
-    while len(left) > _MOST_FAMILIES:
-        smallest = left.pop(min(range(len(left)), key=lambda i: (len(left[i].queries), i)))
-        nearest = max(range(len(left)), key=lambda i: (_overlap(left[i], smallest), -i))
-        other = left[nearest]
-        left[nearest] = Family(other.columns | smallest.columns, other.queries | smallest.queries)
-    return tuple(left)
+def find_few_families(problem: Problem) -> tuple[Family, ...]:
+    """Return a bounded number of families: the smallest joins the one that shares most of both's columns."""
+    families = list(find_families(problem))
+    while len(families) > _MAX_FAMILIES:
+        smallest = families.pop(min(range(len(families)), key=lambda i: (len(families[i].queries), i)))
+        overlaps = [
+            len(family.columns & smallest.columns) / len(family.columns | smallest.columns) for family in families
+        ]
+        nearest = overlaps.index(max(overlaps))
+        merged = families[nearest]
+        families[nearest] = Family(merged.columns | smallest.columns, merged.queries | smallest.queries)
+    return tuple(families)
 
 
-def _overlap(one: Family, other: Family) -> float:
-    return len(one.columns & other.columns) / len(one.columns | other.columns)
-
-
-class _Known(NamedTuple):
-    """What is known of a layout: its number, its place among others, and which families may read it."""
-
+class _LayoutInfo(NamedTuple):
     number: int
     order: tuple[list[int], list[int]]
     serving: list[bool]
 
 
 class Costs:
-    """The costs of layouts, remembered by what they depend on: an operation changes what few families read.
+    """The costs of layouts, cached by family: an operation changes what few families read.
 
     Attributes:
-        evaluator: partitions the samples.
-        stored: what a stored cell of each column and a stored tid cost; a budget is in this unit.
-        read: what reading them costs.
+        stored: the cost of a stored cell of each column and of a stored tid; the unit of a budget.
+        read: the cost of reading them.
     """
 
     def __init__(self, evaluator: Evaluator, stored: Unit, read: Unit | None = None) -> None:
         self.evaluator = evaluator
         self.stored = stored
         self.read = read or evaluator.problem.unit
-        self._families = families_of(evaluator.problem)
-        self._of_layout: dict[Candidate, _Known] = {}
-        self._known: dict[tuple[int, tuple[int, ...]], float] = {}
+        self._families = find_families(evaluator.problem)
+        self._info: dict[Candidate, _LayoutInfo] = {}
+        self._family_cost: dict[tuple[int, tuple[int, ...]], float] = {}
 
     def query_cost(self, layouts: Candidates) -> float:
-        """The cells, and tids where several layouts are read, of all queries, in the unit of reading.
+        """Return the cost of all queries: cells, and tids where several layouts are read.
 
         Raises:
             ValueError: a query reads a column that no layout has for it.
         """
-        in_order = sorted(((self._layout(d), d) for d in layouts), key=lambda known: known[0].order)
+        in_order = sorted(((self._layout_info(d), d) for d in layouts), key=lambda pair: pair[0].order)
         shape = (len(in_order), len(self._families))
-        serving = np.array([known.serving for known, _ in in_order], dtype=np.bool_).reshape(shape)
-        numbers = [known.number for known, _ in in_order]
-        keys = [(f, tuple(compress(numbers, of))) for f, of in enumerate(serving.T.tolist())]
-        missing = [f for f, key in enumerate(keys) if key not in self._known]
-        for some in self._few_cells(missing, len(in_order)):
-            costs = self._family_costs(some, [layout for _, layout in in_order])
-            self._known.update(zip((keys[f] for f in some), costs, strict=True))
-        return sum(self._known[key] for key in keys)
+        serving = np.array([info.serving for info, _ in in_order], dtype=np.bool_).reshape(shape)
+        numbers = [info.number for info, _ in in_order]
+        keys = [(f, tuple(compress(numbers, serves))) for f, serves in enumerate(serving.T.tolist())]
+        missing = [f for f, key in enumerate(keys) if key not in self._family_cost]
+        for families in self._batch_families(missing, len(in_order)):
+            costs = self._cost_families(families, [layout for _, layout in in_order])
+            self._family_cost.update(zip((keys[f] for f in families), costs, strict=True))
+        return sum(self._family_cost[key] for key in keys)
 
     def storage(self, layouts: Candidates) -> float:
-        """What the layouts store for each row of the table, in the unit of the budget (5.2).
+        """Return what the layouts store for each row of the table, in the unit of the budget (5.2).
 
-        A layout stores its columns for its share of the rows. A column that no layout stores for all rows is stored for
-        the rest of them too, in the layout that has the largest share: there it is master (5.5.3).
+        A layout stores its columns for its share of the rows. A column that no layout stores for all rows is stored
+        for the rest too, in the layout with the largest share: there it is master (5.5.3).
         """
         total = 0.0
         with_rest: set[Candidate] = set()
-        masters = masters_of(self.evaluator, layouts)
+        masters = master_layouts(self.evaluator, layouts)
         for layout in layouts:
             share = self.evaluator.evaluate(layout).share
             total += share * float(self.stored.cell[sorted(layout.columns)].sum())
@@ -375,66 +354,65 @@ class Costs:
                 total += rest * self.stored.tid
         return total
 
-    def _layout(self, layout: Candidate) -> _Known:
-        if layout not in self._of_layout:
+    def _layout_info(self, layout: Candidate) -> _LayoutInfo:
+        if layout not in self._info:
             serving = [
                 not (layout.columns.isdisjoint(f.columns) or layout.served.isdisjoint(f.queries))
                 for f in self._families
             ]
             order = (sorted(layout.columns), sorted(layout.served))
-            self._of_layout[layout] = _Known(len(self._of_layout), order, serving)
-        return self._of_layout[layout]
+            self._info[layout] = _LayoutInfo(len(self._info), order, serving)
+        return self._info[layout]
 
-    def _few_cells(self, numbers: Sequence[int], layouts: int) -> Iterator[list[int]]:
-        """Families whose costs are found together: few enough for the arrays to be small, one at least."""
-        some: list[int] = []
+    def _batch_families(self, numbers: Sequence[int], layouts: int) -> Iterator[list[int]]:
+        """Yield families to cost together: at least one, and few enough for small arrays."""
+        batch: list[int] = []
         cells = 0
         for number in numbers:
             family = self._families[number]
-            more = layouts * len(family.numbers) * len(family.columns)
-            if some and cells + more > _CELLS:
-                yield some
-                some, cells = [], 0
-            some.append(number)
-            cells += more
-        if some:
-            yield some
+            family_cells = layouts * len(family.numbers) * len(family.columns)
+            if batch and cells + family_cells > _CELLS_AT_ONCE:
+                yield batch
+                batch, cells = [], 0
+            batch.append(number)
+            cells += family_cells
+        if batch:
+            yield batch
 
-    def _family_costs(self, numbers: Sequence[int], layouts: Sequence[Candidate]) -> list[float]:
-        """The costs of some families, whose queries are looked at together."""
+    def _cost_families(self, numbers: Sequence[int], layouts: Sequence[Candidate]) -> list[float]:
         problem = self.evaluator.problem
-        of = [self._families[number].numbers for number in numbers]
-        queries = np.concatenate(of)
+        query_numbers = [self._families[number].numbers for number in numbers]
+        queries = np.concatenate(query_numbers)
         rows = np.array([self.evaluator.evaluate(d).rows[queries] for d in layouts]).reshape(len(layouts), len(queries))
         holds = np.zeros((len(layouts), len(problem.columns)), dtype=np.bool_)
         for place, layout in enumerate(layouts):
             holds[place, list(layout.columns)] = True
         costs = path_costs(rows, holds, problem.reads[queries], self.read.cell, self.read.tid)
-        ends = np.cumsum([len(each) for each in of])[:-1]
-        return [float(each.sum()) for each in np.split(costs, ends)]
+        ends = np.cumsum([len(family) for family in query_numbers])[:-1]
+        return [float(family.sum()) for family in np.split(costs, ends)]
 
 
-def masters_of(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
-    """The layout in which each column is master (5.5.3): the one with the largest share of the rows, then the first."""
-    found: dict[int, tuple[float, Candidate]] = {}
+def master_layouts(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
+    """Return the layout in which each column is master (5.5.3): that with the largest share, of equals the first."""
+    masters: dict[int, tuple[float, Candidate]] = {}
     for layout in layouts:
         share = evaluator.evaluate(layout).share
         for column in layout.columns:
-            if column not in found or share > found[column][0]:
-                found[column] = (share, layout)
-    return {column: layout for column, (_, layout) in found.items()}
+            if column not in masters or share > masters[column][0]:
+                masters[column] = (share, layout)
+    return {column: layout for column, (_, layout) in masters.items()}
 
 
 def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float) -> Floats:
-    """The cost of each query, along the better of the greedy path and the best single layout (5.6.3).
+    """Return the cost of each query, by the better of the greedy path and the best single layout (5.6.3).
 
-    With ``L(c)`` the layout that :func:`layoutopt.model.retrieval.choose_path` reads column c from, a query costs::
+    With ``L(c)`` the layout from which :func:`layoutopt.model.retrieval.choose_path` reads column c::
 
         greedy = sum of cell(c) * rows(L(c)) over its columns + tid * sum of rows over the layouts read, if several
         single = sum of cell(c) over its columns * the fewest rows of a layout that has all of them
 
-    A scan that compares more paths reads no more than this. Here the greedy path reads 10 + 4 cells and as many tids,
-    the first layout alone 10 + 10 cells:
+    A scan that compares more paths reads no more. Here the greedy path reads 10 + 4 cells and as many tids, the first
+    layout alone 10 + 10 cells:
 
     >>> rows, holds = np.array([[10.0], [4.0]]), np.array([[True, True], [False, True]])
     >>> [path_costs(rows, holds, np.ones((1, 2), bool), np.ones(2), tid).tolist() for tid in (1.0, 0.25)]
@@ -450,19 +428,23 @@ def path_costs(rows: Floats, holds: Bits, reads: Bits, cell: Floats, tid: float)
     Raises:
         ValueError: a query has a column that no layout serves.
     """
-    query, column = np.nonzero(reads)  # of every cell that is read, query by query
+    query, column = np.nonzero(reads)  # of every (query, column) that is read
     readable = np.where(holds[:, column], rows[:, query], np.inf)
     fewest = readable.min(axis=0, initial=np.inf)
     if not np.isfinite(fewest).all():
-        raise ValueError("a query has a column that no layout serves; give every query all its columns")
-    held = holds.astype(np.float32) @ reads.T.astype(np.float32)
-    # Of layouts with equally few rows that with most of the query's columns, then the first.
-    layout = np.where(readable == fewest, held[:, query], -1.0).argmax(axis=0)
-    costs = np.bincount(query, cell[column] * fewest, len(reads)).astype(np.float64)  # of nothing numpy counts integers
+        raise ValueError("a query has a column that no layout serves: expected every query to find all its columns")
+    held_columns = holds.astype(np.float32) @ reads.T.astype(np.float32)
+    # Of layouts with equally few rows, the one with most of the query's columns, then the first.
+    layout = np.where(readable == fewest, held_columns[:, query], -1.0).argmax(axis=0)
+    costs = np.bincount(query, cell[column] * fewest, len(reads)).astype(
+        np.float64
+    )  # for empty input numpy returns integers
     used = np.zeros(rows.shape, dtype=np.bool_)
     used[layout, query] = True
     costs += tid * (used.sum(axis=0) > 1) * np.where(used, rows, 0.0).sum(axis=0)
-    whole = held == reads.sum(axis=1)
-    of_cells = np.bincount(query, cell[column], len(reads))  # no matrix product: its last bits depend on other queries
-    alone = np.where(whole & (of_cells > 0), rows, np.inf).min(axis=0, initial=np.inf)
-    return np.asarray(np.minimum(costs, alone * np.where(of_cells > 0, of_cells, 1.0)))
+    has_all = held_columns == reads.sum(axis=1)
+    cells_per_row = np.bincount(
+        query, cell[column], len(reads)
+    )  # a matrix product's last bits would depend on the other queries
+    alone = np.where(has_all & (cells_per_row > 0), rows, np.inf).min(axis=0, initial=np.inf)
+    return np.asarray(np.minimum(costs, alone * np.where(cells_per_row > 0, cells_per_row, 1.0)))

@@ -1,4 +1,4 @@
-"""Local features of a group of columns (Sun 2017, 4.5), and the blocks that they make on a sample."""
+"""Choose the local features of a group of columns (Sun 2017, 4.5), and block a sample by them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.problem import Problem, Sample
 
-_CHOICES = 5
-_FEWER = 3.0
-"""Each of the sets tried makes so many times fewer vectors than the one before."""
+# Sets of features that are tried; each makes this many times fewer vectors than the one before.
+_MAX_CHOICES = 5
+_REDUCTION = 3.0
 
 
 def local_weights(problem: Problem, served: Bits) -> Floats:
-    """The worth of each feature to the queries served, ``float64[samples, features]``.
+    """Return the worth of each feature to the served queries, ``float64[samples, features]``.
 
-    The text's weight(G, f) counts a query once for every feature that subsumes it; here a query's features share it, as
-    :func:`layoutopt.features.weights.feature_weights` says of marginal weights, unless the problem counts as the text.
+    The text's weight(G, f) counts a query once for every feature that subsumes it. Here a query's features share it by
+    marginal weights (:func:`layoutopt.features.weights.feature_weights`), unless the problem counts as the text does.
     ``served`` are the queries that read the group, W^G, ``bool[queries]``.
     """
     weights = problem.weights[:, served]
@@ -32,25 +32,25 @@ def local_weights(problem: Problem, served: Bits) -> Floats:
     return feature_weights(problem.shares[served], weights, problem.selectivity, marginal=True)
 
 
-def choose_features(problem: Problem, served: Bits, among: Ints | None = None) -> Ints:
-    """The local features for the queries served: the most that keep distinct vectors near ``max_vectors`` (4.5).
+def choose_features(problem: Problem, served: Bits, allowed: Ints | None = None) -> Ints:
+    """Return the local features for the served queries: the most that keep vectors near ``max_vectors`` (4.5).
 
-    Ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing. Their
-    number is found by counting the distinct vectors of the fullest sample. ``among`` are the features to choose from.
+    They are ranked by weight x (1 - selectivity): a feature that most rows match fills the limit and skips nothing.
+    Their number follows from the distinct vectors of the fullest sample. ``allowed`` limits the choice.
     """
-    ranked = _ranked(problem, served)
-    ranked = ranked if among is None else ranked[np.isin(ranked, among)]
-    return np.sort(ranked[: _most_within(problem, ranked)])
+    ranked = _rank_features(problem, served)
+    ranked = ranked if allowed is None else ranked[np.isin(ranked, allowed)]
+    return np.sort(ranked[: _count_fitting(problem, ranked)])
 
 
 def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
-    """Sets of local features to try: the most that fit (4.5), then what fits a third of the vectors, a ninth, ...
+    """Return sets of local features to try: the most that fit (4.5), then a third of the vectors, a ninth, ...
 
-    Fewer features can skip more: a weak one (``p_brand <> 'X'``) breaks the rows of strong ones into vectors of few
+    Fewer features can skip more: a weak one (``p_brand <> 'X'``) splits the rows of strong ones into vectors of few
     rows, which end in mixed blocks.
     """
-    ranked = _ranked(problem, served)
-    ranked = ranked[: _most_within(problem, ranked)]
+    ranked = _rank_features(problem, served)
+    ranked = ranked[: _count_fitting(problem, ranked)]
     if problem.by_count:
         return [np.sort(ranked)]
     sizes = prefixes([sample.vectors.words for sample in problem.samples], ranked, problem.max_vectors)
@@ -58,43 +58,40 @@ def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
 
 
 def prefixes(segments: Sequence[Words], ranked: Ints, max_vectors: int) -> list[int]:
-    """How many of the first features to try: all, then what makes a third of ``max_vectors``, a ninth, ...
+    """Return how many of the first features to try: all, then what makes a third of ``max_vectors``, a ninth, ...
 
-    Args:
-        segments: the vectors of each.
-        ranked: the features, the best first.
-        max_vectors: distinct vectors of a segment.
+    ``segments`` are the vectors of each segment, ``ranked`` the features, the best first.
     """
-    every = len(ranked) if segments else 0
-    if not every:
-        return [every]
+    n_features = len(ranked) if segments else 0
+    if not n_features:
+        return [n_features]
     counts = np.max([distinct_by_prefix(words, ranked) for words in segments], axis=0)
-    limits = [max_vectors / _FEWER**k for k in range(1, _CHOICES)]
+    limits = [max_vectors / _REDUCTION**k for k in range(1, _MAX_CHOICES)]
     sizes = [max(1, int(np.searchsorted(counts, limit, side="right"))) for limit in limits]
-    return list(dict.fromkeys([every, *sizes]))
+    return list(dict.fromkeys([n_features, *sizes]))
 
 
-def _ranked(problem: Problem, served: Bits) -> Ints:
+def _rank_features(problem: Problem, served: Bits) -> Ints:
     worth = local_weights(problem, served).sum(axis=0)
     worth = worth if problem.by_count else worth * (1.0 - problem.selectivity)
     candidates = np.flatnonzero(worth > 0)
     return candidates[np.lexsort((candidates, -worth[candidates]))]
 
 
-def _most_within(problem: Problem, ranked: Ints) -> int:
-    """How many of the first features keep every sample within the limit of vectors; one at least, if there is one."""
-    most = len(ranked)
+def _count_fitting(problem: Problem, ranked: Ints) -> int:
+    """Return how many of the first features keep every sample within the limit of vectors, at least one."""
+    n_features = len(ranked)
     for sample in problem.samples:
-        few = min(most, WORD_BITS)  # mostly enough, and one word to sort by
-        counts = distinct_by_prefix(sample.vectors.words, ranked[:few])
-        if few < most and int(counts.max(initial=0)) <= problem.max_vectors:
-            counts = distinct_by_prefix(sample.vectors.words, ranked[:most])
-        most = min(most, int(np.searchsorted(counts, problem.max_vectors, side="right")))
-    return max(most, min(1, len(ranked)))
+        n_first = min(n_features, WORD_BITS)  # mostly enough, and sorted by a single word
+        counts = distinct_by_prefix(sample.vectors.words, ranked[:n_first])
+        if n_first < n_features and int(counts.max(initial=0)) <= problem.max_vectors:
+            counts = distinct_by_prefix(sample.vectors.words, ranked[:n_features])
+        n_features = min(n_features, int(np.searchsorted(counts, problem.max_vectors, side="right")))
+    return max(n_features, min(1, len(ranked)))
 
 
 def distinct_by_prefix(words: Words, features: Ints) -> Ints:
-    """The number of distinct vectors by the first k of some features, for every k from 1; ``int64[f]``, ascending.
+    """Return the number of distinct vectors by the first k features, for every k from 1; ``int64[f]``, ascending.
 
     Vectors are sorted once: two neighbours differ in the first k features if they first differ in one of these.
 
@@ -115,8 +112,8 @@ def distinct_by_prefix(words: Words, features: Ints) -> Ints:
 
 
 def _bit_lengths(words: Words) -> Ints:
-    """The number of bits up to the highest that is set, ``int64[n]``."""
-    # Without the bit after the highest, no rounding makes a float of the next power of two.
+    """Return the number of bits up to the highest set bit, ``int64[n]``."""
+    # Without the bit after the highest, rounding to float can't reach the next power of two.
     return np.frexp((words & ~(words >> np.uint64(1))).astype(np.float64))[1].astype(np.int64)
 
 

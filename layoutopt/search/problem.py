@@ -1,4 +1,4 @@
-"""What a search optimises over: a sample of rows as feature vectors, and query classes as masks."""
+"""The problem of a search: samples of rows as feature vectors, and classes of queries as masks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, any_of, unpack
 from layoutopt.skipping.skip_sets import membership, skip_set_table
 
-# ----------------------------------------------------------------------------------------------------
-# Which things belong to which sets, as lists: most sets have few things, so that lists are shorter than a matrix.
+# Vectors that are processed at once: their bits, and which queries skip them, fit into a CPU cache.
+_CHUNK = 1_024
 
 
 @dataclass(frozen=True, eq=False)
 class Incidence:
-    """Sets of numbered things: set ``i`` has ``things[starts[i]:starts[i + 1]]``.
+    """Sets of numbered things as lists: set ``i`` has ``things[starts[i]:starts[i + 1]]``. Most sets are small.
 
     Attributes:
-        starts: int64[sets + 1].
-        things: int64[n].
+        starts: ``int64[sets + 1]``.
+        things: ``int64[n]``.
     """
 
     starts: Ints
@@ -33,7 +33,7 @@ class Incidence:
 
     @classmethod
     def of(cls, belongs: Bits) -> Incidence:
-        """The sets of a matrix, ``bool[sets, things]``."""
+        """Return the sets of a matrix, ``bool[sets, things]``."""
         sets, things = np.nonzero(belongs)
         return cls(np.searchsorted(sets, np.arange(len(belongs) + 1)), things)
 
@@ -41,30 +41,25 @@ class Incidence:
         return len(self.starts) - 1
 
     def only(self, sets: Ints) -> Incidence:
-        """Some of the sets, in that order."""
+        """Return some of the sets, in that order."""
         sizes = np.diff(self.starts)[sets]
         starts = np.concatenate(([0], np.cumsum(sizes)))
         return Incidence(starts, self.things[np.repeat(self.starts[sets] - starts[:-1], sizes) + np.arange(starts[-1])])
 
     def any_of(self, packed: Bytes) -> Bytes:
-        """Where any of a set's things has a bit, ``uint8[sets, k]``; nowhere for an empty set.
+        """Return the OR of the bits of each set's things, ``uint8[sets, k]``; 0 for an empty set.
 
-        Args:
-            packed: bits of every thing (:func:`numpy.packbits`), ``uint8[things, k]``.
+        ``packed`` are the bits of every thing (:func:`numpy.packbits`), ``uint8[things, k]``.
 
         >>> sets = Incidence.of(np.array([[True, True, False], [False, False, False]]))
         >>> sets.any_of(np.array([[0b10], [0b01], [0b100]], dtype=np.uint8)).tolist()
         [[3], [0]]
         """
-        found = np.zeros((len(self), packed.shape[1]), dtype=np.uint8)
+        bits_by_set = np.zeros((len(self), packed.shape[1]), dtype=np.uint8)
         filled = self.starts[:-1] < self.starts[1:]
         if filled.any():
-            found[filled] = np.bitwise_or.reduceat(packed[self.things], self.starts[:-1][filled], axis=0)
-        return found
-
-
-_CHUNK = 1_024
-"""Vectors looked at at once: their bits, and which queries skip them, stay in a cache."""
+            bits_by_set[filled] = np.bitwise_or.reduceat(packed[self.things], self.starts[:-1][filled], axis=0)
+        return bits_by_set
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +67,7 @@ class Sample:
     """Sampled rows of one segment.
 
     Attributes:
-        vectors: distinct global feature vectors and how many sampled rows have each.
+        vectors: distinct global feature vectors, and how many sampled rows have each.
         rows: rows of the whole segment; ``rows / vectors.rows`` is the sampling factor.
         query_weights: ``float64[queries]``, 0 for a query that the segment's own bounds exclude.
     """
@@ -83,35 +78,35 @@ class Sample:
 
     @property
     def scale(self) -> float:
-        """Rows of the segment for each sampled row."""
+        """Return the rows of the segment for each sampled row."""
         return self.rows / max(1, self.vectors.rows)
 
     @cached_property
     def matching(self) -> Floats:
-        """How many of the sampled rows match each feature, ``float64[features]``."""
-        found = np.zeros(self.vectors.n_features)
+        """Return how many of the sampled rows match each feature, ``float64[features]``."""
+        matching = np.zeros(self.vectors.n_features)
         for counts, bits in self.chunks():
-            found += counts @ bits
-        return found
+            matching += counts @ bits
+        return matching
 
     def chunks(self) -> Iterator[tuple[Floats, Bits]]:
-        """Some vectors at once: the sampled rows of each, ``float64[n]``, and their bits, ``bool[n, features]``."""
+        """Yield chunks of vectors: the sampled rows of each, ``float64[n]``, and their bits, ``bool[n, features]``."""
         for start in range(0, len(self.vectors), _CHUNK):
-            some = slice(start, start + _CHUNK)
-            bits = unpack(self.vectors.words[some], self.vectors.n_features)
-            yield self.vectors.counts[some].astype(np.float64), bits
+            chunk = slice(start, start + _CHUNK)
+            bits = unpack(self.vectors.words[chunk], self.vectors.n_features)
+            yield self.vectors.counts[chunk].astype(np.float64), bits
 
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """What reading costs: a ``cell`` of each column, ``float64[columns]``, and a ``tid`` (all 1 in Eq. 4.3)."""
+    """The cost of reading a ``cell`` of each column, ``float64[columns]``, and a ``tid`` (all 1 in Eq. 4.3)."""
 
     cell: Floats
     tid: float
 
     @classmethod
     def cells(cls, n_columns: int) -> Unit:
-        """The thesis's unit: every cell and every tid costs 1."""
+        """Return the thesis's unit: every cell and every tid costs 1."""
         return cls(np.ones(n_columns), 1.0)
 
 
@@ -127,12 +122,12 @@ class Problem:
         skips: which query skips a block by which skip set, ``bool[queries, skip_sets]``.
         samples: sampled segments.
         unit: what a cell and a tid cost.
-        block_rows: mean rows of a block, of the table (not of the sample).
+        block_rows: mean rows of a block of the table (not of the sample).
         max_vectors: about how many distinct vectors a layout's local features may make (4.5).
-        seed: of everything with chance.
-        classes: the class of each query that the problem was made of, ``int64[queries given]``; None if unknown.
-        by_count: local features are ranked and weighed by the number of queries that they subsume, as the text has it
-            (4.5), and as many as fit are used; else by marginal weight and selectivity, and fewer are tried too.
+        classes: the class of each original query, ``int64[original queries]``; None if unknown.
+        by_count: whether local features are ranked and weighted by the number of queries that they subsume, and as
+            many as fit are used, as in the text (4.5); else by marginal weight and selectivity, and fewer are tried
+            too.
     """
 
     columns: tuple[str, ...]
@@ -150,42 +145,42 @@ class Problem:
 
     @cached_property
     def subsumed(self) -> Bits:
-        """Whether each feature subsumes each query's filter, F^q, ``bool[queries, features]``."""
+        """Return whether each feature subsumes each query's filter, F^q, ``bool[queries, features]``."""
         return np.asarray(self.shares == 1.0)
 
     @cached_property
     def selectivity(self) -> Floats:
-        """The share of sampled rows that match each feature, ``float64[features]``."""
+        """Return the share of sampled rows that match each feature, ``float64[features]``."""
         matching = sum(sample.matching for sample in self.samples)
         return np.asarray(matching / max(1, sum(s.vectors.rows for s in self.samples)), dtype=np.float64)
 
     @cached_property
     def weights(self) -> Floats:
-        """Query weights, ``float64[samples, queries]``."""
+        """Return the query weights, ``float64[samples, queries]``."""
         return np.stack([s.query_weights for s in self.samples])
 
     def skippable(self, unions: Bits, queries: Bits | None = None) -> Bits:
-        """Which query can skip which block by its skip sets, ``bool[blocks, queries]``.
+        """Return which query can skip which block by its skip sets, ``bool[blocks, queries]``.
 
         Args:
-            unions: union bits, ``bool[blocks, features]``; what was not measured is 1.
-            queries: only these, ``bool[all queries]``.
+            unions: union bits, ``bool[blocks, features]``; 1 where not measured.
+            queries: limits the result to these queries, ``bool[all queries]``.
         """
-        sets_of_query = self._sets_of_query
+        sets_of_query = self._query_sets
         if queries is not None:
             sets_of_query = sets_of_query.only(np.flatnonzero(queries))
         used, sets = np.unique(sets_of_query.things, return_inverse=True)
-        of_set, of_query = self._features_of_set.only(used), Incidence(sets_of_query.starts, sets)
-        found = np.zeros((len(unions), len(sets_of_query)), dtype=np.bool_)
+        features_of_set, sets_by_query = self._set_features.only(used), Incidence(sets_of_query.starts, sets)
+        skippable = np.zeros((len(unions), len(sets_of_query)), dtype=np.bool_)
         for start in range(0, len(unions), _CHUNK):
-            some = unions[start : start + _CHUNK]
-            skipped = of_query.any_of(~of_set.any_of(np.packbits(some.T, axis=1)))
-            found[start : start + _CHUNK] = np.unpackbits(skipped, axis=1, count=len(some)).T
-        return found
+            chunk = unions[start : start + _CHUNK]
+            skipped = sets_by_query.any_of(~features_of_set.any_of(np.packbits(chunk.T, axis=1)))
+            skippable[start : start + _CHUNK] = np.unpackbits(skipped, axis=1, count=len(chunk)).T
+        return skippable
 
     @cached_property
     def least_rows(self) -> Floats:
-        """The rows that no skip set of the query excludes: no grouping reads fewer; ``float64[samples, queries]``."""
+        """Return the rows that no skip set of the query excludes, ``float64[samples, queries]``: a lower bound."""
         least = np.zeros((len(self.samples), len(self.reads)))
         for s, sample in enumerate(self.samples):
             skipped = np.zeros(len(self.reads))
@@ -196,30 +191,30 @@ class Problem:
 
     @property
     def rows(self) -> int:
-        """The rows of all segments that were sampled."""
+        """Return the rows of all sampled segments."""
         return sum(sample.rows for sample in self.samples)
 
     def rows_with_any(self, features: Sequence[int]) -> float:
-        """About how many of their rows have one of the features."""
+        """Return about how many of these rows have one of the features."""
         return sum(sample.scale * sample.vectors.rows_with_any(features) for sample in self.samples)
 
     def rows_with_sets(self) -> Floats:
-        """About how many of their rows have a member of each skip set, ``float64[skip_sets]``."""
-        held = np.zeros(self.members.shape[1])
+        """Return about how many of these rows have a member of each skip set, ``float64[skip_sets]``."""
+        rows = np.zeros(self.members.shape[1])
         for sample in self.samples:
-            found = np.zeros(self.members.shape[1])
+            sample_rows = np.zeros(self.members.shape[1])
             for counts, bits in sample.chunks():
-                having = self._features_of_set.any_of(np.packbits(bits.T, axis=1))
-                found += np.unpackbits(having, axis=1, count=len(counts)) @ counts
-            held += sample.scale * found
-        return held
+                having = self._set_features.any_of(np.packbits(bits.T, axis=1))
+                sample_rows += np.unpackbits(having, axis=1, count=len(counts)) @ counts
+            rows += sample.scale * sample_rows
+        return rows
 
     @cached_property
-    def _features_of_set(self) -> Incidence:
+    def _set_features(self) -> Incidence:
         return Incidence.of(self.members.T > 0)
 
     @cached_property
-    def _sets_of_query(self) -> Incidence:
+    def _query_sets(self) -> Incidence:
         return Incidence.of(self.skips)
 
 
@@ -237,21 +232,15 @@ def make_problem(
 ) -> Problem:
     """Put a workload into arrays; queries of equal columns and equal skip sets become one class.
 
-    Args:
-        queries: the training queries.
-        features: the plan's, whose vectors the samples hold.
-        columns: the table's.
-        samples: with query weights of shape ``[len(queries)]``.
-        unit: cells where left out.
-        block_rows, max_vectors, seed, by_count: as in :class:`Problem`.
+    The samples have query weights of shape ``[len(queries)]``. For the rest see :class:`Problem`.
     """
     skip_sets, skips = skip_set_table(queries, features)
     number = {name: i for i, name in enumerate(columns)}
     reads = np.zeros((len(queries), len(columns)), dtype=np.bool_)
     for q, query in enumerate(queries):
         reads[q, [number[name] for name in query.columns]] = True
-    first, of_query = equal_rows(np.concatenate([reads, skips], axis=1))
-    summed = [np.bincount(of_query, s.query_weights, len(first)).astype(np.float64) for s in samples]
+    first, class_of_query = equal_rows(np.concatenate([reads, skips], axis=1))
+    summed = [np.bincount(class_of_query, s.query_weights, len(first)).astype(np.float64) for s in samples]
     return Problem(
         columns=tuple(columns),
         reads=reads[first],
@@ -263,13 +252,13 @@ def make_problem(
         block_rows=block_rows,
         max_vectors=max_vectors,
         seed=seed,
-        classes=of_query,
+        classes=class_of_query,
         by_count=by_count,
     )
 
 
-def restricted(problem: Problem, features: Sequence[int]) -> Problem:
-    """The same problem over the rows that have one of these features alone; samples without any are left out."""
+def restrict_rows(problem: Problem, features: Sequence[int]) -> Problem:
+    """Return the problem over the rows with one of these features only; samples without any are dropped."""
     samples = []
     for sample in problem.samples:
         kept = any_of(sample.vectors.words, features)
@@ -280,8 +269,8 @@ def restricted(problem: Problem, features: Sequence[int]) -> Problem:
     return replace(problem, samples=tuple(samples))
 
 
-def thinned(problem: Problem, rows: int) -> Problem:
-    """The same problem over about so many rows of each sample, taken at even distances."""
+def thin_samples(problem: Problem, rows: int) -> Problem:
+    """Return the problem over about ``rows`` rows of each sample, taken at even distances."""
     samples = []
     for sample in problem.samples:
         step = max(1.0, sample.vectors.rows / rows)
@@ -294,6 +283,6 @@ def thinned(problem: Problem, rows: int) -> Problem:
 
 
 def equal_rows(masks: Bits) -> tuple[Ints, Ints]:
-    """The first row of each class of equal rows, and each row's class."""
+    """Return the first row of each class of equal rows, and each row's class."""
     _, first, inverse = np.unique(np.packbits(masks, axis=1), axis=0, return_index=True, return_inverse=True)
     return first, inverse.reshape(-1)

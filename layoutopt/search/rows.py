@@ -1,7 +1,7 @@
-"""r_i^q, the rows that query q reads of group i: computed, or estimated (Sun 2017, 4.4.3).
+"""Compute or estimate r_i^q, the rows that query q reads of group i (Sun 2017, 4.4.3).
 
-A group matters only through the queries that read it: two groups read by the same queries have the same local
-features, hence the same blocks and the same r. Everything is remembered under that set of queries.
+A group matters only through the queries that read it: groups with the same readers have the same local features, hence
+the same blocks and the same r. So results are cached by the set of queries.
 """
 
 from __future__ import annotations
@@ -18,87 +18,86 @@ from layoutopt.search.local import block_sample, choose_features, feature_choice
 from layoutopt.search.problem import Problem
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
+# From the served queries, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for the rest.
 RowsRead = Callable[[Bits], Floats]
-"""From the queries served, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for others."""
 
+# Vectors of the coarse estimate: enough to see conflicts, few enough to partition in milliseconds.
 _COARSE_VECTORS = 300
-"""Vectors of the coarse estimate: enough to see conflicts, few enough for a partitioning in milliseconds."""
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 
-def remembered(find: Callable[[Bits], _Found]) -> Callable[[Bits], _Found]:
-    """The same function of the queries served, remembering every set of queries it was asked for."""
-    seen: dict[bytes, _Found] = {}
+def cache_by_queries(find: Callable[[Bits], _Result]) -> Callable[[Bits], _Result]:
+    """Cache a function of the served queries."""
+    results: dict[bytes, _Result] = {}
 
-    def answer(served: Bits) -> _Found:
+    def find_cached(served: Bits) -> _Result:
         key = np.packbits(served).tobytes()
-        if key not in seen:
-            seen[key] = find(served)
-        return seen[key]
+        if key not in results:
+            results[key] = find(served)
+        return results[key]
 
-    return answer
+    return find_cached
 
 
 class ComputedRows:
-    """The exact value on the samples: choose local features, partition, look at the union vectors.
+    """The exact rows on the samples: choose local features, partition, test the union vectors.
 
-    Of the choices of :func:`feature_choices` that which lets the queries served read least, all of their cells counted.
+    Of the choices of :func:`feature_choices` the one by which the served queries read the fewest cells counts.
 
     Attributes:
-        by_most: the same by the first choice alone, as many features as fit.
+        by_most: the same by the first choice only, as many features as fit.
     """
 
     def __init__(self, problem: Problem, partitioner: Partitioner) -> None:
-        """Start with nothing computed."""
         self._problem = problem
         self._partitioner = partitioner
-        self._chosen = remembered(self._choose)
-        self.by_most: RowsRead = remembered(
-            lambda served: rows_by(problem, served, choose_features(problem, served), partitioner)
+        self._cached_choice = cache_by_queries(self._choose_guides)
+        self.by_most: RowsRead = cache_by_queries(
+            lambda served: compute_rows_read(problem, served, choose_features(problem, served), partitioner)
         )
 
     def __call__(self, served: Bits) -> Floats:
-        """The rows that each of the queries served reads."""
-        return self._chosen(served)[1]
+        """Return the rows that each served query reads."""
+        return self._cached_choice(served)[1]
 
     def guides(self, served: Bits) -> Ints:
-        """The local features of a group that these queries read, ascending; none where there are none."""
-        return self._chosen(served)[0]
+        """Return the local features of a group with these readers, ascending."""
+        return self._cached_choice(served)[0]
 
-    def _choose(self, served: Bits) -> tuple[Ints, Floats]:
+    def _choose_guides(self, served: Bits) -> tuple[Ints, Floats]:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
-        fewer = [rows_by(problem, served, features, self._partitioner) for features in choices[1:]]
-        read = [self.by_most(served), *fewer]
-        best = int(np.argmin([float((price * rows).sum()) for rows in read]))
-        return choices[best], read[best]
+        rows_by_fewer = [compute_rows_read(problem, served, features, self._partitioner) for features in choices[1:]]
+        rows_by_choice = [self.by_most(served), *rows_by_fewer]
+        best = int(np.argmin([float((price * rows).sum()) for rows in rows_by_choice]))
+        return choices[best], rows_by_choice[best]
 
 
-def rows_by(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
-    """The rows that the queries served read where these features guide the blocking, ``float64[samples, queries]``."""
+def compute_rows_read(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
+    """Return the rows that the served queries read with these guides, ``float64[samples, queries]``."""
     weights = local_weights(problem, served)
     samples = enumerate(problem.samples)
-    found = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in samples]
-    read = np.zeros((len(found), len(served)))
-    # At once, since what skips which query is looked up for each call.
-    skipped = problem.skippable(np.concatenate([blocks.unions for blocks in found]), served)
-    of_samples = np.split(skipped, np.cumsum([len(blocks.rows) for blocks in found])[:-1])
-    for s, (blocks, of_blocks) in enumerate(zip(found, of_samples, strict=True)):
-        read[s, served] = blocks.rows @ ~of_blocks
+    sample_blocks = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in samples]
+    read = np.zeros((len(sample_blocks), len(served)))
+    # One call for all samples, since each call looks up skip sets.
+    skipped = problem.skippable(np.concatenate([blocks.unions for blocks in sample_blocks]), served)
+    skipped_by_sample = np.split(skipped, np.cumsum([len(blocks.rows) for blocks in sample_blocks])[:-1])
+    for s, (blocks, skipped_blocks) in enumerate(zip(sample_blocks, skipped_by_sample, strict=True)):
+        read[s, served] = blocks.rows @ ~skipped_blocks
     return read
 
 
 def coarse_estimate(problem: Problem, partitioner: Partitioner) -> RowsRead:
-    """The exact computation over so few local features that it is cheap: the heaviest conflicts decide a merge."""
-    few = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return ComputedRows(few, partitioner).by_most
+    """Return the exact computation over few local features, which is cheap: the heaviest conflicts decide a merge."""
+    coarse = replace(problem, max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
+    return ComputedRows(coarse, partitioner).by_most
 
 
 def block_estimate(problem: Problem) -> RowsRead:
-    """The block-based estimate: rows of equal local vectors fill blocks of their own (4.4.3, step c).
+    """Return the block-based estimate: rows of equal local vectors fill blocks of their own (4.4.3, step c).
 
     An upper bound of the rows read: each vector that q skips spares ``floor(count / b)`` blocks of ``b`` rows.
     """
@@ -115,16 +114,16 @@ def block_estimate(problem: Problem) -> RowsRead:
             read[s, served] = sample.rows - spared
         return read
 
-    return remembered(rows_read)
+    return cache_by_queries(rows_read)
 
 
 def selectivity_estimate(problem: Problem) -> RowsRead:
-    """The baseline: the rows that no skip set of the query excludes, as if rows could be skipped one by one."""
+    """Return the baseline estimate: the rows that no skip set excludes, as if single rows could be skipped."""
     return lambda served: np.where(served, problem.least_rows, 0.0)
 
 
 def rows_estimator(problem: Problem, estimate: Estimate, partitioner: Partitioner) -> RowsRead:
-    """The estimator of that name."""
+    """Return the estimator of that name."""
     if estimate == "coarse":
         return coarse_estimate(problem, partitioner)
     if estimate == "block":

@@ -1,1 +1,1 @@
-"""Query logs: read, and turned into the model's queries."""
+"""Read query logs and turn them into the model's queries."""

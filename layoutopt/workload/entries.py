@@ -1,4 +1,4 @@
-"""The entries of a query log, whatever file they came from."""
+"""The entries of a query log, of any file format."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ class LogEntry:
     Attributes:
         id: its place in the log, from 0.
         sql: the text, without a closing ``;``.
-        timestamp: as the log has it, or None.
-        user: as the log has it, or None.
+        timestamp: as in the log, or None.
         count: how often the statement ran; its weight.
         problem: why the record has no usable text ("" where it has one).
-        code: what kind of problem that is.
+        code: the kind of that problem.
         dialect: of the text; None for the log's.
-        parameters: the values that stand for the text's parameters, by place or by name; None where it has none.
+        parameters: the values of the text's parameters, by place or by name; None where it has none.
     """
 
     id: int
@@ -33,6 +32,6 @@ class LogEntry:
     parameters: Sequence[object] | Mapping[str, object] | None = None
 
 
-def one_statement(sql: str) -> str:
-    """A text without the ``;`` and blanks around its one statement."""
+def strip_statement(sql: str) -> str:
+    """Return a text without the ``;`` and blanks around its one statement."""
     return sql.strip().removesuffix(";").rstrip()

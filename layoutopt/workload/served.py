@@ -1,4 +1,4 @@
-"""Queries as they arrive at a catalog that plans scans for engines: what their filters can say there."""
+"""Weaken filters to what engines send to a catalog that plans scans."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from layoutopt.model.query import Query
 
 
 def said(node: Node) -> Node:
-    """The strictest filter that Iceberg has words for and that is TRUE wherever this one is.
+    """Return the strictest filter that Iceberg can express and that is TRUE wherever this one is.
 
-    Its words are comparisons of columns with constants, joined by AND and OR: comparisons of two columns, functions and
+    Iceberg has comparisons of columns with constants, joined by AND and OR. Comparisons of two columns, functions and
     patterns become TRUE.
 
     >>> from layoutopt.model.predicates import Comparison
@@ -30,21 +30,20 @@ def said(node: Node) -> Node:
     return node if is_plain else TRUE
 
 
-def as_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
-    """A log of which a share of each statement's runs comes through a catalog, where only :func:`said` of it arrives.
+def split_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
+    """Return a log of which a share of each statement's runs comes through a catalog, with filters of :func:`said`.
 
-    Args:
-        queries: with the whole filters.
-        share: of their weights, from 0 to 1. A query whose filter can be said stays as it is; any other becomes two.
+    ``share`` is that of the weights, from 0 to 1. A query whose filter Iceberg can express is unchanged; any other
+    becomes two.
     """
-    return tuple(part for query in queries for part in _parts(query, share))
+    return tuple(part for query in queries for part in _split_query(query, share))
 
 
-def _parts(query: Query, share: float) -> Iterator[Query]:
-    arriving = said(query.filter.root)
-    if arriving == query.filter.root or share == 0:
+def _split_query(query: Query, share: float) -> Iterator[Query]:
+    sent_filter = said(query.filter.root)
+    if sent_filter == query.filter.root or share == 0:
         yield query
         return
     if share < 1:
         yield replace(query, weight=query.weight * (1 - share))
-    yield replace(query, weight=query.weight * share, filter=Filter.of(arriving), exact=False)
+    yield replace(query, weight=query.weight * share, filter=Filter.of(sent_filter), exact=False)

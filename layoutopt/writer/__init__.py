@@ -1,1 +1,1 @@
-"""One segment to Parquet files, without Spark: route, slice, encode, write, measure."""
+"""Write a segment to Parquet files: route, encode, write and measure, without Spark."""

@@ -1,4 +1,4 @@
-"""A load's name, the numbers that its blocks may have, and the end of what a failed one wrote."""
+"""Name a load, number its blocks, and remove the files of a failed one."""
 
 from __future__ import annotations
 
@@ -15,45 +15,43 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import BoundError, CommitConflictError, PlanError, SchemaError
 from layoutopt.model.layout import Plan
 
-# A block's number is the load's mark, 23 bits, and a number in the load, 40 bits: positive, and unique in the table.
+# A block's number has 23 bits of the load's hash and 40 bits of a number in the load: positive, and unique in the
+# table.
 _NUMBER_BITS = 40
-_MARKS = 1 << 23
+_LOAD_HASHES = 1 << 23
+# Failures before the commit.
 ANY: Final = (BaseException,)
+# Failures that refuse a commit for certain. After any other failure the snapshot may exist and name the load's files.
 REFUSED: Final = (CommitConflictError, PlanError, SchemaError)
-"""How a commit is refused for certain. After any other failure the snapshot may exist, and name the load's files."""
 
 
 def fresh_load_id(base: Snapshot | None, blocks: Collection[int] = ()) -> str:
-    """A new load id whose blocks' numbers no load of the snapshot has, nor any of the loads of some other blocks."""
-    taken = set() if base is None else {_mark(entry.load_id) for entry in base.partitions}
-    taken |= {number >> _NUMBER_BITS for number in blocks}
+    """Return a new load id whose block numbers differ from those of the snapshot's loads and of ``blocks``."""
+    used_hashes = set() if base is None else {_hash_load_id(entry.load_id) for entry in base.partitions}
+    used_hashes |= {number >> _NUMBER_BITS for number in blocks}
     while True:
         load_id = new_load_id()
-        if _mark(load_id) not in taken:
+        if _hash_load_id(load_id) not in used_hashes:
             return load_id
 
 
 def check_block_numbers(plan: Plan, segments: int) -> None:
-    """Refuse a load of so many segments whose blocks might take the numbers of another load's.
-
-    Raises:
-        BoundError: they might.
-    """
-    most = (1 << _NUMBER_BITS) // (max(1, segments) * len(plan.scheme.layouts))
-    if plan.segment_rows > most:
+    """Raise BoundError if the blocks of so many segments could take the numbers of another load's."""
+    max_rows = (1 << _NUMBER_BITS) // (max(1, segments) * len(plan.scheme.layouts))
+    if plan.segment_rows > max_rows:
         raise BoundError(
-            f"with segment_rows {plan.segment_rows} the blocks of {segments} segments can't be numbered; "
-            f"plan with at most {most}"
+            f"segment_rows is {plan.segment_rows}, too many to number the blocks of {segments} segments; "
+            f"plan with at most {max_rows}"
         )
 
 
 def first_block(load_id: str) -> int:
-    """The least number that a block of a load may have; no other load's has the same upper bits."""
-    return _mark(load_id) << _NUMBER_BITS
+    """Return the least block number of a load; no other load's numbers have the same upper bits."""
+    return _hash_load_id(load_id) << _NUMBER_BITS
 
 
-def _mark(load_id: str) -> int:
-    return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _MARKS
+def _hash_load_id(load_id: str) -> int:
+    return int.from_bytes(hashlib.sha256(load_id.encode()).digest()[:4], "big") % _LOAD_HASHES
 
 
 @contextmanager
@@ -64,16 +62,14 @@ def removed_after(
     keys: Iterable[str],
     first: Callable[[], object] | None = None,
 ) -> Iterator[None]:
-    """Remove what a load wrote to partitions where what is done within fails in one of these ways.
+    """Remove a load's files from its partitions if the body fails in one of these ways.
 
-    Nothing names these files then, so one that can't be removed is garbage that nobody sees.
+    No snapshot names these files then, so one that can't be removed is garbage.
 
     Args:
         failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
-        files: the table's.
-        load_id: the load's.
-        keys: of the partitions.
-        first: called before, where somebody else may write still.
+        keys: the keys of the partitions.
+        first: called before removal, to stop other writers.
     """
     try:
         yield

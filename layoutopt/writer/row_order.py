@@ -1,8 +1,13 @@
-"""The order of rows within their blocks: sorted by a few columns, so that equal values stand together and compress.
+"""Choose and apply the order of rows within blocks, so that equal values stand together and compress.
 
-What is read, skipped and answered does not depend on it, but the bytes of a block do (Hall et al., "Processing a
-Trillion Cells per Mouse Click", VLDB 2012, section 3). Columns are turned into numbers of few bits that are packed into
-one word with the block and the place, so that one sort of words does it all and equal rows keep their order.
+The order changes the bytes of a block, but not what is read, skipped and answered (Hall et al., "Processing a Trillion
+Cells per Mouse Click", VLDB 2012, section 3). Columns become numbers of few bits, which are packed into one word with
+the block and the row, so one sort of words does it all and equal rows keep their order.
+
+Orders are searched greedily, column by column, with a beam. A few blocks are encoded as a load would encode them.
+Orders to encode are chosen by the differences between neighbouring rows, which cost about their logarithm. Finding the
+best order is as hard as the travelling salesman problem (Lemire and Kaser, "Reordering Columns for Smaller Indexes",
+2011).
 """
 
 from __future__ import annotations
@@ -23,24 +28,35 @@ from layoutopt.model.values import key_kind
 from layoutopt.writer.encodings import Encodings, encoded_bytes, smallest_encodings
 from layoutopt.writer.routing import Routing
 
+# Bits of a packed word, without the sign.
 _WORD_BITS = 63
+
+# Columns of an order at most: after so many, rows are nearly unique, or nearly constant in between.
+MOST_COLUMNS: Final = 8
+# Orders that are extended in each step.
+_BEAM_WIDTH: Final = 4
+# Cells that four steps may encode; bounds the orders encoded in a step, together with the next two.
+_MAX_CELLS: Final = 40_000_000
+_MIN_ENCODED, _MAX_ENCODED = 6, 40
+# Columns beyond this share of the bytes read are not encoded again and again.
+_SHARE_ENCODED: Final = 0.98
+# The least gain of one more column, as a share of the unsorted bytes.
+_MIN_GAIN: Final = 0.002
+# Blocks by whose differences the orders to encode are chosen.
+_PROBED_BLOCKS: Final = 2
 
 
 class Codes(NamedTuple):
-    """Numbers in the order of the values that they stand for, from 0 and of so many bits, ``int64[n]``."""
+    """Numbers from 0 in the order of the values that they stand for, below ``2 ** bits``, ``int64[n]``."""
 
     values: Ints
     bits: int
 
 
 def in_row_order(routing: Routing, columns: Sequence[str], schema: Schema, table: pa.Table) -> Routing:
-    """The same blocks, the rows of each sorted by some columns; equal rows stay as they stand.
+    """Return the same blocks with the rows of each sorted by some columns; equal rows keep their order.
 
-    Args:
-        routing: of some rows of the segment.
-        columns: what is sorted by, the first one first: in Spark's order of values, NULL first and NaN last.
-        schema: the table's, for the columns' types.
-        table: the segment's rows.
+    The order is Spark's: NULL first and NaN last.
 
     Raises:
         SchemaError: a column is unknown, or of a type without an order.
@@ -49,45 +65,44 @@ def in_row_order(routing: Routing, columns: Sequence[str], schema: Schema, table
         return routing
     n_blocks = len(routing.offsets) - 1
     block = np.repeat(np.arange(n_blocks, dtype=np.int64), np.diff(routing.offsets))
-    codes = [Codes(block, _bits_below(n_blocks))]
+    codes = [Codes(block, _count_bits(n_blocks))]
     for name in columns:
         values, bits = order_codes(table[name], schema.find(name).type)
         codes.append(Codes(values[routing.rows], bits))
-    return replace(routing, rows=routing.rows[sorted_places(codes)])
+    return replace(routing, rows=routing.rows[sort_places(codes)])
 
 
 def order_codes(column: pa.ChunkedArray, type: str) -> Codes:
-    """A column as numbers below its rows whose order is Spark's order of the values; NULL is the least, NaN the last.
+    """Return a column as numbers in Spark's order of the values, NULL first and NaN last.
 
     Raises:
         SchemaError: the type has no order.
     """
     keys = stored_keys(column, type)
-    most_bits = _bits_below(len(keys))
+    most_bits = _count_bits(len(keys))
     if keys.type == pa.int64() and keys.null_count < len(keys):
-        least, greatest = (int(each.as_py()) for each in pc.min_max(keys).values())
-        bits = _bits_below(greatest - least + 1 + bool(keys.null_count))
+        least, greatest = (int(value.as_py()) for value in pc.min_max(keys).values())
+        bits = _count_bits(greatest - least + 1 + bool(keys.null_count))
         if bits <= most_bits:
             shift = 1 - least if keys.null_count else -least
-            found = np.asarray(pc.fill_null(keys, least - 1) if keys.null_count else keys, dtype=np.int64) + shift
-            return Codes(found, bits)
-    return _ranked(keys)
+            numbers = np.asarray(pc.fill_null(keys, least - 1) if keys.null_count else keys, dtype=np.int64)
+            return Codes(numbers + shift, bits)
+    return _rank_distinct(keys)
 
 
-def _ranked(keys: pa.Array) -> Codes:
-    """Dense ranks, by the distinct values alone."""
+def _rank_distinct(keys: pa.Array) -> Codes:
     coded = keys.dictionary_encode()
     _, ranks = dense_ranks(coded.dictionary)
     if not keys.null_count:
-        return Codes(ranks[np.asarray(coded.indices)], _bits_below(len(ranks)))
+        return Codes(ranks[np.asarray(coded.indices)], _count_bits(len(ranks)))
     with_null = np.append(ranks + 1, 0)
-    return Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _bits_below(len(with_null)))
+    return Codes(with_null[np.asarray(pc.fill_null(coded.indices, len(ranks)))], _count_bits(len(with_null)))
 
 
-def sorted_places(codes: Sequence[Codes]) -> Places:
-    """The places of the rows in the order of their codes, the first codes first; of equal rows the first first."""
+def sort_places(codes: Sequence[Codes]) -> Places:
+    """Return the rows in the order of their codes, the first codes first; the sort is stable."""
     n = len(codes[0].values)
-    place_bits = _bits_below(n)
+    place_bits = _count_bits(n)
     if 3 * max(place_bits, *(bits for _, bits in codes)) > _WORD_BITS:  # block, column and place may not fit together
         return np.lexsort([values for values, _ in reversed(codes)])
     word, used = codes[0]
@@ -99,35 +114,8 @@ def sorted_places(codes: Sequence[Codes]) -> Places:
     return np.sort((word << place_bits) | np.arange(n)) & ((1 << place_bits) - 1)
 
 
-def _bits_below(count: int) -> int:
-    """The bits of a number below ``count``."""
+def _count_bits(count: int) -> int:
     return max(0, count - 1).bit_length()
-
-
-# ----------------------------------------------------------------------------------------------------
-# Which columns to sort the rows of blocks by: greedily, by the bytes that a few blocks take when they are encoded.
-#
-# No rule of thumb is right for all data: a column of few values makes runs of itself, one of many orders all that
-# depend
-# on it. So orders are grown column by column, several side by side, and encoded as a load would encode them. There are
-# far more orders than can be encoded; those that are get chosen by how far a row's values then are from those of the
-# row
-# before, since such differences cost about their logarithm. (Lexicographic orders, and that finding the best is as hard
-# as the travelling salesman: Hall et al., VLDB 2012, section 3; Lemire and Kaser, "Reordering Columns for Smaller
-# Indexes", 2011.)
-
-MOST_COLUMNS: Final = 8
-"""Of an order: what is sorted by so many is nearly unique, or nearly constant in between."""
-
-_SIDE_BY_SIDE: Final = 4
-# Orders that a step encodes: as many as so many cells in four steps allow, within the bounds.
-_MOST_CELLS: Final = 40_000_000
-_FEWEST_ENCODED, _MOST_ENCODED = 6, 40
-# What columns after these take together is no tenth of what is read, and not worth encoding again and again.
-_SHARE_ENCODED: Final = 0.98
-_LEAST_GAIN: Final = 0.002
-# Blocks whose rows are looked at to choose what is encoded.
-_LOOKED_AT: Final = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,8 +123,8 @@ class ReadBlock:
     """A block, and how often each of its columns is read.
 
     Attributes:
-        rows: its columns, with ``_tid`` where that is read, in the order that the blocking leaves.
-        weights: by column, how often it is read; columns that are left out are not read.
+        rows: its columns in the order that the blocking leaves, with ``_tid`` where that is read.
+        weights: how often each column is read; columns that are left out are not read.
     """
 
     rows: pa.Table
@@ -144,50 +132,45 @@ class ReadBlock:
 
 
 class FoundOrder(NamedTuple):
-    """An order of rows, and what its blocks take of the bytes that they would take unsorted, by their weights."""
+    """An order of rows, and its blocks' share of the unsorted bytes, by their weights."""
 
     columns: tuple[str, ...]
     share: float
 
 
 def find_row_order(blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> FoundOrder:
-    """The order of rows by which the columns that are read take the fewest bytes, as far as a search finds it.
+    """Return the order of rows by which the columns that are read take the fewest bytes, by a bounded search.
 
-    Deterministic, and bounded by the cells that are encoded.
-
-    Args:
-        blocks: of one layout, of the size that they will have.
-        schema: the table's; columns of the blocks that it has, and that have an order, may be sorted by.
-        codec: the Parquet compression.
+    Deterministic. ``blocks`` are those of one layout, of their final size. Columns of the schema that have an order
+    may be sorted by.
     """
     search = _Search.of(blocks, schema, codec)
     if search is None:
         return FoundOrder((), 1.0)
-    before = search.bytes_of(())
+    unsorted_bytes = search.bytes_of(())
     best: tuple[str, ...] = ()
-    fewest = before
+    fewest = unsorted_bytes
     beam: list[tuple[str, ...]] = [()]
     for _ in range(min(MOST_COLUMNS, len(search.candidates))):
-        longer = [(*order, name) for order in beam for name in search.candidates if name not in order]
-        promising = sorted(longer, key=search.promise)[: search.encoded_at_once]
-        taken = {order: search.bytes_of(order) for order in promising}
-        beam = sorted(taken, key=lambda order: taken[order])[:_SIDE_BY_SIDE]
-        if not beam or taken[beam[0]] > fewest - _LEAST_GAIN * before:
+        orders = [(*order, name) for order in beam for name in search.candidates if name not in order]
+        promising = sorted(orders, key=search.promise)[: search.encoded_at_once]
+        bytes_by_order = {order: search.bytes_of(order) for order in promising}
+        beam = sorted(bytes_by_order, key=lambda order: bytes_by_order[order])[:_BEAM_WIDTH]
+        if not beam or bytes_by_order[beam[0]] > fewest - _MIN_GAIN * unsorted_bytes:
             break
-        best, fewest = beam[0], taken[beam[0]]
-    return FoundOrder(best, fewest / before)
+        best, fewest = beam[0], bytes_by_order[beam[0]]
+    return FoundOrder(best, fewest / unsorted_bytes)
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """What orders are compared by.
+    """The data by which orders are compared.
 
     Attributes:
-        blocks: the columns that are encoded.
-        codec: the compression.
+        blocks: the blocks with the columns to encode.
         candidates: the columns that rows may be sorted by.
-        codes: of each block the numbers of each column that has an order.
-        encodings: those by which the blocks are smallest as they come.
+        codes: the numbers of each ordered column, block by block.
+        encodings: the smallest ones for the unsorted blocks.
     """
 
     blocks: tuple[ReadBlock, ...]
@@ -198,85 +181,86 @@ class _Search:
 
     @classmethod
     def of(cls, blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> _Search | None:
-        """The search; None where nothing is read, or nothing can be sorted by."""
+        """Return the search; None where nothing is read, or no column can be sorted by."""
         types = {column.name: column.type for column in schema.columns if key_kind(column.type) is not None}
         codes = tuple(
             {name: order_codes(block.rows[name], types[name]) for name in block.rows.column_names if name in types}
             for block in blocks
         )
-        names = sorted({name for each in codes for name in each}, key=schema.names.index)
-        candidates = tuple(name for name in names if any(each[name].bits for each in codes))
-        read = sorted({name for block in blocks for name, weight in block.weights.items() if weight > 0})
-        if not candidates or not read:
+        names = sorted({name for block_codes in codes for name in block_codes}, key=schema.names.index)
+        candidates = tuple(name for name in names if any(block_codes[name].bits for block_codes in codes))
+        read_columns = sorted({name for block in blocks for name, weight in block.weights.items() if weight > 0})
+        if not candidates or not read_columns:
             return None
-        unsorted = [block.rows.select(read) for block in blocks]
+        unsorted = [block.rows.select(read_columns) for block in blocks]
         encodings = smallest_encodings(unsorted, codec)
-        taken = _weighed(encoded_bytes(unsorted, encodings, codec), blocks)
-        heaviest = sorted(taken, key=lambda name: -taken[name])
-        enough = np.searchsorted(np.cumsum([taken[name] for name in heaviest]), _SHARE_ENCODED * sum(taken.values()))
+        bytes_by_column = _weigh_bytes(encoded_bytes(unsorted, encodings, codec), blocks)
+        heaviest = sorted(bytes_by_column, key=lambda name: -bytes_by_column[name])
+        enough = np.searchsorted(
+            np.cumsum([bytes_by_column[name] for name in heaviest]), _SHARE_ENCODED * sum(bytes_by_column.values())
+        )
         chosen = heaviest[: int(enough) + 1]
-        kept = tuple(ReadBlock(block.rows.select(chosen), block.weights) for block in blocks)
-        return cls(kept, codec, candidates, codes, encodings.only(chosen))
+        read_blocks = tuple(ReadBlock(block.rows.select(chosen), block.weights) for block in blocks)
+        return cls(read_blocks, codec, candidates, codes, encodings.only(chosen))
 
     @property
     def encoded_at_once(self) -> int:
-        """How many orders a step encodes."""
         cells: int = sum(block.rows.num_rows * block.rows.num_columns for block in self.blocks)
-        return min(_MOST_ENCODED, max(_FEWEST_ENCODED, _MOST_CELLS // (4 * max(1, cells))))
+        return min(_MAX_ENCODED, max(_MIN_ENCODED, _MAX_CELLS // (4 * max(1, cells))))
 
     def bytes_of(self, order: Sequence[str]) -> float:
-        """What the blocks take when they are sorted so, by their weights."""
         tables = [
-            block.rows.take(pa.array(self._places(codes, order))) if order else block.rows
+            block.rows.take(pa.array(self._sort_block(codes, order))) if order else block.rows
             for block, codes in zip(self.blocks, self.codes, strict=True)
         ]
-        taken = _weighed(encoded_bytes(tables, self.encodings, self.codec), self.blocks)
-        if self._runs.names:
-            few = [table.select(self._runs.names) for table in tables]
-            again = _weighed(encoded_bytes(few, self._runs, self.codec), self.blocks)
-            taken |= {name: min(taken[name], again[name]) for name in again}
-        return sum(taken.values())
+        bytes_by_column = _weigh_bytes(encoded_bytes(tables, self.encodings, self.codec), self.blocks)
+        if self._dictionaries.names:
+            unencoded = [table.select(self._dictionaries.names) for table in tables]
+            with_dictionaries = _weigh_bytes(encoded_bytes(unencoded, self._dictionaries, self.codec), self.blocks)
+            bytes_by_column |= {name: min(bytes_by_column[name], with_dictionaries[name]) for name in with_dictionaries}
+        return sum(bytes_by_column.values())
 
     def promise(self, order: Sequence[str]) -> float:
-        """About what an order makes of the bytes: less is better."""
+        """Return about the bytes after sorting so: less is better."""
         return sum(
-            float(scale @ _differences(matrix[:, self._places(codes, order)]))
-            for (scale, matrix), codes in zip(self._looked_at, self.codes, strict=False)
+            float(scale @ _sum_log_differences(matrix[:, self._sort_block(codes, order)]))
+            for (scale, matrix), codes in zip(self._probed, self.codes, strict=False)
         )
 
     @staticmethod
-    def _places(codes: Mapping[str, Codes], order: Sequence[str]) -> Places:
-        return sorted_places([codes[name] for name in order])
+    def _sort_block(codes: Mapping[str, Codes], order: Sequence[str]) -> Places:
+        return sort_places([codes[name] for name in order])
 
     @cached_property
-    def _runs(self) -> Encodings:
-        """Dictionaries for columns that have none as they come: sorted, their values may stand in runs."""
+    def _dictionaries(self) -> Encodings:
+        """Return dictionaries for columns without one: sorted, their values may form runs."""
         return self.encodings.as_dictionaries
 
     @cached_property
-    def _looked_at(self) -> tuple[tuple[Floats, Ints], ...]:
-        """Of some blocks: bytes by difference, ``float64[c]``, and dense ranks, ``int64[c, rows]``, of columns read."""
-        unsorted = [block.rows for block in self.blocks[:_LOOKED_AT]]
-        found = []
-        for place, (block, codes) in enumerate(zip(self.blocks[:_LOOKED_AT], self.codes, strict=False)):
-            taken = _weighed(encoded_bytes(unsorted[place : place + 1], self.encodings, self.codec), [block])
-            names = [name for name in taken if name in codes and codes[name].bits]
+    def _probed(self) -> tuple[tuple[Floats, Ints], ...]:
+        """Return bytes by difference, ``float64[c]``, and dense ranks, ``int64[c, rows]``, for some blocks."""
+        unsorted = [block.rows for block in self.blocks[:_PROBED_BLOCKS]]
+        probes = []
+        for place, (block, codes) in enumerate(zip(self.blocks[:_PROBED_BLOCKS], self.codes, strict=False)):
+            bytes_by_column = _weigh_bytes(
+                encoded_bytes(unsorted[place : place + 1], self.encodings, self.codec), [block]
+            )
+            names = [name for name in bytes_by_column if name in codes and codes[name].bits]
             matrix = np.zeros((len(names), block.rows.num_rows), dtype=np.int64)
             for row, name in zip(matrix, names, strict=True):
                 row[:] = np.unique(codes[name].values, return_inverse=True)[1].reshape(-1)
-            before = np.maximum(_differences(matrix), 1.0)
-            found.append((np.array([taken[name] for name in names]) / before, matrix))
-        return tuple(found)
+            differences = np.maximum(_sum_log_differences(matrix), 1.0)
+            probes.append((np.array([bytes_by_column[name] for name in names]) / differences, matrix))
+        return tuple(probes)
 
 
-def _differences(ranks: Ints) -> Floats:
-    """The sum of the logarithms of the differences of neighbours, ``float64[c]``, of ``int64[c, rows]``."""
-    apart = np.abs(np.diff(ranks, axis=1))
-    logarithms = np.log2(1.0 + np.arange(int(apart.max(initial=0)) + 1), dtype=np.float64)
-    return np.asarray(logarithms[apart].sum(axis=1))
+def _sum_log_differences(ranks: Ints) -> Floats:
+    """Return the sum of the logarithms of the differences of neighbours, ``float64[c]``, of ``int64[c, rows]``."""
+    differences = np.abs(np.diff(ranks, axis=1))
+    logarithms = np.log2(1.0 + np.arange(int(differences.max(initial=0)) + 1), dtype=np.float64)
+    return np.asarray(logarithms[differences].sum(axis=1))
 
 
-def _weighed(taken: Mapping[str, Ints], blocks: Sequence[ReadBlock]) -> dict[str, float]:
-    """The bytes of each column, ``int64[blocks]``, as often as they are read."""
-    times = {name: np.array([block.weights.get(name, 0.0) for block in blocks]) for name in taken}
-    return {name: float(sizes @ times[name]) for name, sizes in taken.items()}
+def _weigh_bytes(bytes_by_column: Mapping[str, Ints], blocks: Sequence[ReadBlock]) -> dict[str, float]:
+    times = {name: np.array([block.weights.get(name, 0.0) for block in blocks]) for name in bytes_by_column}
+    return {name: float(sizes @ times[name]) for name, sizes in bytes_by_column.items()}

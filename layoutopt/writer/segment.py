@@ -1,4 +1,4 @@
-"""A segment put together from the batches that a shuffle hands to its task."""
+"""Put a segment together from the batches of a shuffle, and pack its rows for the shuffle."""
 
 from __future__ import annotations
 
@@ -18,20 +18,29 @@ from layoutopt.model.predicates import Expr
 from layoutopt.model.schema import POSITION, SEGMENT, Schema, value_names
 from layoutopt.writer.evaluation import segment_words, words_of
 
-# Columns as large as a segment's come straight from the system: Arrow's own allocator spent a quarter of a task's CPU
-# time in page faults for them.
+# Columns of a segment's size come straight from the system: with Arrow's own allocator a quarter of a task's CPU time
+# went into page faults.
 POOL = pa.system_memory_pool()
+
+# Finds the feature vectors over features that keys don't decide, from the features, the rows and their schema.
+OfLeft: TypeAlias = Callable[[Sequence[Feature], pa.Table, Schema], Words]
+ROWS: Final = "_rows"
+# Shuffle batches: the segment, the position in the source of the first row, and the rows as an Arrow stream.
+PARCEL_SCHEMA: Final = pa.schema([(SEGMENT, pa.int32()), (POSITION, pa.int64()), (ROWS, pa.binary())])
+# The same as Spark types.
+PARCEL_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 @dataclass(frozen=True, eq=False)
 class GatheredSegment:
-    """A gathered segment.
+    """The rows of a segment.
 
     Attributes:
         id: the number of the segment in its load.
         table: its rows, in the order of the source.
         words: their feature vectors, ``uint64[n, w]``.
-        computed: the values that Spark computed of them, by expression (those that the plan's indexes are of).
+        computed: the values that Spark computed for the plan's indexes, by expression.
     """
 
     id: int
@@ -40,63 +49,58 @@ class GatheredSegment:
     computed: Mapping[Expr, pa.ChunkedArray] = field(default_factory=dict)
 
 
-OfLeft: TypeAlias = Callable[[Sequence[Feature], pa.Table, Schema], Words]
-"""Finds the vectors of rows over features that keys don't decide, from the features, the rows and their schema."""
-
-
 def gather_segment(
     plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, of_left: OfLeft | None = None
 ) -> GatheredSegment | None:
-    """The segment's rows sorted by their position in the source: the same for every attempt. None for no rows.
+    """Return the segment's rows sorted by position in the source, the same for every attempt; None without rows.
 
     Args:
-        plan: the plan.
-        batches: of the rows.
-        whole: whether they have all columns of the plan's schema; else those that they have are taken.
-        of_left: finds what keys don't decide; left out, the rows carry Spark's words for it.
+        whole: whether the rows have all columns of the plan's schema; otherwise the available ones are taken.
+        of_left: finds what keys don't decide; without it the rows carry Spark's words.
 
     Raises:
         BoundError: more rows came than a segment may have, or rows of several segments.
     """
-    held, rows = [], 0
+    received, rows = [], 0
     for batch in batches:
         rows += batch.num_rows
         if rows > plan.segment_rows:
             raise BoundError(
                 f"a segment has more than the {plan.segment_rows} rows of segment_rows; "
-                "raise segment_rows, or load from files that nobody rewrites meanwhile"
+                "raise segment_rows, or load from files that do not change during the load"
             )
-        held.append(batch)
+        received.append(batch)
     if rows == 0:
         return None
-    table = in_source_order(pa.Table.from_batches(held))
+    table = in_source_order(pa.Table.from_batches(received))
     ids = pa.compute.unique(table[SEGMENT]).to_pylist()
     if len(ids) != 1:
-        raise BoundError(f"segments {sorted(ids)} came to one task; this is a defect of layoutopt, please report it")
+        raise BoundError(
+            f"segments {sorted(ids)} came to one task: expected one; this is a bug of layoutopt, please report it"
+        )
     names = [name for name in plan.schema.names if whole or name in table.column_names]
-    columns = _roomy(_as_stored(table.select(names)))
+    columns = _widen_offsets(_to_stored_types(table.select(names))).combine_chunks(POOL)
     computed = left_to_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]
         for expr, name in zip(computed, value_names(len(computed)), strict=True)
-        if name in table.column_names  # rehearsals do without
+        if name in table.column_names  # dry runs have none
     }
-    columns = columns.combine_chunks(POOL)
 
-    def words_left(left: Sequence[int]) -> Words:
+    def words_left(places: Sequence[int]) -> Words:
         if of_left is None:
-            return words_of(table, len(left))
-        return of_left([plan.features.features[place] for place in left], columns, plan.schema)
+            return words_of(table, len(places))
+        return of_left([plan.features.features[place] for place in places], columns, plan.schema)
 
     words = segment_words(plan.features.features, columns, words_left)
     return GatheredSegment(ids[0], columns, words, values)
 
 
 def in_source_order(table: pa.Table) -> pa.Table:
-    """The rows sorted by ``_pos``.
+    """Return the rows sorted by ``_pos``.
 
-    A shuffle hands over the source's parts in any order, but each in its own: these are put behind one another as they
-    are, and rows are sorted one by one only where parts interleave.
+    A shuffle delivers parts of the source in any order, each sorted. Parts are concatenated; only where they
+    interleave are rows sorted one by one.
     """
     positions = np.asarray(table[POSITION])
     starts = np.concatenate(([0], np.flatnonzero(positions[1:] < positions[:-1]) + 1))
@@ -108,11 +112,8 @@ def in_source_order(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table.slice(starts[part], stops[part] - starts[part]) for part in parts])
 
 
-def _as_stored(table: pa.Table) -> pa.Table:
-    """Moments in UTC, whatever the session's zone is, and nested columns whose fields may be null.
-
-    Under a struct that is null, Arrow holds nulls that Parquet would refuse.
-    """
+def _to_stored_types(table: pa.Table) -> pa.Table:
+    """Cast timestamps to UTC, and make nested fields nullable, since Parquet refuses nulls under a null struct."""
     for i, column in enumerate(table.schema):
         stored = _stored_type(column.type)
         if stored != column.type:
@@ -134,8 +135,8 @@ def _nullable_field(field: pa.Field) -> pa.Field:
     return field.with_type(_stored_type(field.type)).with_nullable(True)
 
 
-def _roomy(table: pa.Table) -> pa.Table:
-    """Texts with 64-bit offsets where a column has more bytes than 32 bits can address in one array."""
+def _widen_offsets(table: pa.Table) -> pa.Table:
+    """Use 64-bit offsets for text columns with more bytes than 32 bits can address."""
     for i, column in enumerate(table.schema):
         large = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary()}.get(column.type)
         if large is not None and table.column(i).nbytes >= 2**31 - 1:
@@ -143,27 +144,11 @@ def _roomy(table: pa.Table) -> pa.Table:
     return table
 
 
-# ----------------------------------------------------------------------------------------------------
-# Rows of one segment on their way to its task, many as one value: a compressed batch of Arrow's.
-
-ROWS: Final = "_rows"
-PARCEL_SCHEMA: Final = pa.schema([(SEGMENT, pa.int32()), (POSITION, pa.int64()), (ROWS, pa.binary())])
-"""Of parcels: the segment, the position in the source of the first row, the rows."""
-
-PARCEL_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
-"""The same for Spark."""
-
-_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
-
-
 def parcel_of(segment: int, position: int, rows: pa.Table, compressed: bool = True) -> pa.RecordBatch:
-    """One row of ``PARCEL_SCHEMA``.
+    """Return a shuffle batch as one row of :data:`PARCEL_SCHEMA`.
 
-    Args:
-        segment: the segment's number.
-        position: of the first row; the others follow it before the first row of any other parcel of the segment.
-        rows: under the plan's columns.
-        compressed: as is worth it where they travel, or are many.
+    ``position`` is that of the first row; the rest follow it before the first row of any other batch of the segment.
+    Compression pays where batches travel or are many.
     """
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED if compressed else None) as stream:
@@ -173,18 +158,14 @@ def parcel_of(segment: int, position: int, rows: pa.Table, compressed: bool = Tr
 
 
 def unpacked(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The rows of parcels as a task takes them: with their segment and a position that rises as theirs in the source.
-
-    Args:
-        parcels: batches of ``PARCEL_SCHEMA``.
-    """
+    """Yield the rows of shuffle batches with their segment, and positions that rise as in the source."""
     for batch in parcels:
         for segment, position, content in zip(*(batch.column(name) for name in PARCEL_SCHEMA.names), strict=True):
             yield from placed(pa.ipc.open_stream(content.as_buffer()).read_all(), segment.as_py(), position.as_py())
 
 
 def placed(rows: pa.Table, segment: int, low: int) -> Iterator[pa.RecordBatch]:
-    """Neighbouring rows with their segment and their positions, the first of which is ``low``."""
+    """Yield consecutive rows with their segment and positions, the first of which is ``low``."""
     positions = pa.array(np.arange(low, low + rows.num_rows))
     segments = pa.array(np.full(rows.num_rows, segment, dtype=np.int32))
     yield from rows.append_column(SEGMENT, segments).append_column(POSITION, positions).to_batches()

@@ -1,8 +1,8 @@
-"""What one task of a load does: gather a segment, route its rows, write each layout's Parquet files, measure them.
+"""Run one task of a load: gather a segment, route its rows, write and measure the files of each layout.
 
-It runs in Spark's Python workers (``mapInArrow``), possibly several times for one segment: a retry, or speculation.
-Every attempt writes files of its own names, and only files named by the rows of the attempt whose result Spark kept are
-committed. Memory follows ``segment_rows``: the segment in Arrow, and one copy of it in the order of its blocks.
+Tasks run in Spark's Python workers (``mapInArrow``), possibly several times for one segment (retry, speculation). Each
+attempt writes files under its own names; a commit names only the files of the attempt that Spark kept. Memory follows
+``segment_rows``: the segment in Arrow, and one copy of it in the order of its blocks.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import BLOCK, TID, Column
-from layoutopt.writer.checksum import Positions, is_hashable, position_sums, scrambled, sums_by_block, value_hashes
+from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sum_with_positions, sums_by_block, value_hashes
 from layoutopt.writer.encodings import (
     Encodings,
-    blocks_encoded,
+    blocks_to_encode,
     choose_encodings,
-    chunks_of,
     column_bytes,
     estimate_sizes,
+    list_chunks,
     row_group_starts,
 )
 from layoutopt.writer.routing import (
     CellRows,
     Routing,
-    blocked_alike,
-    cell_bytes,
-    guides_of,
-    in_equal_blocks,
+    blocking_key,
+    cut_equally,
+    find_guides,
+    measure_cell_bytes,
     present_rows,
-    queries_reaching,
+    reaching,
     route,
     union_words,
 )
@@ -62,55 +62,52 @@ if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
 
 
-# ----------------------------------------------------------------------------------------------------
-# Parquet's own indexes in data files, for engines that read the files as they are; readers of ours need none.
-#
-# A page index has minima and maxima of each page, so that engines skip pages within a block; a chunk of a block's
-# rows is
-# a single page unless pages are made small. A Bloom filter has a block's values of one column, for equality.
-
+# Rows of a page where pages are indexed; otherwise a chunk of a block is a single page.
 PAGE_ROWS: Final = 1_000
-"""Rows of a page where pages are indexed."""
+# The share of false positives of a Bloom filter.
 FALSE_POSITIVES: Final = 0.01
-_OF_EQUALITY: Final = frozenset({"bloom", "hybrid", "value-list"})
+_EQUALITY_KINDS: Final = frozenset({"bloom", "hybrid", "value-list"})
+
+# Few rows are cut into this many blocks, unless blocks become smaller than :data:`SMALLEST`.
+FEWEST_BLOCKS: Final = 12
+# Rows of a block below which its own overhead exceeds what it saves.
+SMALLEST: Final = 250
+WHOLE, REST = 0, 1
 
 
 def parquet_index_options(plan: Plan, schema: pa.Schema, offsets: Ints) -> dict[str, Any]:
-    """The arguments of ``pyarrow.parquet.ParquetWriter`` for the indexes that a plan wants in its files.
+    """Return the arguments of ``pyarrow.parquet.ParquetWriter`` for Parquet's own indexes, for other engines.
 
-    Args:
-        plan: says which; Bloom filters are of the columns of its indexes that serve equality.
-        schema: the file's.
-        offsets: where its blocks begin, ``int64[n_blocks + 1]``.
+    ``offsets`` are where the blocks of the file begin, ``int64[n_blocks + 1]``. Bloom filters are on columns of the
+    plan's indexes that serve equality.
     """
     options: dict[str, Any] = {}
     if "page" in plan.parquet_indexes:
         options |= {"write_page_index": True, "max_rows_per_page": PAGE_ROWS}
     if "bloom" in plan.parquet_indexes:
-        most = int(np.diff(offsets).max(initial=1))  # the filter is folded to what a block's values need
-        filters = {path: {"ndv": most, "fpp": FALSE_POSITIVES} for path in _looked_up(plan, schema)}
+        max_block_rows = int(np.diff(offsets).max(initial=1))  # the filter is folded to what a block's values need
+        filters = {path: {"ndv": max_block_rows, "fpp": FALSE_POSITIVES} for path in _find_bloom_columns(plan, schema)}
         options |= {"bloom_filter_options": filters} if filters else {}
     return options
 
 
-def _looked_up(plan: Plan, schema: pa.Schema) -> Iterator[str]:
-    """The file's columns that indexes for equality are of, as Parquet has their paths."""
+def _find_bloom_columns(plan: Plan, schema: pa.Schema) -> Iterator[str]:
     for spec in plan.indexes:
-        names = _path(spec.subject)
-        if spec.kind in _OF_EQUALITY and names and names[0] in schema.names and _is_hashed(schema, names):
+        names = _column_path(spec.subject)
+        if spec.kind in _EQUALITY_KINDS and names and names[0] in schema.names and _can_have_bloom(schema, names):
             yield ".".join(names)
 
 
-def _path(expr: Expr) -> tuple[str, ...]:
+def _column_path(expr: Expr) -> tuple[str, ...]:
     if isinstance(expr, Col):
         return (expr.name,)
     if isinstance(expr, Call) and is_stored(expr) and isinstance(expr.args[1], Const):
-        return (*_path(expr.args[0]), str(expr.args[1].value))
+        return (*_column_path(expr.args[0]), str(expr.args[1].value))
     return ()
 
 
-def _is_hashed(schema: pa.Schema, names: tuple[str, ...]) -> bool:
-    """Whether Parquet has Bloom filters of the column: not of booleans, nor of what has parts."""
+def _can_have_bloom(schema: pa.Schema, names: tuple[str, ...]) -> bool:
+    # Parquet has no Bloom filters of booleans and nested values.
     type = schema.field(names[0]).type
     for name in names[1:]:
         type = type.field(name).type
@@ -118,18 +115,8 @@ def _is_hashed(schema: pa.Schema, names: tuple[str, ...]) -> bool:
     return not (pa.types.is_boolean(type) or pa.types.is_nested(type) or pa.types.is_null(type))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Smaller blocks than a plan asks for: where rows are too few to fill blocks of its size with rows that are alike.
-
-FEWEST_BLOCKS: Final = 12
-"""Into so many blocks few rows are cut, as long as blocks do not become too small."""
-
-SMALLEST: Final = 250
-"""Rows of a block, below which what a block costs by itself is more than it saves."""
-
-
 def scaled(plan: Plan, scale: float) -> Plan:
-    """The plan with blocks of so many times fewer rows."""
+    """Return the plan with blocks of ``scale`` times fewer rows."""
     layouts = []
     for layout in plan.scheme.layouts:
         params = dict(layout.blocking.params)
@@ -140,40 +127,34 @@ def scaled(plan: Plan, scale: float) -> Plan:
     return replace(plan, block_rows=max(1, round(plan.block_rows / scale)), scheme=Scheme(tuple(layouts)))
 
 
-def for_few_rows(plan: Plan, rows: int) -> Plan:
-    """The plan as it is for so many rows, or with smaller blocks where these are few.
+def adapt_to_rows(plan: Plan, rows: int) -> Plan:
+    """Return the plan with smaller blocks where ``rows`` are few.
 
-    A single block of late rows would hold some of every kind, so that every query would read it.
+    A single block of a late segment would hold rows of every kind, so every query would read it.
     """
     block_rows = max(min(plan.block_rows, SMALLEST), rows // FEWEST_BLOCKS)
     return plan if block_rows >= plan.block_rows else scaled(plan, plan.block_rows / block_rows)
 
 
-WHOLE, REST = 0, 1
-
-
 @dataclass(frozen=True, eq=False)
 class WriteJob:
-    """What every task of a load needs to know; pickled to the executors.
+    """The job that all tasks of a load share; pickled to the executors.
 
     Attributes:
-        plan: the plan.
-        shares: how much of each of its queries each of its features covers, ``float64[n_queries, f]``.
+        shares: how much of each query each feature covers, ``float64[n_queries, f]``.
         root: the table's path or URL.
-        load_id: the load's.
         first_block: ``_block`` of the load's first block; a segment takes ``blocks_a_segment`` numbers from there.
         keys: each segment's partition key.
         numbers: each segment's number in its partition.
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
-        late: rows that come to others, which are few, get smaller blocks.
-        rehearsal: measure the blocks, but write nothing and sum nothing up; bytes are estimated.
-        sized: whether a rehearsal estimates bytes; without, its blocks have none.
-        bounded: the columns of whose values a rehearsal learns nulls and bounds, with those of the plan's indexes; None
-            for all.
+        late: whether segments are small and late, and get smaller blocks.
+        rehearsal: dry run: measure the blocks and estimate bytes, but write no files and no checksums.
+        sized: whether a dry run estimates bytes.
+        bounded: the columns whose nulls and bounds a dry run measures, besides those of indexes; None for all.
         lent: the table's keys, as :class:`TableFiles` has them.
-        only: the layouts that are written, by their places; None for all. The rows then need to have the columns of
-            these alone, and what guides them.
-        also: what else is measured of a segment's rows; its answer is given back as it is.
+        only: the layouts to write, by their places; None for all. Rows then need only the columns of these layouts,
+            and what guides them.
+        also: measures more of a segment; its result is returned as it is.
         of_left: finds the features that keys don't decide, where the rows don't carry Spark's words for them.
     """
 
@@ -196,12 +177,12 @@ class WriteJob:
 
     @property
     def blocks_a_segment(self) -> int:
-        """How many blocks a segment can have at most: one for each row in each layout."""
+        """Return the most blocks of a segment: one for each row in each layout."""
         return self.plan.segment_rows * len(self.plan.scheme.layouts)
 
 
 def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The body of ``mapInArrow``: all rows of one segment in, one row with its blocks out; nothing for no rows.
+    """Write the segment that the batches hold and yield its result as one row; the body of ``mapInArrow``.
 
     Raises:
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
@@ -214,19 +195,19 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         except OSError as error:
             reason = error.strerror or str(error)
             raise TableError(
-                f"the table {job.root!r} can't be written ({reason}), nothing was committed; mend that and retry"
+                f"the table {job.root!r} can't be written ({reason}); nothing was committed; fix this and retry"
             ) from error
 
 
 @dataclass(frozen=True, eq=False)
 class RoutedFile:
-    """One file of a segment before it is written: which rows of which columns go where.
+    """A file of a segment before it is written.
 
     Attributes:
         layout: the place of its layout in the scheme.
-        part: 0 for the rows that the layout holds whole, 1 for the others, of which it has the master columns.
-        columns: those that it stores.
-        routing: its rows in the order in which they are written, and their blocks.
+        part: 0 for the rows that the layout holds whole, 1 for the rest, of which it stores the master columns.
+        columns: the columns that it stores.
+        routing: its rows in the order of writing, and their blocks.
         first_block: the number of its first block.
     """
 
@@ -238,82 +219,91 @@ class RoutedFile:
 
 
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
-    """The files of a segment, layout by layout, before they are written."""
-    plan = for_few_rows(job.plan, segment.table.num_rows) if job.late else job.plan
-    reached, of_cell = queries_reaching(plan, segment.table), None if job.late else cell_bytes(plan, segment.table)
-    written = [(i, each) for i, each in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
-    left = Counter(blocked_alike(plan, layout) for _, layout in written)
-    routed: dict[Hashable, Routing] = {}  # what a later layout has, too
+    """Yield the files of a segment, layout by layout, before they are written."""
+    plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    reached = reaching(plan.queries, plan.schema, segment.table)
+    bytes_by_column = None if job.late else measure_cell_bytes(plan, segment.table)
+    layouts = [(i, layout) for i, layout in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
+    uses_left = Counter(blocking_key(plan, layout) for _, layout in layouts)
+    routed: dict[Hashable, Routing] = {}  # routings that later layouts share
     cells: dict[str, CellRows] = {}
-    for index, layout in written:
-        alike = blocked_alike(plan, layout)
-        if (routing := routed.pop(alike, None)) is None:
-            guides = guides_of(plan, layout, segment.table, segment.words, job.shares, reached, of_cell, cells)
+    for index, layout in layouts:
+        key = blocking_key(plan, layout)
+        if (routing := routed.pop(key, None)) is None:
+            guides = find_guides(
+                plan, layout, segment.table, segment.words, job.shares, reached, bytes_by_column, cells
+            )
             routing = route(plan, layout, segment.table, segment.words, guides)
-        left[alike] -= 1
-        if left[alike]:
-            routed[alike] = routing
+        uses_left[key] -= 1
+        if uses_left[key]:
+            routed[key] = routing
         first = job.first_block + segment.id * job.blocks_a_segment + index * plan.segment_rows
         sorted_by = layout.row_order, plan.schema, segment.table
         yield RoutedFile(index, WHOLE, layout.columns, in_row_order(routing, *sorted_by), first)
         rest = np.flatnonzero(~present_rows(layout, segment.words))
         if len(rest) and layout.master:
             first += len(routing.offsets) - 1
-            equal = in_row_order(in_equal_blocks(rest, plan.block_rows), *sorted_by)
-            yield RoutedFile(index, REST, layout.master, equal, first)
+            routing_of_rest = in_row_order(cut_equally(rest, plan.block_rows), *sorted_by)
+            yield RoutedFile(index, REST, layout.master, routing_of_rest, first)
 
 
 def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, int]:
-    """Write a segment's files: its blocks (see ``blocks_with_indexes``), and the most vectors joined in a layout."""
-    written = [(write_file(job, segment, file), file.routing.joined_vectors) for file in route_segment(job, segment)]
-    empty = blocks_with_indexes(job.plan).empty_table()
-    return pa.concat_tables([empty, *(table for table, _ in written)]), max((count for _, count in written), default=0)
+    """Write a segment's files; return the table of its blocks, and the most joined vectors of a layout."""
+    tables, n_joined = [blocks_with_indexes(job.plan).empty_table()], 0
+    for file in route_segment(job, segment):
+        tables.append(write_file(job, segment, file))
+        n_joined = max(n_joined, file.routing.joined_vectors)
+    return pa.concat_tables(tables), n_joined
 
 
 def answer_of(job: WriteJob, segment: GatheredSegment) -> Answer:
-    """Write a segment's files, and say what was measured of them; raises what writing them does."""
-    blocks, joined = write_layouts(job, segment)
+    """Write a segment's files and return what was measured."""
+    blocks, n_joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
-    also = None if job.also is None else job.also(segment)
-    return Answer(segment.id, segment.table.num_rows, joined, blocks, tid_sums, also)
+    extra_result = None if job.also is None else job.also(segment)
+    return Answer(segment.id, segment.table.num_rows, n_joined, blocks, tid_sums, extra_result)
 
 
 def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]:
-    """What the layouts' columns must sum to as hash(tid, value): from the rows as they came, whose places are the tids.
+    """Return the expected sums of hash(tid, value), by layout and column of the schema.
 
-    By layout and column of the schema; None where a layout stores no row of the column, or is not written. Empty where
-    there are no tids. Where only some layouts are written, a last item has the sums over all rows of what came.
+    They are computed from the rows as received, whose positions are the tids. A sum is None where a layout stores no
+    row of the column, or is not written. The result is empty without tids. Where only some layouts are written, a last
+    item has the sums over all received rows.
     """
     plan = job.plan
     if not plan.scheme.has_tids:
         return []
-    # A column that stands in several layouts is hashed once; None is all rows, which need not be picked out.
+    # Each column is hashed once for all layouts. None means all rows, which need no selection.
     present = [None if layout.is_undivided else present_rows(layout, segment.words) for layout in plan.scheme.layouts]
     positions = Positions(np.arange(segment.table.num_rows))
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
-    whole: list[int | None] = []
+    all_rows_sums: list[int | None] = []
     for column in plan.schema.columns:
-        here = column.name in segment.table.column_names
-        hashes = value_hashes(segment.table[column.name], column.type) if here else None
-        at_tids = None if hashes is None else positions.hashes(scrambled(hashes))
-        whole.append(None if at_tids is None else int(at_tids.sum(dtype=np.int64)))
-        for number, (layout, held) in enumerate(zip(plan.scheme.layouts, present, strict=True)):
-            rows = None if column.name in layout.master else held
-            # of no rows there is no block to compare with
-            written = job.only is None or number in job.only
-            stored = written and column.name in layout.columns and (rows is None or rows.any())
-            summed = at_tids if at_tids is None or rows is None else at_tids[rows]
+        has_column = column.name in segment.table.column_names
+        hashes = value_hashes(segment.table[column.name], column.type) if has_column else None
+        tid_hashes = None if hashes is None else positions.hashes(scrambled(hashes))
+        all_rows_sums.append(None if tid_hashes is None else int(tid_hashes.sum(dtype=np.int64)))
+        for number, (layout, present_rows_mask) in enumerate(zip(plan.scheme.layouts, present, strict=True)):
+            rows = None if column.name in layout.master else present_rows_mask
+            # without rows there is no block to compare with
+            is_written = job.only is None or number in job.only
+            stored = is_written and column.name in layout.columns and (rows is None or rows.any())
+            summed = tid_hashes if tid_hashes is None or rows is None else tid_hashes[rows]
             sums[number].append(int(summed.sum(dtype=np.int64)) if summed is not None and stored else None)
-    return sums if job.only is None else [*sums, whole]
+    return sums if job.only is None else [*sums, all_rows_sums]
 
 
 @dataclass(frozen=True)
 class FilePlace:
-    """A file of Parquet that was written: where, of how many blocks, one row group each, and its footer's digest.
+    """A written Parquet file.
 
-    ``starts`` are where each block's column chunks begin, None where that is not known.
+    Attributes:
+        blocks: how many blocks it has, one row group each.
+        footer: the digest of its footer.
+        starts: where each block's column chunks begin; None where unknown.
     """
 
     path: str
@@ -323,7 +313,7 @@ class FilePlace:
 
 
 def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.Table:
-    """Write one file, or several where it would get too large; gives its blocks as ``blocks_with_indexes`` has them."""
+    """Write one file, split where it would get too large; return its blocks as :func:`blocks_with_indexes` has them."""
     plan, routing, first_block = job.plan, file.routing, file.first_block
     n_blocks = len(routing.offsets) - 1
     if n_blocks == 0:
@@ -334,7 +324,7 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         return data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
 
     if job.rehearsal:
-        content = content_of(plan, segment.table, replace(file, columns=_bounded(job, file.columns)))
+        content = content_of(plan, segment.table, replace(file, columns=_measured_columns(job, file.columns)))
         sizes = rehearsed_sizes(job, segment, file)
         sums, tid_sums = None, None
         places = [FilePlace(new_path(), n_blocks, None, [None] * n_blocks)]
@@ -342,9 +332,9 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         content = content_of(plan, segment.table, file)
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in file.columns]
-        sums, tid_sums = _checksums(content, wanted, routing.offsets)
+        sums, tid_sums = _sum_blocks(content, wanted, routing.offsets)
     stats = block_statistics(content, routing.offsets, plan.schema, sizes, sums, tid_sums)
-    if job.rehearsal:  # whose content may lack columns of the file
+    if job.rehearsal:  # the content may lack columns of the file
         stats = with_bytes(stats, plan.schema, {name: sizes[name] for name in file.columns})
     values: dict[str, Any] = {
         "file": [place.path for place in places for _ in range(place.blocks)],
@@ -363,16 +353,16 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         "stats": stats,
     }
     if plan.indexes:
-        taken = pa.array(routing.rows)
-        computed = {expr: of_rows.take(taken) for expr, of_rows in segment.computed.items()}
+        row_indices = pa.array(routing.rows)
+        computed = {expr: column.take(row_indices) for expr, column in segment.computed.items()}
         values[INDEXES] = measure_indexes(plan.indexes, content, routing.offsets, computed)
     schema = blocks_with_indexes(plan)
     arrays = [v if isinstance(v := values[f.name], pa.Array) else pa.array(v, f.type) for f in schema]
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _bounded(job: WriteJob, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of a file's columns of whose values a rehearsal learns anything; one at least, since a table needs one."""
+def _measured_columns(job: WriteJob, columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns whose values a dry run measures; at least one, since a table needs one."""
     if job.bounded is None:
         return columns
     wanted = job.bounded.union(*(spec.subject.columns for spec in job.plan.indexes))
@@ -380,45 +370,41 @@ def _bounded(job: WriteJob, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def rehearsed_sizes(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> dict[str, Ints]:
-    """About the bytes of each column's chunks in a file that is not written, ``int64[n_blocks]``.
-
-    Only blocks that are encoded are put together for it.
-    """
+    """Return about the bytes of each column's chunks in a file that is not written, ``int64[n_blocks]``."""
     offsets = file.routing.offsets
     if not job.sized:
         return dict.fromkeys(file.columns, np.zeros(len(offsets) - 1, dtype=np.int64))
-    some = of_blocks(file, blocks_encoded(offsets).tolist())
-    return estimate_sizes(content_of(job.plan, segment.table, some), offsets, job.plan.codec)
+    sample = of_blocks(file, blocks_to_encode(offsets).tolist())
+    return estimate_sizes(content_of(job.plan, segment.table, sample), offsets, job.plan.codec)
 
 
 def of_blocks(file: RoutedFile, blocks: Sequence[int]) -> RoutedFile:
-    """A file of some of its blocks, whose numbers then count from the first as if there were no others."""
+    """Return the file with some of its blocks only, numbered from the first."""
     bounds = [file.routing.offsets[block : block + 2].tolist() for block in blocks]
     rows = np.concatenate([file.routing.rows[start:stop] for start, stop in bounds])
     offsets = np.cumsum([0, *(stop - start for start, stop in bounds)])
     return replace(file, routing=Routing(rows, offsets))
 
 
-def _checksums(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
-    """Each block's checksums by column name; and those at the rows' tids, where there are tids."""
+def _sum_blocks(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
     sums: dict[str, Ints] = {}
     tid_sums: dict[str, Ints] = {}
     positions = Positions(np.asarray(content[TID])) if TID in content.column_names else None
     for column in columns:
-        hashes = (
-            value_hashes(content[column.name], column.type)
-            if positions is not None or is_hashable(column.type)
-            else None
-        )
-        if hashes is not None and is_hashable(column.type):
+        if positions is None and not is_hashable(column.type):
+            continue
+        hashes = value_hashes(content[column.name], column.type)
+        if hashes is None:
+            continue
+        if is_hashable(column.type):
             sums[column.name] = sums_by_block(hashes, offsets)
-        if hashes is not None and positions is not None:
-            tid_sums[column.name] = position_sums(hashes, positions, offsets)
+        if positions is not None:
+            tid_sums[column.name] = sum_with_positions(hashes, positions, offsets)
     return sums, tid_sums
 
 
 def content_of(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
-    """The rows of a file in the order of its blocks, with ``_block`` and, between several layouts, ``_tid``."""
+    """Return the rows of a file in the order of its blocks, with ``_block``, and ``_tid`` for several layouts."""
     routing = file.routing
     content = pa.compute.take(table.select(list(file.columns)), pa.array(routing.rows), memory_pool=POOL)
     blocks = np.repeat(file.first_block + np.arange(len(routing.offsets) - 1), np.diff(routing.offsets))
@@ -433,13 +419,14 @@ def content_of(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
 def _write_parquet(
     job: WriteJob, new_path: Callable[[], str], content: pa.Table, offsets: Ints
 ) -> tuple[dict[str, Ints], list[FilePlace]]:
-    """Write the blocks as row groups, in files that are closed when they are large enough, and sync each file.
+    """Write the blocks as row groups, in files that are closed at the plan's size, and sync each file.
 
-    Returns the compressed bytes of each column's chunks by block, and the files in the order of their blocks.
+    Returns:
+        The compressed bytes of each column's chunks by block, and the files in the order of their blocks.
     """
     encodings: Encodings = choose_encodings(content, offsets, job.plan.codec)
-    # Engines that would use them have no key; pyarrow encrypts no Bloom filters.
-    of_parquet = {} if job.lent else parquet_index_options(job.plan, content.schema, offsets)
+    # Encrypted files have none: other engines have no key, and pyarrow can't encrypt Bloom filters.
+    index_options = {} if job.lent else parquet_index_options(job.plan, content.schema, offsets)
     blocks = [content.slice(start, stop - start) for start, stop in pairwise(offsets.tolist())]
     sizes: list[dict[str, Ints]] = []
     places: list[FilePlace] = []
@@ -450,32 +437,32 @@ def _write_parquet(
             keeper = FooterKeeper(file)
             with pq.ParquetWriter(
                 keeper, content.schema, encryption_properties=files.encryption(path),
-                **encodings.options(job.plan.codec), **of_parquet,
+                **encodings.options(job.plan.codec), **index_options,
             ) as writer:  # fmt: skip
-                written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
+                n_written = _write_until_full(writer, keeper, blocks, job.plan.file_bytes)
                 keeper.keep()
             metadata = writer.writer.metadata
             _sync(file)
-        blocks = blocks[written:]
-        chunks = chunks_of(metadata)
+        blocks = blocks[n_written:]
+        chunks = list_chunks(metadata)
         sizes.append(column_bytes(chunks, content.schema))
-        places.append(FilePlace(path, written, footer_digest(keeper.footer), row_group_starts(chunks)))
-    return {name: np.concatenate([each[name] for each in sizes]) for name in sizes[0]}, places
+        places.append(FilePlace(path, n_written, footer_digest(keeper.footer), row_group_starts(chunks)))
+    return {name: np.concatenate([chunk[name] for chunk in sizes]) for name in sizes[0]}, places
 
 
 def _write_until_full(
-    writer: pq.ParquetWriter, keeper: FooterKeeper, blocks: Sequence[pa.Table], most: int | None
+    writer: pq.ParquetWriter, keeper: FooterKeeper, blocks: Sequence[pa.Table], max_bytes: int | None
 ) -> int:
-    """Write blocks, one at least, until the file has so many bytes; how many."""
+    """Write at least one block, and more until the file has ``max_bytes``; return how many."""
     for number, block in enumerate(blocks, 1):
         writer.write_table(block, row_group_size=block.num_rows)
-        if most is not None and keeper.tell() >= most:
+        if max_bytes is not None and keeper.tell() >= max_bytes:
             return number
     return len(blocks)
 
 
 def _sync(file: IO[bytes]) -> None:
-    """Make a local file durable before anything names it; other stores do so on close."""
+    """Make a local file durable before a snapshot names it; other stores do so on close."""
     file.flush()
     try:
         descriptor = file.fileno()

@@ -1,4 +1,4 @@
-"""What a load's tasks answer: the blocks of a segment, and the indexes of these, encoded where they were measured."""
+"""The results of a load's tasks: encoded by tasks, combined on the driver, and reported when the load is done."""
 
 from __future__ import annotations
 
@@ -35,17 +35,16 @@ _RESULT: Final = pa.schema(
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a task made of a segment.
+    """What a task measured of a segment.
 
     Attributes:
         segment: its number among the load's.
-        rows: how many it has.
         joined_vectors: the most feature vectors that were joined in a layout.
         blocks: one row a block, as :func:`~layoutopt.catalog.block_index.block_schema`; in a task also with the column
             of measured indexes.
-        tid_sums: of each layout and column of the schema, from the segment's rows before they were put into blocks.
-        also: what else was asked for.
-        indexes: those of the blocks, encoded; empty in a task, or where the plan has none.
+        tid_sums: by layout and column of the schema, from the segment's rows before they were put into blocks.
+        also: the result of :attr:`WriteJob.also <layoutopt.writer.task.WriteJob>`.
+        indexes: the encoded indexes of the blocks; empty in a task, or where the plan has none.
     """
 
     segment: int
@@ -57,51 +56,58 @@ class Answer:
     indexes: PackedIndexes = ()
 
     def split(self) -> Answer:
-        """The same with the indexes encoded, apart from the blocks."""
+        """Return the result with encoded indexes, separate from the blocks."""
         blocks, indexes = split_indexes(self.blocks)
         return replace(self, blocks=blocks, indexes=indexes)
 
     def encoded(self) -> pa.RecordBatch:
-        """One row of :data:`RESULT_SCHEMA`."""
-        of = self.split()
-        values = [of.segment, of.rows, of.joined_vectors, stream_of(of.blocks), of.indexes, of.tid_sums, of.also]
+        """Return one row of :data:`RESULT_SCHEMA`."""
+        result = self.split()
+        values = [
+            result.segment,
+            result.rows,
+            result.joined_vectors,
+            stream_of(result.blocks),
+            result.indexes,
+            result.tid_sums,
+            result.also,
+        ]
         arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
         return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
 def answers_of(result: pa.Table) -> Iterator[Answer]:
-    """The answers in rows of :data:`RESULT_SCHEMA`, by segments; encoded indexes stay where they lie in the rows."""
-    for place in pa.compute.sort_indices(result["segment"]).to_pylist():
-        of = {name: result[name][place] for name in result.column_names}
+    """Yield the results in rows of :data:`RESULT_SCHEMA` by segment; indexes are not copied."""
+    for row in pa.compute.sort_indices(result["segment"]).to_pylist():
+        values = {name: result[name][row] for name in result.column_names}
         yield Answer(
-            of["segment"].as_py(),
-            of["rows"].as_py(),
-            of["joined_vectors"].as_py(),
-            pa.ipc.open_stream(of["blocks"].as_buffer()).read_all(),
-            of["tid_sums"].as_py(),
-            of["also"].as_py(),
-            tuple(each.as_buffer() for each in of["indexes"].values),
+            values["segment"].as_py(),
+            values["rows"].as_py(),
+            values["joined_vectors"].as_py(),
+            pa.ipc.open_stream(values["blocks"].as_buffer()).read_all(),
+            values["tid_sums"].as_py(),
+            values["also"].as_py(),
+            tuple(index.as_buffer() for index in values["indexes"].values),
         )
 
 
 def stream_of(blocks: pa.Table) -> bytes:
-    """A table as an Arrow stream, compressed: drivers take so many bytes from their tasks, and indexes are long."""
+    """Return a table as a compressed Arrow stream: drivers limit the size of results, and indexes are long."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(blocks)
     return bytes(sink.getvalue().to_pybytes())
 
 
-# ----------------------------------------------------------------------------------------------------
-# What the tasks of a load left, put together, and the proof that it is what the source has.
-
-
 @dataclass(frozen=True)
 class Written:
-    """What the tasks left: the blocks, what they are to hold, and joined vectors by partition key.
+    """The combined results of a load's tasks.
 
-    ``observed`` is the source's content as it was read, ``positions`` the sums of its values at their tids.
-    ``indexes`` are those of the blocks, in parts that follow each other.
+    Attributes:
+        indexes: the indexes of the blocks, in consecutive parts.
+        observed: the source's content as read.
+        joined: joined vectors by partition key.
+        positions: the sums of the source's values with their tids.
     """
 
     blocks: pa.Table
@@ -114,17 +120,13 @@ class Written:
 def collected(
     plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[Answer], observed: Content
 ) -> Written:
-    """The tasks' answers put together, in the order of the segments.
+    """Combine the results of tasks, in the order of the segments.
 
-    Args:
-        plan: what they went by.
-        keys: each segment's partition key.
-        numbers: each segment's number in its partition.
-        answers: by segments, as :func:`~layoutopt.writer.task_result.answers_of` gives them.
-        observed: the source's content as it was read.
+    ``keys`` are each segment's partition key and ``numbers`` its number in that partition. ``observed`` is the
+    source's content as read.
     """
-    empty, of_none = split_indexes(blocks_with_indexes(plan).empty_table())
-    tables, indexes, joined = [empty], [of_none], dict.fromkeys(keys, 0)
+    no_blocks, no_indexes = split_indexes(blocks_with_indexes(plan).empty_table())
+    tables, indexes, joined = [no_blocks], [no_indexes], dict.fromkeys(keys, 0)
     positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
     for answer in answers:
         tables.append(answer.blocks)
@@ -137,10 +139,6 @@ def collected(
     return Written(pa.concat_tables(tables), tuple(indexes), observed, joined, positions)
 
 
-# ----------------------------------------------------------------------------------------------------
-# What a load says when it is done.
-
-
 @dataclass(frozen=True)
 class LoadReport:
     """What a load did.
@@ -148,10 +146,9 @@ class LoadReport:
     Attributes:
         load_id: its name in the table's files.
         snapshot: the snapshot that it made.
-        partitions: the keys of the partitions that it replaced, sorted.
-        rows, segments, blocks, files: how many.
+        partitions: the keys of the replaced partitions, sorted.
         bytes: the compressed column chunks written, over all layouts.
-        notes: sentences on what a user should know, such as vectors beyond ``max_vectors``.
+        notes: sentences that a user should read, such as on vectors beyond ``max_vectors``.
         seconds: by stage.
     """
 
@@ -167,7 +164,7 @@ class LoadReport:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
@@ -180,17 +177,7 @@ def load_report(
     written: Written,
     seconds: Mapping[str, float],
 ) -> LoadReport:
-    """The report of a load that was committed.
-
-    Args:
-        load_id: the load's.
-        snapshot: the one that it made.
-        plan: what it went by.
-        keys: of its partitions.
-        segments: how many they were written in.
-        written: what was measured.
-        seconds: by stage.
-    """
+    """Return the report of a committed load; ``keys`` are its partitions and ``seconds`` its stages."""
     blocks: pa.Table = written.blocks
     notes = [
         f"partition {key} has {count} feature vectors beyond max_vectors={plan.max_vectors}; their rows were put "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layoutopt.features.augment import Augmented, Exclusion, augment, stricter_than, subject_of
+from layoutopt.features.augment import Augmented, Exclusion, augment, compare_strictness, predicate_subject
 from layoutopt.features.implications import Implications
 from layoutopt.model.predicates import Node, Predicate
 from layoutopt.model.predicates.subsume import subsumes
@@ -91,14 +91,14 @@ def test_no_queries_no_items() -> None:
 
 
 def test_stricter_than_is_reflexive_and_follows_subsumption() -> None:
-    matrix = stricter_than([predicate(OVER_21), predicate(OVER_32)])
+    matrix = compare_strictness([predicate(OVER_21), predicate(OVER_32)])
     assert matrix.tolist() == [[True, False], [True, True]]
 
 
 def test_a_predicate_about_one_expression_has_it_as_subject() -> None:
-    assert subject_of(predicate(SHOES)) == PRODUCT
+    assert predicate_subject(predicate(SHOES)) == PRODUCT
     (mixed,) = query(EITHER).filter.predicates
-    assert subject_of(mixed) == frozenset({PRODUCT, OVER_32.subject})
+    assert predicate_subject(mixed) == frozenset({PRODUCT, OVER_32.subject})
 
 
 def test_weights_are_float64() -> None:

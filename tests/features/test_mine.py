@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.features.augment import augment, subject_of
+from layoutopt.features.augment import augment, predicate_subject
 from layoutopt.features.selection import MOST_TRANSACTIONS, find_candidates
 from layoutopt.model.predicates import Constant, InSet, Predicate
 from layoutopt.model.predicates.subsume import subsumes
@@ -58,7 +58,7 @@ def test_sets_have_one_predicate_an_expression() -> None:
     queries += workload(*[(comparison(PRODUCT, "<>", f"p{i % 6}"), OVER_21) for i in range(24)])
     candidates = find_candidates(queries, threshold=2)
     for members in candidates.sets:
-        assert len({subject_of(p) for p in members}) == len(members)
+        assert len({predicate_subject(p) for p in members}) == len(members)
     assert any(len(members) == 2 for members in candidates.sets)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.features.cross_validation import ENOUGH
-from layoutopt.features.selection import MOST, find_candidates, number_that_pays
+from layoutopt.features.cross_validation import MIN_HELD_OUT
+from layoutopt.features.selection import MAX_FEATURES, count_useful_features, find_candidates
 from layoutopt.model.predicates import Col
 from layoutopt.model.query import Query
 from tests.features.workloads import is_in, query
@@ -18,7 +18,7 @@ def log_of(values: list[int]) -> list[Query]:
 
 
 def number_of(queries: list[Query]) -> int:
-    return number_that_pays(find_candidates(queries, threshold=2), queries)
+    return count_useful_features(find_candidates(queries, threshold=2), queries)
 
 
 @pytest.mark.parametrize("recurring", [3, 10])
@@ -34,8 +34,8 @@ def test_all_features_pay_where_all_recur_alike() -> None:
 
 def test_where_nothing_tells_there_may_be_many() -> None:
     """A log may be too short, or its later queries may ask for nothing that was asked for before."""
-    assert number_of(log_of([i % 4 for i in range(4 * ENOUGH - 4)])) == MOST
-    assert number_of(log_of([i // 2 for i in range(4 * ENOUGH)])) == MOST
+    assert number_of(log_of([i % 4 for i in range(4 * MIN_HELD_OUT - 4)])) == MAX_FEATURES
+    assert number_of(log_of([i // 2 for i in range(4 * MIN_HELD_OUT)])) == MAX_FEATURES
 
 
 def test_a_feature_that_adds_next_to_nothing_is_not_worth_it() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.features.weights import assumed_selectivity, share_of
+from layoutopt.features.weights import assumed_selectivity, predicate_share
 from layoutopt.model.predicates import Comparison, Like, Literal, parse_like
 from tests.features.workloads import OVER_21, PRODUCT, REGION, REVENUE, SHOES, comparison, is_in, predicate
 
@@ -39,5 +39,5 @@ def test_comparisons_of_columns() -> None:
 
 def test_a_disjunction_matches_what_its_literals_match() -> None:
     shares = assumed_selectivity([predicate(SHOES), predicate(OVER_21)])
-    assert share_of(predicate(SHOES, OVER_21), shares) == pytest.approx(shares[SHOES] + shares[OVER_21])
-    assert share_of(predicate(SHOES, OVER_21), {SHOES: 0.7, OVER_21: 0.8}) == 1.0
+    assert predicate_share(predicate(SHOES, OVER_21), shares) == pytest.approx(shares[SHOES] + shares[OVER_21])
+    assert predicate_share(predicate(SHOES, OVER_21), {SHOES: 0.7, OVER_21: 0.8}) == 1.0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from layoutopt.features.implications import Implications
 from layoutopt.features.selection import find_candidates, rank_by_coverage
-from layoutopt.features.weights import MOST_UNITS, units_of
+from layoutopt.features.weights import MOST_UNITS, make_units
 from layoutopt.model.predicates import And, InSet, Or, Predicate
 from layoutopt.model.query import Query
 from tests.features.workloads import PRODUCT, REVENUE, comparison, is_in, predicate, query
@@ -19,8 +19,8 @@ LETTERS = "abcdef"
 def test_a_list_has_a_unit_a_value_and_a_plain_filter_one() -> None:
     items = [predicate(is_in(PRODUCT, "a")), predicate(is_in(PRODUCT, "a", "b")), predicate(is_in(PRODUCT, "z"))]
     nodes = [is_in(PRODUCT, "a", "b"), is_in(PRODUCT, "a")]
-    units = units_of(nodes, Implications(items), len(items))
-    assert units.of_filter.tolist() == [0, 0, 1]
+    units = make_units(nodes, Implications(items), len(items))
+    assert units.filter_of_unit.tolist() == [0, 0, 1]
     assert units.shares.tolist() == [0.5, 0.5, 1.0]
     # 'a' is one of two parts of the first filter; the list is the whole of it, and covers the second one too.
     assert units.factors.tolist() == [[2, 1, 0], [0, 1, 0], [1, 1, 0]]
@@ -29,7 +29,7 @@ def test_a_list_has_a_unit_a_value_and_a_plain_filter_one() -> None:
 def test_of_two_lists_each_combination_is_a_unit() -> None:
     root = And((is_in(PRODUCT, "a", "b"), Or((comparison(REVENUE, ">", 5), is_in(PRODUCT, "c"), is_in(PRODUCT, "d")))))
     items = [predicate(is_in(PRODUCT, "a")), predicate(comparison(REVENUE, ">", 1))]
-    units = units_of([root], Implications(items), len(items))
+    units = make_units([root], Implications(items), len(items))
     assert units.factors.tolist() == [[2, 3], [2, 0], [2, 0], [0, 3], [0, 0], [0, 0]]
 
 
@@ -39,8 +39,8 @@ def test_long_lists_are_stood_for_by_some_of_their_values(sizes: list[int]) -> N
     items = [Predicate((part,)) for part in lists]
     (first, *_) = lists
     value = predicate(is_in(PRODUCT, "000"))
-    units = units_of([And(tuple(lists)) if len(lists) > 1 else first], Implications([*items, value]), len(items) + 1)
-    assert 1 <= len(units.of_filter) <= MOST_UNITS
+    units = make_units([And(tuple(lists)) if len(lists) > 1 else first], Implications([*items, value]), len(items) + 1)
+    assert 1 <= len(units.filter_of_unit) <= MOST_UNITS
     assert np.isclose(units.shares.sum(), 1.0)
     assert (units.factors[:, : len(items)] == 1).all()
     assert set(units.factors[:, -1].tolist()) == {0, sizes[0]}

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.methods.interface import PartitionHistogram, PlanningInput, PlanRequest
-from layoutopt.methods.strategies import predicted_rows
+from layoutopt.methods.strategies import predict_rows
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByVectors
 from layoutopt.model.schema import Column, Schema
@@ -33,7 +33,7 @@ def test_rows_are_those_that_the_rule_leaves(min_rows: int, counts: list[int], w
     of_queries = np.array(weights, dtype=np.float64)
     part = PartitionHistogram(None, vectors.rows, vectors, of_queries, np.ones(3))
     planning = PlanningInput(PlanRequest(), SCHEMA, FEATURES, QUERIES, (part,))
-    predicted = predicted_rows(planning, [part], ByVectors(WARD), min_rows)
+    predicted = predict_rows(planning, [part], ByVectors(WARD), min_rows)
 
     partition = find_partitioner(WARD)(vectors, part.weights, min_rows, planning.request.seed)
     blocks = BlockStatistics(rows=partition.sizes(), bits=FeatureBits(partition.unions(vectors)))

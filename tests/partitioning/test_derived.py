@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning import objective as module
-from layoutopt.partitioning.objective import Derived, FeatureObjective, Objective, Partition, derive, scanned
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive, scanned
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
@@ -25,7 +25,7 @@ def all_in_one(vectors: VectorCounts) -> Partition:
     return Partition.of(np.arange(n), np.zeros(n, dtype=np.int64), vectors.counts)
 
 
-def saved(derived: Derived, partition: Partition, vectors: VectorCounts) -> float:
+def saved(derived: DerivedObjective, partition: Partition, vectors: VectorCounts) -> float:
     """Rows that queries skip, weighted, beyond those that they skip of all rows in one block."""
     return float(np.ldexp(derived.cost(all_in_one(vectors)) - derived.cost(partition), -derived.exponent))
 
@@ -68,7 +68,7 @@ def test_too_many_combinations_of_skip_sets_are_estimated_too_high_never_too_low
     segment = random_segment(n_rows=300, n_features=12, seed=2, min_rows=20)
     vectors, objective = segment.vectors, skip_set_objective(segment, 5, n_queries=12, n_skip_sets=10)
     partitions = some_partitions(vectors, 0, 20)
-    monkeypatch.setattr(module, "_MOST_DERIVED", 10)
+    monkeypatch.setattr(module, "_MAX_DERIVED", 10)
     rough = derive(objective, vectors)
     assert len(rough.weights) <= 10
     assert not rough.exact

@@ -54,7 +54,7 @@ def test_hypergraph_partitions_are_balanced_good_and_the_same_each_time() -> Non
     segment = random_segment(n_rows=3_000, n_features=12, seed=1, min_rows=100)
     vectors = segment.vectors
     light = np.flatnonzero(vectors.counts < 100)
-    derived = derive(skip_set_objective(segment, 1), vectors).of_some(light)
+    derived = derive(skip_set_objective(segment, 1), vectors).select(light)
     rows = vectors.counts[light]
     labels = hypergraph_labels(derived, rows, 12, 0.3, seed=3)
     np.testing.assert_array_equal(labels, hypergraph_labels(derived, rows, 12, 0.3, seed=3))

@@ -109,7 +109,7 @@ def test_the_matrix_form_skips_by_any_feature_of_a_query() -> None:
 def test_a_skip_set_skips_only_where_all_its_features_are_0() -> None:
     """An IN list of two values, features 0 and 1, of query 0; query 1 has that skip set and feature 2."""
     has_skip_set = np.array([[1, 0], [1, 1]], dtype=bool)
-    objective = SkipSetObjective.of_skip_sets(
+    objective = SkipSetObjective.from_skip_sets(
         [frozenset({0, 1}), frozenset({2})], has_skip_set, 3, np.array([1.0, 2.0]), rows=1
     )
     reading = objective.reading(np.array([[0, 0, 1], [1, 0, 0], [0, 1, 1]], dtype=bool))

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.partitioning.order import in_reading_order
+from layoutopt.partitioning.order import order_blocks
 
 
 def length(unions: Bits, weights: Floats, order: Ints) -> float:
@@ -27,9 +27,9 @@ def blocks(draw: st.DrawFn, most: int) -> tuple[Bits, Floats]:
 @given(blocks(40))
 def test_it_is_a_permutation_that_no_reversed_beginning_shortens(given_blocks: tuple[Bits, Floats]) -> None:
     unions, weights = given_blocks
-    order = in_reading_order(unions, weights)
+    order = order_blocks(unions, weights)
     assert sorted(order.tolist()) == list(range(len(unions)))
-    assert order.tolist() == in_reading_order(unions, weights).tolist()
+    assert order.tolist() == order_blocks(unions, weights).tolist()
     if len(order) >= 3:
         found = length(unions, weights, order)
         for i in range(1, len(order)):
@@ -42,7 +42,7 @@ def test_few_blocks_are_nearly_in_the_best_order() -> None:
     for seed in range(30):
         rng = np.random.default_rng(seed)
         unions, weights = rng.random((6, 5)) < 0.5, rng.random(5)
-        found += length(unions, weights, in_reading_order(unions, weights))
+        found += length(unions, weights, order_blocks(unions, weights))
         best += min(length(unions, weights, np.array(order)) for order in permutations(range(6)))
     assert found <= 1.05 * best
 
@@ -50,10 +50,10 @@ def test_few_blocks_are_nearly_in_the_best_order() -> None:
 def test_ranges_that_were_shuffled_are_found_again() -> None:
     ranges = np.array([[start <= block < start + 10 for start in range(0, 60, 5)] for block in range(60)])
     shuffled = np.random.default_rng(1).permutation(60)
-    order = in_reading_order(ranges[shuffled], np.ones(12))
+    order = order_blocks(ranges[shuffled], np.ones(12))
     assert length(ranges[shuffled], np.ones(12), order) == length(ranges, np.ones(12), np.arange(60))
 
 
 def test_too_many_blocks_stay_as_they_are() -> None:
     unions = np.zeros((5000, 1), dtype=np.bool_)
-    assert in_reading_order(unions, np.ones(1)).tolist() == list(range(5000))
+    assert order_blocks(unions, np.ones(1)).tolist() == list(range(5000))

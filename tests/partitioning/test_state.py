@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.partitioning.local_search import State, fit, improve, search_neighbourhoods
+from layoutopt.partitioning.local_search import State, fit_sizes, improve, search_neighbourhoods
 from layoutopt.partitioning.objective import derive, scanned
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
@@ -192,7 +192,7 @@ def test_unbalanced_blocks_are_brought_into_bounds() -> None:
     block = np.where(light[start.vector], 1000 + labels[start.vector], start.block)
     state = State(type(start).of(start.vector, block, start.rows), derive(skip_set_objective(segment, 1), vectors), 40)
     assert not state.sizes_allowed()
-    assert fit(state, start.n_blocks + 5)
+    assert fit_sizes(state, start.n_blocks + 5)
     assert state.sizes_allowed()
     assert (state.sizes > 0).sum() <= start.n_blocks + 5
     check(state)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, distinct, pack
-from layoutopt.partitioning.block_sizes import with_heavy
+from layoutopt.partitioning.block_sizes import add_heavy_blocks
 from layoutopt.partitioning.objective import assign_rows, integer_weights
 from layoutopt.partitioning.ward import cluster, ward
 from tests.effort import examples
@@ -103,7 +103,7 @@ def test_rows_for_one_block_are_one_block(segment: Segment, more: int) -> None:
     vectors, min_rows = segment.vectors, segment.vectors.rows // 2 + 1 + more
     light, weights = vectors.counts < min_rows, integer_weights(segment.weights, vectors.rows)
     labels = cluster(vectors.bits()[light], vectors.counts[light], weights, min_rows)
-    merged = with_heavy(vectors.counts, labels, vectors.bits(), weights, min_rows)
+    merged = add_heavy_blocks(vectors.counts, labels, vectors.bits(), weights, min_rows)
     found = ward(vectors, segment.weights, min_rows, 0)
     assert found.n_blocks == merged.n_blocks == 1
     np.testing.assert_array_equal(found.rows, merged.rows)

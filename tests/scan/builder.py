@@ -32,8 +32,8 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import scans_of
-from layoutopt.writer.checksum import Positions, block_sums, is_hashable, position_sums, value_hashes
-from layoutopt.writer.encodings import chunks_of, row_group_starts
+from layoutopt.writer.checksum import Positions, block_sums, is_hashable, sum_with_positions, value_hashes
+from layoutopt.writer.encodings import list_chunks, row_group_starts
 from tests import duck
 
 Blocking = Callable[[pa.Table, np.ndarray[Any, Any]], np.ndarray[Any, Any]]
@@ -228,7 +228,7 @@ def _write_file(place: Place, building: Building, piece: Piece, rows: pa.Table, 
 def _with_footer(blocks: pa.Table, path: Path, decryption: Any) -> pa.Table:
     """The blocks with what a load knows of the file's footer and chunks."""
     digest = footer_digest(footer_at_end(path.read_bytes()))
-    chunks = chunks_of(pq.read_metadata(path, decryption_properties=decryption))
+    chunks = list_chunks(pq.read_metadata(path, decryption_properties=decryption))
     known = {
         "footer": [digest] * blocks.num_rows,
         "start": row_group_starts(chunks),
@@ -253,7 +253,7 @@ def _block_rows(
     unions = np.array([bits[start:end].any(axis=0) for start, end in itertools.pairwise(offsets)])
     words = pack(unions.reshape(n, len(plan.features)))
     tids = {
-        name: position_sums(hashes, Positions(content["_tid"].to_numpy()), offsets)
+        name: sum_with_positions(hashes, Positions(content["_tid"].to_numpy()), offsets)
         for name in (names if "_tid" in content.column_names else [])
         if (hashes := value_hashes(content[name], plan.schema.find(name).type)) is not None
     }

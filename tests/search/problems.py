@@ -9,7 +9,7 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
-from layoutopt.search.costs import Candidates, Costs, Evaluator, families_of
+from layoutopt.search.costs import Candidates, Costs, Evaluator, find_families
 from layoutopt.search.gsop import search_groups, singles
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import CopyScheme, CopySearch, ReplicationSearch
@@ -102,7 +102,7 @@ def queries_of(problem: Problem, numbers: list[int]) -> Bits:
 def overlapping(draw: st.DrawFn) -> tuple[Problem, Candidates]:
     """Column groups, and copies for some of the families."""
     problem = draw(problems())
-    families = families_of(problem)
+    families = find_families(problem)
     numbers = range(len(families))
     copies = draw(st.lists(st.frozensets(st.sampled_from(numbers), min_size=1), max_size=3)) if families else []
     disjoint: list[frozenset[int]] = []

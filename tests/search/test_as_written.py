@@ -15,14 +15,14 @@ from layoutopt.search.thesis_algorithms import (
     FeatureCosts,
     FeatureLayout,
     FeatureLayouts,
-    SearchAsWritten,
-    initial,
+    ThesisSearch,
+    initial_layouts,
     merge,
+    merge_equal_layouts,
     merge_replicate,
-    merged_alike,
     relevant_columns,
     replicate,
-    scheme_as_written,
+    thesis_scheme,
 )
 from layoutopt.skipping.skip_sets import membership
 from tests.effort import examples
@@ -31,7 +31,7 @@ from tests.search.problems import WARD, bits_of, problems
 
 def laid(*layouts: tuple[set[int], set[int]]) -> FeatureLayouts:
     """Layouts of these columns and features, as the text numbers them: from 1."""
-    return merged_alike(
+    return merge_equal_layouts(
         FeatureLayout(frozenset(c - 1 for c in columns), frozenset(f - 1 for f in features))
         for columns, features in layouts
     )
@@ -62,7 +62,7 @@ FIGURES = asked([[1, 0, 1, 0], [0, 1, 1, 0], [0, 1, 0, 1]], [[1, 0, 1], [0, 1, 1
 
 def test_figure_5_5() -> None:
     """The text says that (d) has feature 1 and a copy feature 2; the intersection of its layouts is feature 2."""
-    relevant, start = relevant_columns(FIGURES), initial(FIGURES)
+    relevant, start = relevant_columns(FIGURES), initial_layouts(FIGURES)
     assert start == laid(({1}, {1}), ({2}, {2, 3}), ({3}, {1, 2}), ({4}, {3}))
     second, third = start[1], start[2]
     assert replicate(relevant, start, second, 2) == laid(({1}, {1}), ({2}, {2}), ({3}, {1, 2}), ({2, 4}, {3}))
@@ -76,7 +76,7 @@ def test_figure_5_4_stores_18_of_16_cells() -> None:
     first, second = layouts
     assert costs.masters(layouts) == {first: frozenset({0, 1, 2}), second: frozenset({3})}
     assert costs.storage(layouts) == 18 / 16
-    assert costs.storage(initial(FIGURES)) == 1.0
+    assert costs.storage(initial_layouts(FIGURES)) == 1.0
 
 
 def test_the_query_of_figure_5_6_costs_14() -> None:
@@ -103,7 +103,7 @@ def test_no_operation_loses_a_column_and_none_comes_back(problem: Problem) -> No
         sizes = [len(layout.features) for layout in layouts]
         return sum(sizes), sum(size**2 for size in sizes)
 
-    layouts = initial(problem)
+    layouts = initial_layouts(problem)
     for result in results(problem, layouts):
         assert {column for layout in result for column in layout.columns} == set(range(len(problem.columns)))
         assert left(result) < left(layouts)
@@ -114,7 +114,7 @@ def test_no_operation_loses_a_column_and_none_comes_back(problem: Problem) -> No
 @given(problems())
 def test_the_best_scheme_is_within_the_budget_and_reads_no_more(problem: Problem) -> None:
     costs = FeatureCosts(problem, WARD)
-    search = SearchAsWritten(costs)
+    search = ThesisSearch(costs)
     for budget in (1.0, 1.3, 2.0):
         passed = search.passed(budget)
         best = passed[0]
@@ -122,7 +122,7 @@ def test_the_best_scheme_is_within_the_budget_and_reads_no_more(problem: Problem
         assert all(costs.storage(layouts) <= budget + 1e-6 for layouts in passed)
         read = [costs.query_cost(layouts) for layouts in passed]
         assert read == sorted(read)
-        scheme = scheme_as_written(costs, best, "ward")
+        scheme = thesis_scheme(costs, best, "ward")
         masters = Counter(name for layout in scheme.layouts for name in layout.master)
         assert masters == Counter(problem.columns)
 
@@ -136,8 +136,8 @@ def test_a_layout_is_read_whole_where_no_feature_subsumes_a_query(problem: Probl
     least = float((weighted.sum(axis=0) * problem.reads.sum(axis=1)).sum())
     cells = Unit.cells(len(problem.columns))
     if np.array_equal(problem.unit.cell, cells.cell):
-        assert costs.query_cost(initial(problem)) >= least - 1e-6
-    for layout in initial(problem):
+        assert costs.query_cost(initial_layouts(problem)) >= least - 1e-6
+    for layout in initial_layouts(problem):
         found = costs.share(layout.features)
         rows = sum(
             sample.scale * float(sample.vectors.counts @ bits[:, sorted(layout.features)].any(axis=1))

@@ -87,7 +87,7 @@ def test_hyrise_merges_only_within_parts_of_limited_size() -> None:
     reads = [[int(c in (i, i + 1)) for c in range(n)] for i in range(n - 1)]
     problem = reading(reads, [9.0 - i % 3 for i in range(n - 1)])
     primary = [frozenset((column,)) for column in range(n)]
-    parts = baselines._subgraphs(problem, primary)
+    parts = baselines._split_graph(problem, primary)
     assert sorted(column for part in parts for group in part for column in group) == list(range(n))
     assert max(map(len, parts)) <= 10
     assert len(parts) < n

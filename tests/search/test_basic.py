@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.partitioning.objective import Partition
-from layoutopt.search.costs import families_of, few_families
+from layoutopt.search.costs import find_families, find_few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem
-from layoutopt.search.replication import ReplicationSearch, scheme_of_layouts
+from layoutopt.search.replication import ReplicationSearch, scheme_from_layouts
 from tests.effort import examples
 from tests.search.problems import WARD, crossing, found_by, problems, random_problem
 
@@ -24,7 +24,7 @@ def test_selective_copies_stay_within_the_budget(problem: Problem, budget: float
     _, search = found_by(problem)
     found = search.selective(budget)
     assert found.storage <= budget + 1e-9
-    assert scheme_of_layouts(search.exact.evaluator, found.layouts, "ward").columns == set(problem.columns)
+    assert scheme_from_layouts(search.exact.evaluator, found.layouts, "ward").columns == set(problem.columns)
 
 
 def test_a_selective_copy_holds_what_one_feature_requests() -> None:
@@ -71,14 +71,16 @@ def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -
     search = ReplicationSearch(problem, counting, search_groups(problem, WARD).best.groups)
     calls = 0
     search.full_copies(2)
-    assert len(families_of(problem)) > 24
+    assert len(find_families(problem)) > 24
     assert calls < 3_500
 
 
 def test_few_families_are_left_as_they_are() -> None:
     problem = random_problem(3, n_columns=12, n_features=12, n_queries=24)
-    assert [family.queries for family in few_families(problem)] == [f.queries for f in families_of(problem)]
+    assert [family.queries for family in find_few_families(problem)] == [f.queries for f in find_families(problem)]
     many = random_problem(3, n_columns=12, n_features=12, n_queries=90)
-    merged = few_families(many)
+    merged = find_few_families(many)
     assert len(merged) == 24
-    assert frozenset().union(*(f.queries for f in merged)) == frozenset().union(*(f.queries for f in families_of(many)))
+    assert frozenset().union(*(f.queries for f in merged)) == frozenset().union(
+        *(f.queries for f in find_families(many))
+    )

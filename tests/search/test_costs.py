@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
-from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, families_of, masters_of, path_costs
+from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, find_families, master_layouts, path_costs
 from layoutopt.search.grouping import cost_of
 from layoutopt.search.gsop import singles
 from layoutopt.search.problem import Problem, Unit
@@ -51,7 +51,7 @@ def test_a_query_pays_for_the_better_of_the_greedy_path_and_one_layout(data: st.
 @given(problems())
 def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: Problem) -> None:
     costs = Costs(Evaluator(problem, WARD, few_guides=False), cells(problem))
-    layouts = CopySearch(problem, families_of(problem), costs).layouts(CopyScheme(singles(problem)))
+    layouts = CopySearch(problem, find_families(problem), costs).layouts(CopyScheme(singles(problem)))
     groups = tuple(layout.columns for layout in layouts)
     assert costs.query_cost(layouts) == pytest.approx(cost_of(problem, groups, ComputedRows(problem, WARD).by_most))
     assert costs.storage(layouts) == pytest.approx(len(problem.columns))
@@ -64,7 +64,7 @@ def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: P
 def test_storage_is_equation_5_2(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     evaluator = Evaluator(problem, WARD)
-    masters = masters_of(evaluator, layouts)
+    masters = master_layouts(evaluator, layouts)
     assert set(masters) == set(range(len(problem.columns)))
     rows = 1_000_000
     stored = []
@@ -84,7 +84,7 @@ def test_tids_are_stored_with_every_row_of_every_layout(case: tuple[Problem, Can
     if len(layouts) == 1:
         assert tids == 0
         return
-    masters = set(masters_of(evaluator, layouts).values())
+    masters = set(master_layouts(evaluator, layouts).values())
     expected = sum(1.0 if layout in masters else evaluator.evaluate(layout).share for layout in layouts)
     assert tids == pytest.approx(expected)
 

@@ -11,9 +11,17 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.engine_costs import Read
-from layoutopt.search.grouping import Group, Pairs, column_classes, cost_of, merge_bottom_up, served_by, starting_groups
+from layoutopt.search.grouping import (
+    Group,
+    Pairs,
+    column_classes,
+    cost_of,
+    merge_bottom_up,
+    queries_reading,
+    starting_groups,
+)
 from layoutopt.search.problem import Problem, Unit
-from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, remembered
+from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, cache_by_queries
 from tests.effort import examples
 from tests.model.costs import workload_cost
 from tests.search.problems import WARD, problems, random_problem
@@ -35,7 +43,7 @@ def rows_by_chance(problem: Problem, seed: int) -> RowsRead:
         rng = np.random.default_rng([seed, *np.packbits(served).tolist()])
         return np.floor(rng.random((len(problem.samples), len(served))) * 100) * served
 
-    return remembered(rows_read)
+    return cache_by_queries(rows_read)
 
 
 def cost_by_loops(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) -> float:
@@ -45,7 +53,7 @@ def cost_by_loops(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRe
         for query, weight in enumerate(sample.query_weights.tolist()):
             read = [group for group in groups if problem.reads[query, sorted(group)].any()]
             for group in read:
-                rows = rows_read(served_by(problem, group))[s, query]
+                rows = rows_read(queries_reading(problem, group))[s, query]
                 cells = sum(problem.unit.cell[c] for c in group if problem.reads[query, c])
                 total += weight * rows * (cells + (problem.unit.tid if len(read) > 1 else 0))
     return total
@@ -67,7 +75,7 @@ def test_in_cells_it_is_equation_4_4_of_the_model(case: tuple[Problem, tuple[Gro
     queries = []
     for s, query in np.ndindex(problem.weights.shape):
         columns = [int(problem.reads[query, sorted(group)].sum()) for group in groups]
-        rows = [int(rows_read(served_by(problem, group))[s, query]) for group in groups]
+        rows = [int(rows_read(queries_reading(problem, group))[s, query]) for group in groups]
         reads = [Read(rows=r, columns=c) for r, c in zip(rows, columns, strict=True) if c]
         queries.append((reads, float(problem.weights[s, query])))
     if (problem.unit.tid, problem.unit.cell.sum()) == (1.0, len(problem.columns)):
@@ -139,7 +147,9 @@ def _estimated(problem: Problem, groups: tuple[Group, ...], merged: Group, estim
 
 def _least(problem: Problem, groups: tuple[Group, ...], estimate: RowsRead) -> float:
     """The least estimate of all merges of two groups that some query reads together; anything if there is none."""
-    pairs = [(a, b) for a, b in combinations(groups, 2) if (served_by(problem, a) & served_by(problem, b)).any()]
+    pairs = [
+        (a, b) for a, b in combinations(groups, 2) if (queries_reading(problem, a) & queries_reading(problem, b)).any()
+    ]
     return min((_estimated(problem, groups, a | b, estimate) for a, b in pairs), default=np.inf)
 
 

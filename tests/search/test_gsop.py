@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.baselines import hillclimb, hyrise
-from layoutopt.search.grouping import cost_of, served_by
-from layoutopt.search.gsop import scheme_of, search_groups, singles, whole
+from layoutopt.search.grouping import cost_of, queries_reading
+from layoutopt.search.gsop import scheme_from_groups, search_groups, singles, whole
 from layoutopt.search.local import choose_features
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import ComputedRows, Estimate
@@ -41,7 +41,7 @@ def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem:
 def test_the_same_problem_has_the_same_scheme(problem: Problem, estimate: Estimate) -> None:
     first, second = (search_groups(one, WARD, estimate) for one in (problem, replace(problem)))
     assert first.passed == second.passed
-    assert scheme_of(problem, first.best.groups, first.exact, "ward") == scheme_of(
+    assert scheme_from_groups(problem, first.best.groups, first.exact, "ward") == scheme_from_groups(
         problem, second.best.groups, second.exact, "ward"
     )
 
@@ -82,12 +82,12 @@ def test_columns_always_read_together_stay_together() -> None:
 def test_a_scheme_has_each_groups_columns_and_local_features(problem: Problem) -> None:
     for groups in (search_groups(problem, WARD).best.groups, singles(problem), hillclimb(problem), hyrise(problem)):
         exact = ComputedRows(problem, WARD)
-        scheme = scheme_of(problem, groups, exact, "ward")
+        scheme = scheme_from_groups(problem, groups, exact, "ward")
         assert [layout.columns for layout in scheme.layouts] == [
             tuple(problem.columns[c] for c in sorted(group)) for group in sorted(groups, key=min)
         ]
         for layout, group in zip(scheme.layouts, sorted(groups, key=min), strict=True):
-            served = served_by(problem, group)
+            served = queries_reading(problem, group)
             assert layout.master == layout.columns
             assert set(layout.features) <= set(choose_features(problem, served).tolist())
             assert layout.features == tuple(exact.guides(served).tolist())
@@ -100,6 +100,6 @@ def test_columns_that_nobody_reads_keep_the_order_of_the_source() -> None:
     reads[:, 2] = False
     reads[:, :2] = True
     unread = replace(problem, reads=reads)
-    scheme = scheme_of(unread, (frozenset({0, 1}), frozenset({2})), ComputedRows(unread, WARD), "ward")
+    scheme = scheme_from_groups(unread, (frozenset({0, 1}), frozenset({2})), ComputedRows(unread, WARD), "ward")
     assert isinstance(scheme.layouts[0].blocking, ByVectors)
     assert scheme.layouts[1].blocking == ByOrder("input")

@@ -61,8 +61,8 @@ def test_bounds_leave_out_no_pair_that_is_better(problem: Problem) -> None:
         return
     every = Pairs(problem, groups, estimate)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "_EVERY_PAIR", 0)
-        patch.setattr(merging, "_MOST_ESTIMATED", 1000)
+        patch.setattr(merging, "_ALL_PAIRS_GROUPS", 0)
+        patch.setattr(merging, "_MAX_ESTIMATED", 1000)
         some = Pairs(problem, groups, estimate).best()
     assert every.change(*some) == pytest.approx(every.change(*every.best()))
 
@@ -79,8 +79,8 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
 
     groups = column_classes(problem)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(merging, "_EVERY_PAIR", 0)
-        patch.setattr(merging, "_MOST_ESTIMATED", 2)
+        patch.setattr(merging, "_ALL_PAIRS_GROUPS", 0)
+        patch.setattr(merging, "_MAX_ESTIMATED", 2)
         pairs = Pairs(problem, groups, estimate)
         before = len(asked)
         if len(groups) > 1:

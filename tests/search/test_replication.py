@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.costs import Candidate, Evaluator, families_of
+from layoutopt.search.costs import Candidate, Evaluator, find_families
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.replication import scheme_of_layouts
+from layoutopt.search.replication import scheme_from_layouts
 from layoutopt.skipping.skip_sets import membership
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, crossing, found_by, problems, random_problem, shares_of
@@ -38,7 +38,7 @@ def test_within_the_budget_and_never_worse_than_gsop(problem: Problem, budget: f
 def test_a_scheme_stores_every_column_and_serves_every_query(problem: Problem) -> None:
     _, search = found_by(problem)
     layouts = search.best(2.0).layouts
-    scheme = scheme_of_layouts(search.exact.evaluator, layouts, "ward")
+    scheme = scheme_from_layouts(search.exact.evaluator, layouts, "ward")
     assert scheme.columns == set(problem.columns)
     for query, reads in enumerate(problem.reads):
         wanted = {problem.columns[c] for c in np.flatnonzero(reads)}
@@ -64,7 +64,7 @@ def test_the_same_problem_has_the_same_scheme(problem: Problem) -> None:
 
 def test_a_copy_of_the_column_in_conflict_ends_it() -> None:
     problem = crossing()
-    assert [sorted(family.columns) for family in families_of(problem)] == [[0, 1], [1, 2]]
+    assert [sorted(family.columns) for family in find_families(problem)] == [[0, 1], [1, 2]]
     cost, search = found_by(problem)
     found = search.best(1.25)
     # Every query reads its 40 rows of two columns and no tids; one column of four is stored twice.
@@ -93,7 +93,7 @@ def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
     )
     _, search = found_by(problem)
     found = search.best(1.05)
-    scheme = scheme_of_layouts(search.exact.evaluator, found.layouts, "ward")
+    scheme = scheme_from_layouts(search.exact.evaluator, found.layouts, "ward")
     (copy,) = [layout for layout in scheme.layouts if not layout.is_undivided]
     assert (copy.columns, copy.master, copy.features) == (("b", "c"), ("c",), (8,))
     assert set(copy.guides) & {4, 5, 6, 7}
@@ -103,7 +103,7 @@ def test_a_copy_holds_the_rows_of_a_general_feature_only() -> None:
 def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
     problem = replace(crossing(), classes=np.array([7, 0, 0, 1, 2, 3, 4, 5, 6]))
     _, search = found_by(problem)
-    scheme = scheme_of_layouts(search.exact.evaluator, search.best(1.25).layouts, "ward")
+    scheme = scheme_from_layouts(search.exact.evaluator, search.best(1.25).layouts, "ward")
     assert {layout.serves for layout in scheme.layouts} == {(1, 2, 3, 4, 5), (0, 6, 7, 8)}
 
 
@@ -111,7 +111,7 @@ def test_classes_are_told_apart_in_what_a_layout_serves() -> None:
 @pytest.mark.slow
 def test_many_families_are_searched_as_few() -> None:
     problem = random_problem(4, n_columns=8, n_queries=32)
-    assert len(families_of(problem)) > 24
+    assert len(find_families(problem)) > 24
     cost, search = found_by(problem)
     assert search.best(1.5).cost <= cost
 

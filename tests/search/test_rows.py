@@ -19,8 +19,8 @@ from layoutopt.search.rows import (
     ComputedRows,
     Estimate,
     block_estimate,
+    cache_by_queries,
     coarse_estimate,
-    remembered,
     rows_estimator,
     selectivity_estimate,
 )
@@ -163,7 +163,7 @@ def test_every_set_of_queries_is_computed_once() -> None:
         asked.append(served.tolist())
         return np.zeros((1, len(served)))
 
-    twice = remembered(rows_read)
+    twice = cache_by_queries(rows_read)
     for served in ([True, False], [False, True], [True, False]):
         twice(np.array(served))
     assert asked == [[True, False], [False, True]]

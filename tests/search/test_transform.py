@@ -8,9 +8,9 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 
-from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, joined, tidied
+from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, drop_unread_columns, merge_equal_layouts
 from layoutopt.search.layout_operations import improve, merge, merge_replicate, replicate
-from layoutopt.search.problem import Problem, thinned
+from layoutopt.search.problem import Problem, thin_samples
 from tests.effort import examples
 from tests.search.problems import WARD, cells, overlapping, problems, random_problem
 
@@ -76,7 +76,9 @@ def test_the_operations_where_one_query_reads_three_columns() -> None:
 
 
 def test_layouts_of_the_same_queries_are_one() -> None:
-    both = joined([Candidate(frozenset({2}), frozenset({7})), Candidate(frozenset({0}), frozenset({7}), copy=True)])
+    both = merge_equal_layouts(
+        [Candidate(frozenset({2}), frozenset({7})), Candidate(frozenset({0}), frozenset({7}), copy=True)]
+    )
     assert both == (Candidate(frozenset({0, 2}), frozenset({7})),)
 
 
@@ -84,13 +86,13 @@ def test_layouts_of_the_same_queries_are_one() -> None:
 def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
     everything = Candidate(frozenset(range(len(problem.columns))), frozenset())
-    kept = tidied(problem, [everything, *layouts, everything])
+    kept = drop_unread_columns(problem, [everything, *layouts, everything])
     assert {column for layout in kept for column in layout.columns} == set(range(len(problem.columns)))
 
 
 @given(problems())
 def test_thinned_samples_stand_for_as_many_rows(problem: Problem) -> None:
-    thin = thinned(problem, 20)
+    thin = thin_samples(problem, 20)
     for sample, before in zip(thin.samples, problem.samples, strict=True):
         assert sample.rows == before.rows
         assert 1 <= sample.vectors.rows <= max(21, 1)

@@ -106,7 +106,7 @@ def test_a_byte_order_mark_and_bad_bytes_stop_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("log.txt", "SELECT 1", "no .sql, .jsonl, .csv, .json or .parquet file; .*--from spark-events"),
+        ("log.txt", "SELECT 1", "no .sql, .jsonl, .csv, .json or .parquet file: .*--from spark-events"),
         ("log.sql", " -- nothing\n ; ;", "holds no query"),
         ("log.jsonl", "\n", "holds no query"),
         ("log.csv", "", "holds no query"),

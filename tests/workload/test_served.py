@@ -28,7 +28,7 @@ from layoutopt.model.predicates import (
 from layoutopt.model.predicates.patterns import parse_like
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet
-from layoutopt.workload.served import as_served, said
+from layoutopt.workload.served import said, split_served
 
 A, B, S = Col("a", "int"), Col("b", "int"), Col("s", "string")
 LITERALS: tuple[Node, ...] = (
@@ -86,14 +86,14 @@ def test_what_can_be_said_arrives_whole(parts: list[Node]) -> None:
 def test_each_query_keeps_its_weight() -> None:
     whole = Query(0, "t", ("a",), Filter.of(LITERALS[0]), weight=3.0)
     cut = Query(1, "t", ("a", "b"), Filter.of(conjunction([LITERALS[0], LITERALS[4]])), weight=4.0)
-    assert as_served((whole, cut), 0) == (whole, cut)
-    first, kept, arriving = as_served((whole, cut), 0.25)
+    assert split_served((whole, cut), 0) == (whole, cut)
+    first, kept, arriving = split_served((whole, cut), 0.25)
     assert first == whole
     assert (kept.id, kept.weight, kept.filter) == (1, 3.0, cut.filter)
     assert (arriving.id, arriving.weight, arriving.filter) == (1, 1.0, whole.filter)
     assert kept.exact
     assert not arriving.exact
-    assert [query.weight for query in as_served((whole, cut), 1)] == [3.0, 4.0]
+    assert [query.weight for query in split_served((whole, cut), 1)] == [3.0, 4.0]
 
 
 def test_features_suit_what_arrives(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from layoutopt.writer.evaluation import (
     distinct_rows,
     features_left_to_spark,
     is_keyed,
-    merged,
+    merge_words,
     segment_words,
     words_by_keys,
 )
@@ -67,7 +67,7 @@ def test_which_are_left_to_spark() -> None:
 def test_vectors_over_two_parts_are_one(is_first: list[bool], seed: int) -> None:
     bits = np.random.default_rng(seed).random((5, len(is_first))) < 0.5
     first, second = np.flatnonzero(is_first), np.flatnonzero(~np.array(is_first))
-    whole = merged(first.tolist(), pack(bits[:, first]), second.tolist(), pack(bits[:, second]))
+    whole = merge_words(first.tolist(), pack(bits[:, first]), second.tolist(), pack(bits[:, second]))
     assert (whole == pack(bits)).all()
 
 

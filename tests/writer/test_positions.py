@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.writer.checksum import Positions, at_positions, hash_array, position_sums, value_hashes
+from layoutopt.writer.checksum import Positions, hash_array, hash_with_positions, sum_with_positions, value_hashes
 
 PAIRS = pa.map_(pa.string(), pa.float64())
 DEEP = pa.list_(pa.map_(pa.int32(), pa.map_(pa.string(), pa.int32())))
@@ -86,7 +86,7 @@ def test_the_hash_at_a_tid_is_sparks_of_one_long() -> None:
     values = np.array([0, 7, 2**32 - 1], dtype=np.uint32)
     tids = np.array([0, 5, 2**31 - 1])
     longs = pa.array(((values.astype(np.uint64) << np.uint64(32)) | tids.astype(np.uint64)).view(np.int64))
-    assert at_positions(values, tids).tolist() == hash_array(longs, "bigint").tolist()
+    assert hash_with_positions(values, tids).tolist() == hash_array(longs, "bigint").tolist()
 
 
 @given(st.lists(st.integers(0, 3), min_size=2, max_size=30), st.data())
@@ -96,15 +96,18 @@ def test_two_tids_swapped_change_the_sum_unless_the_values_are_equal(values: lis
     tids, offsets = np.arange(len(values)), np.array([0, len(values)])
     swapped = tids.copy()
     swapped[[i, j]] = j, i
-    same = position_sums(hashes, Positions(tids), offsets)[0] == position_sums(hashes, Positions(swapped), offsets)[0]
+    same = (
+        sum_with_positions(hashes, Positions(tids), offsets)[0]
+        == sum_with_positions(hashes, Positions(swapped), offsets)[0]
+    )
     assert same == (values[i] == values[j])
 
 
 def test_sums_are_by_block_and_do_not_ask_for_an_order() -> None:
     hashes = np.random.default_rng(0).integers(0, 2**32, 10, dtype=np.uint32)
     tids = np.arange(10)
-    single = at_positions(hashes, tids).astype(np.int64)
+    single = hash_with_positions(hashes, tids).astype(np.int64)
     offsets = np.array([0, 3, 3, 10])
-    assert position_sums(hashes, Positions(tids), offsets).tolist() == [single[:3].sum(), 0, single[3:].sum()]
+    assert sum_with_positions(hashes, Positions(tids), offsets).tolist() == [single[:3].sum(), 0, single[3:].sum()]
     order = np.random.default_rng(1).permutation(10)
-    assert position_sums(hashes[order], Positions(tids[order]), np.array([0, 10])).tolist() == [single.sum()]
+    assert sum_with_positions(hashes[order], Positions(tids[order]), np.array([0, 10])).tolist() == [single.sum()]

@@ -16,12 +16,12 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.writer.routing import (
     Guides,
-    blocked_alike,
-    cell_bytes,
+    blocking_key,
     feature_guides,
-    guides_of,
+    find_guides,
     limit_vectors,
-    queries_reaching,
+    measure_cell_bytes,
+    reaching,
     route,
     union_words,
 )
@@ -131,11 +131,11 @@ def test_layouts_that_are_blocked_alike_have_the_same_blocks() -> None:
     ]
 
     def blocks(layout: Layout) -> tuple[list[int], list[int]]:
-        guides = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table))
+        guides = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table))
         routing = route(plan, layout, table, words, guides)
         return routing.rows.tolist(), routing.offsets.tolist()
 
-    found = [(blocked_alike(plan, layout), blocks(layout), layout) for layout in layouts]
+    found = [(blocking_key(plan, layout), blocks(layout), layout) for layout in layouts]
     alike = [(one, other) for one, other in combinations(found, 2) if one[0] == other[0]]
     assert all(one[1] == other[1] for one, other in alike)
     assert {frozenset((one[2].columns, other[2].columns)) for one, other in alike} >= {
@@ -148,11 +148,11 @@ def test_queries_beyond_the_segments_bounds_weigh_nothing() -> None:
     table, words = rows()
     plan = a_plan()
     (layout,) = plan.scheme.layouts
-    everything = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table)).weights
+    everything = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table)).weights
     assert (everything > 0).all()
     few = np.flatnonzero(np.arange(200) % 5 <= 1)
     some = table.take(pa.array(few))
-    weights = guides_of(plan, layout, some, words[few], np.eye(4), queries_reaching(plan, some)).weights
+    weights = find_guides(plan, layout, some, words[few], np.eye(4), reaching(plan.queries, plan.schema, some)).weights
     assert (weights > 0).tolist() == [True, True, False, False]
 
 
@@ -161,7 +161,7 @@ def test_queries_that_read_no_column_of_a_layout_weigh_nothing_there() -> None:
     kind_only = tuple(replace(query, columns=("kind",)) for query in a_plan().queries)
     plan = replace(a_plan(), queries=kind_only)
     layout = Layout(("id",), (0, 1, 2, 3), ("id",), ByVectors())
-    weights = guides_of(plan, layout, table, words, np.eye(4), queries_reaching(plan, table)).weights
+    weights = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table)).weights
     assert weights.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
@@ -170,8 +170,8 @@ def test_queries_that_a_layout_is_not_for_weigh_nothing_there() -> None:
     plan = a_plan()
     layout = plan.scheme.layouts[0]
     shares, reached = np.eye(len(plan.queries), len(plan.features)), np.ones(len(plan.queries))
-    every = guides_of(plan, layout, table, words, shares, reached).weights
-    some = guides_of(plan, replace(layout, serves=(1, 2)), table, words, shares, reached).weights
+    every = find_guides(plan, layout, table, words, shares, reached).weights
+    some = find_guides(plan, replace(layout, serves=(1, 2)), table, words, shares, reached).weights
     assert (every > 0).all()
     assert (some > 0).tolist() == [False, True, True, False]
 
@@ -190,7 +190,7 @@ def test_a_query_weighs_by_its_local_features_alone() -> None:
     plan = a_plan()
     layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors())
     shares = np.ones((4, 4))
-    guides = guides_of(plan, layout, table, words, shares, queries_reaching(plan, table))
+    guides = find_guides(plan, layout, table, words, shares, reaching(plan.queries, plan.schema, table))
     assert unpack(guides.words, 2).tolist() == unpack(words, 4)[:, [0, 2]].tolist()
     # Both match a fifth of the rows: the first has all of the four queries' weight, the second what it leaves.
     assert guides.weights.tolist() == pytest.approx([4.0, 0.8])
@@ -201,11 +201,11 @@ def test_as_written_every_subsuming_feature_has_a_querys_whole_weight() -> None:
     plan = a_plan()
     layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors(params=((WEIGHTS, "subsumed"),)))
     shares = np.array([[1.0, 0, 0.5, 0], [1.0, 0, 1.0, 0], [0, 1.0, 1.0, 0], [0.5, 0, 0.5, 1.0]])
-    guides = guides_of(plan, layout, table, words, shares, queries_reaching(plan, table))
+    guides = find_guides(plan, layout, table, words, shares, reaching(plan.queries, plan.schema, table))
     assert guides.weights.tolist() == [2.0, 2.0]
     strange = replace(layout, blocking=ByVectors(params=((WEIGHTS, "mine"),)))
-    with pytest.raises(PlanError, match="the plan's weights are 'mine'; plan again, or give marginal or subsumed"):
-        guides_of(plan, strange, table, words, shares, queries_reaching(plan, table))
+    with pytest.raises(PlanError, match="the plan's weights are 'mine': expected marginal or subsumed; plan again"):
+        find_guides(plan, strange, table, words, shares, reaching(plan.queries, plan.schema, table))
 
 
 def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> None:
@@ -214,11 +214,11 @@ def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> N
     plan = replace(a_plan(), queries=(replace(kinds[0], columns=("id", "kind")), replace(kinds[1], columns=("kind",))))
     layout = replace(plan.scheme.layouts[0], blocking=ByVectors("portfolio-low"))
     plan = replace(plan, scheme=Scheme((layout,)))
-    reached, of_cell = queries_reaching(plan, table), {"id": 3.0, "kind": 1.0}
-    weights = guides_of(plan, layout, table, words, np.eye(2, 4), reached, of_cell).weights
+    reached, of_cell = reaching(plan.queries, plan.schema, table), {"id": 3.0, "kind": 1.0}
+    weights = find_guides(plan, layout, table, words, np.eye(2, 4), reached, of_cell).weights
     assert weights.tolist() == pytest.approx([of_cell["id"] + of_cell["kind"], of_cell["kind"], 0, 0])
-    assert guides_of(plan, layout, table, words, np.eye(2, 4), reached).weights.tolist() == [1, 1, 0, 0]
-    objective = guides_of(plan, layout, table, words, np.eye(2, 4), reached, of_cell).objective
+    assert find_guides(plan, layout, table, words, np.eye(2, 4), reached).weights.tolist() == [1, 1, 0, 0]
+    objective = find_guides(plan, layout, table, words, np.eye(2, 4), reached, of_cell).objective
     assert objective is not None
     assert objective.weights[0] / objective.weights[1] == pytest.approx(weights[0] / weights[1], rel=1e-3)
 
@@ -228,11 +228,11 @@ def test_bytes_are_measured_where_one_layout_is_blocked_by_more_than_the_thesis_
     one = replace(a_plan().scheme.layouts[0], blocking=ByVectors("portfolio-low"))
 
     def measured(*layouts: Layout, rows: int = 200) -> bool:
-        return cell_bytes(replace(a_plan(), scheme=Scheme(layouts)), table.slice(0, rows)) is not None
+        return measure_cell_bytes(replace(a_plan(), scheme=Scheme(layouts)), table.slice(0, rows)) is not None
 
     assert measured(one)
     many = pa.table({"id": np.random.default_rng(0).permutation(20_000), "kind": np.arange(20_000) // 10_000})
-    of_cell = cell_bytes(replace(a_plan(), scheme=Scheme((one,))), many)
+    of_cell = measure_cell_bytes(replace(a_plan(), scheme=Scheme((one,))), many)
     assert of_cell is not None
     assert of_cell["id"] > 10 * of_cell["kind"] > 0
     assert not measured(one, rows=0)
@@ -256,7 +256,7 @@ class TestSlices:
         table, words = rows()
         plan = self.plan()
         (layout,) = plan.scheme.layouts
-        guides = guides_of(plan, layout, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        guides = find_guides(plan, layout, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table))
         assert guides.slices == 2
         reached = unpack(guides.words, 2).sum(axis=0).tolist()
         # They are cut where the queries begin and end.
@@ -266,7 +266,7 @@ class TestSlices:
         table, words = rows()
         plan = self.plan()
         (layout,) = plan.scheme.layouts
-        guides = guides_of(plan, layout, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        guides = find_guides(plan, layout, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table))
         routing = route(plan, layout, table, words, guides)
         ids = np.asarray(table["id"])[routing.rows]
         lows = [ids[start:stop].min() for start, stop in pairwise(routing.offsets)]
@@ -282,22 +282,26 @@ class TestSlices:
         plan = replace(plan, features=replace(a_plan().features, features=a_plan().features.features[:2]))
         layout = replace(layout, features=(0, 1))
         none = pack(np.zeros((200, 2), dtype=np.bool_))
-        guides = guides_of(plan, layout, table, none, shares, queries_reaching(plan, table))
+        guides = find_guides(plan, layout, table, none, shares, reaching(plan.queries, plan.schema, table))
         assert sorted(unpack(guides.words, 4)[:, 2:].sum(axis=0)) == [50, 150], "cut only where the second query begins"
         copy = replace(layout, master=())
-        assert guides_of(plan, copy, table, none, shares, queries_reaching(plan, table)).slices == 2, "without a row"
+        assert find_guides(plan, copy, table, none, shares, reaching(plan.queries, plan.schema, table)).slices == 2, (
+            "without a row"
+        )
 
     def test_no_rows_make_no_slices(self) -> None:
         table, words = rows()
         (layout,) = self.plan().scheme.layouts
         reached = np.ones(2)
-        assert guides_of(self.plan(), layout, table.slice(0, 0), words[:0], np.zeros((2, 2)), reached).slices == 0
+        assert find_guides(self.plan(), layout, table.slice(0, 0), words[:0], np.zeros((2, 2)), reached).slices == 0
 
     def test_columns_without_statistics_in_the_layout_make_no_slices(self) -> None:
         table, words = rows()
         plan = self.plan()
         elsewhere = replace(plan.scheme.layouts[0], columns=("kind",), master=("kind",))
-        guides = guides_of(plan, elsewhere, table, words, np.zeros((2, 2)), queries_reaching(plan, table))
+        guides = find_guides(
+            plan, elsewhere, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table)
+        )
         assert guides.slices == 0
 
 

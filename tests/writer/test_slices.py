@@ -17,8 +17,8 @@ from layoutopt.model.predicates import TRUE, And, Col, InSet, Node, Or, disjunct
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.writer.routing import MOST_SLICES, CellRows, _told_by, best_starts, slice_rows, statistics_of_ranges
-from layoutopt.writer.value_cuts import cells_of
+from layoutopt.writer.routing import MOST_SLICES, CellRows, _project_node, best_starts, range_statistics, slice_rows
+from layoutopt.writer.value_cuts import assign_cells
 from tests.spark.tables import document, is_value, plan_of
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
@@ -75,7 +75,7 @@ def ids(values: list[int | None]) -> pa.Table:
 
 @pytest.mark.parametrize("values", [list(range(200)), list(range(199, -1, -1)), [None, 7, None, 3, 150], [None], [5]])
 def test_cells_are_in_the_order_of_values_and_no_query_ends_within_one(values: list[int | None]) -> None:
-    cell = cells_of(a_plan(50, 51, 150), "id", ids(values))
+    cell = assign_cells(a_plan(50, 51, 150), "id", ids(values))
     keys = [-1 if value is None else value for value in values]
     in_order = np.argsort(keys, kind="stable")
     assert (np.diff(cell[in_order]) >= 0).all()
@@ -88,12 +88,12 @@ def test_cells_are_in_the_order_of_values_and_no_query_ends_within_one(values: l
 def test_cells_end_at_ranges_that_stand_beside_other_columns() -> None:
     either = disjunction([is_value(SCHEMA, "id", "<", 70), is_value(SCHEMA, "kind", "=", 1)])
     plan = plan_of(document(SCHEMA, [either]), block_rows=20)
-    cell = cells_of(plan, "id", ids(list(range(1000))))
+    cell = assign_cells(plan, "id", ids(list(range(1000))))
     assert cell[69] < cell[70]
 
 
 def by_id(plan: Plan, table: pa.Table) -> CellRows:
-    return CellRows(plan, table, "id", cells_of(plan, "id", table))
+    return CellRows(plan, table, "id", assign_cells(plan, "id", table))
 
 
 def sliced(plan: Plan, table: pa.Table, weights: Floats) -> list[int]:
@@ -178,6 +178,6 @@ class TestToldByBounds:
         rows = ids(list(values)).set_column(1, "kind", pa.array([value % 5 for value in values], pa.int32()))
         schema = SCHEMA.select(names)
         offsets = np.unique([0, len(values) // 3, len(values) // 2, len(values)])
-        statistics = statistics_of_ranges(schema, rows.select(names), offsets.astype(np.int64))
-        told = _told_by(node, frozenset(names))
+        statistics = range_statistics(schema, rows.select(names), offsets.astype(np.int64))
+        told = _project_node(node, frozenset(names))
         assert cannot_match(told, statistics, None).tolist() == cannot_match(node, statistics, None).tolist()

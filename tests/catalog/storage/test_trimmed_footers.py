@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.storage.footers import ChunkSizes, Template, UnknownFooterError, footer_at_end, template_of
-from layoutopt.writer.encodings import chunks_of, column_bytes, row_group_starts
+from layoutopt.writer.encodings import column_bytes, list_chunks, row_group_starts
 
 TYPES = {
     "int": pa.int32(),
@@ -70,7 +70,7 @@ def written(names: list[str], groups: list[int], **options: Any) -> tuple[bytes,
 
 
 def sizes_of(metadata: pq.FileMetaData) -> ChunkSizes:
-    chunks = chunks_of(metadata)
+    chunks = list_chunks(metadata)
     starts = np.array(row_group_starts(chunks), dtype=np.int64)
     sizes = column_bytes(chunks, metadata.schema.to_arrow_schema())
     names = tuple(sorted(sizes))  # in another order than the file's

@@ -94,10 +94,10 @@ def test_a_cut_costs_what_brute_force_counts(case: Case) -> None:
     search = _Search(case.rows, case.filters, 1)
     n = len(case.codes)
     node = _Node(np.arange(n), np.arange(n), np.arange(len(case.filters.literal)))
-    reading = search._reading(node)
+    reading = search._measure_reading(node)
     ranges = CodeRanges.of(case.codes, N_CODES)
     # A cut of one dimension is judged by what queries ask of any, but only its own range is narrower on a side.
-    costs = search._costs(reading, search._counts(node).cumsum(axis=1), n)
+    costs = search._cut_costs(reading, search._count_codes(node).cumsum(axis=1), n)
     assert reading.weight == weight_reading(case, ranges)
     for dimension in range(case.codes.shape[1]):
         for code in range(N_CODES - 1):

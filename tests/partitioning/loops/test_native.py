@@ -75,5 +75,5 @@ def test_sums_of_integers_are_exact_in_any_order() -> None:
 def test_a_python_without_numba_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
     monkeypatch.delitem(sys.modules, "layoutopt.partitioning.native")
-    with pytest.raises(SettingError, match=f"{sys.executable} has no numba that works, by which blocks are formed"):
+    with pytest.raises(SettingError, match=f"{sys.executable} has no working numba, which forming blocks needs"):
         importlib.import_module("layoutopt.partitioning.native")
