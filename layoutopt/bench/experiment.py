@@ -17,7 +17,7 @@ import pyarrow as pa
 from layoutopt.bench.processes import peak_bytes
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.errors import LayoutoptError
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import classes

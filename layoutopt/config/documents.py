@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from layoutopt.errors import PlanError
-from layoutopt.model.documents import Document, FeaturesDocument
+from layoutopt.model.documents import Document
 from layoutopt.model.engine_costs import Calibration
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 
 Found = TypeVar("Found", bound=Document)

@@ -30,7 +30,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
@@ -64,7 +64,9 @@ from layoutopt.config.settings import (
     VerifySettings,
 )
 from layoutopt.errors import SettingError
-from layoutopt.model.udf import Udf, as_udf
+
+if TYPE_CHECKING:
+    from layoutopt.model.udf import Udf
 
 # ----------------------------------------------------------------------------------------------------
 # The verbs of the command line that take settings.
@@ -211,6 +213,8 @@ def find_udfs(texts: Sequence[str]) -> tuple[Udf, ...]:
 
 
 def _find(text: str) -> Udf:
+    from layoutopt.model.udf import as_udf
+
     named = _NAMED.fullmatch(text.strip())
     if named is None:
         raise SettingError(f"{text!r} names no function; write MODULE:FUNCTION, or NAME=MODULE:FUNCTION")

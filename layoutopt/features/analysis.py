@@ -11,8 +11,8 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name

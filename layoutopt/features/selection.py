@@ -30,8 +30,8 @@ from layoutopt.features.implications import single_parts
 from layoutopt.features.sharpen import add_stricter_features, drop_stricter_features
 from layoutopt.features.weights import Units, assumed_selectivity, predicate_share
 from layoutopt.model.arrays import Bits, Floats, Places
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import Filter, Literal, Predicate, columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema

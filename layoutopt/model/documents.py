@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self, cast
 
 from layoutopt.errors import PlanError
-from layoutopt.model.feature import FeatureSet
-from layoutopt.model.query import Query
-from layoutopt.model.records import Form, Record, from_json
-from layoutopt.model.schema import Schema
+from layoutopt.model.records import Record, from_json
 
 _SIGNIFICANT_DIGITS: Final = 6
 # The largest count: larger numbers are not exact in JSON.
@@ -73,36 +69,3 @@ class Document(Record):
             stored = f"{value.get('version')!r:.80}"
             raise PlanError(f"the {format} document has version {stored}, not {version}; write it again")
         return value
-
-
-@dataclass(frozen=True)
-class SkippedStatement(Record):
-    """An unused statement of the log, by its position.
-
-    ``reason`` is a stable code, a key of the workload package's ``STATEMENT_REASONS``; ``detail`` names the offending
-    text in one sentence.
-    """
-
-    id: int
-    reason: str
-    detail: str = ""
-    sql: str = ""
-
-
-@dataclass(frozen=True)
-class FeaturesDocument(Document):
-    """features.json: the features of a workload, best first, and the queries that they were mined from.
-
-    Attributes:
-        table: the table's name in the log.
-        skipped: the unused statements, each with its reason.
-        exclude_columns: the columns that were excluded from features.
-    """
-
-    table: str
-    schema: Schema
-    features: FeatureSet
-    queries: tuple[Query, ...]
-    skipped: tuple[SkippedStatement, ...] = ()
-    exclude_columns: tuple[str, ...] = ()
-    form: ClassVar = Form(constants={"format": "layoutopt-features", "version": 1})

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from layoutopt.local.append import AppendReport
     from layoutopt.maintenance.query_families import FamilyChanges
     from layoutopt.maintenance.sampling_error import Interval
-    from layoutopt.model.documents import SkippedStatement
+    from layoutopt.model.features_document import SkippedStatement
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.spark.changes.optimize import OptimizeReport
     from layoutopt.spark.changes.rewrite import ChangeReport

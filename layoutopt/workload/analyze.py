@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from layoutopt.errors import LogError
-from layoutopt.model.documents import SkippedStatement
 from layoutopt.model.feature import Settings
+from layoutopt.model.features_document import SkippedStatement
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layoutopt.features.selection import mine_features, mined_from
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import Col, InSet
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema

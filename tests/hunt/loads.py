@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of

@@ -12,9 +12,9 @@ import pytest
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import Known, PartitionHistogram, PlanRequest
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.engine_costs import curve, of_the_plan
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table

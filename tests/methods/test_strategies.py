@@ -19,7 +19,7 @@ from layoutopt.errors import ContentMismatchError, PlanError
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import CUT_BY, ByCuts, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.query import Query

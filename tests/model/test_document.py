@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from layoutopt.errors import PlanError
-from layoutopt.model.documents import FeaturesDocument, SkippedStatement
 from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.features_document import FeaturesDocument, SkippedStatement
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema

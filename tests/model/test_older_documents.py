@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 
 OLDER = Path(__file__).parents[1] / "fixtures" / "older"

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from layoutopt.model.documents import SkippedStatement
+from layoutopt.model.features_document import SkippedStatement
 from layoutopt.report.inspections import print_evaluation
 
 AMOUNTS = {

@@ -21,7 +21,8 @@ from layoutopt.catalog import snapshot as snapshot_json
 from layoutopt.catalog.paths import FileDigest
 from layoutopt.catalog.storage.footers import footer_at_end
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError
-from layoutopt.model.documents import FeaturesDocument, canonical_bytes
+from layoutopt.model.documents import canonical_bytes
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Constant, Filter
 from layoutopt.model.records import to_json

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Col, Filter, InSet, Node, to_sql
 from layoutopt.model.query import Query

@@ -17,8 +17,8 @@ from layoutopt.errors import SettingError
 from layoutopt.features.selection import mine_all
 from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Call, Col

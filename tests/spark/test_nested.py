@@ -15,7 +15,7 @@ import layoutopt
 from layoutopt.features.selection import mine_all
 from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import schema_of

@@ -18,7 +18,7 @@ from layoutopt.config.files import find_udfs
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.udf import Udf, udf
 from layoutopt.spark.core.functions import check_features, declared
 from layoutopt.spark.loading.load import load

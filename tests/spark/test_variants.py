@@ -16,7 +16,7 @@ from layoutopt.errors import LayoutoptError, SchemaError
 from layoutopt.features.selection import mine_all
 from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.inspect.verify import verify
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, read_table, register

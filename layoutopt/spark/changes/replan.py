@@ -19,8 +19,8 @@ from layoutopt.inspect.cost import EntryBytes, entry_bytes, shares
 from layoutopt.inspect.drift import DatedLog
 from layoutopt.methods.interface import BOTH, CUTS, FEATURES, PlanRequest
 from layoutopt.model.arrays import Floats
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import FeatureSet
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, classes
 from layoutopt.scan.table import Table

@@ -37,7 +37,7 @@ from layoutopt.features.selection import default_excluded, default_threshold, mi
 from layoutopt.methods.interface import FEATURES
 from layoutopt.methods.strategies import most_filtered
 from layoutopt.model.arrays import Floats
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder
 from layoutopt.model.query import Query, classes, weight_of
 from layoutopt.model.schema import Schema

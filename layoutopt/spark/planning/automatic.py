@@ -19,8 +19,8 @@ from layoutopt.features.cross_validation import can_be_split
 from layoutopt.features.selection import default_threshold, mined_from
 from layoutopt.methods.interface import CUTS, FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.engine_costs import BUILT_IN, Calibration, calibrated, spread_when_tried, when_tried
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import TRIED
 from layoutopt.model.query import Query

@@ -28,9 +28,9 @@ from layoutopt.local.processes import Tasks
 from layoutopt.methods.interface import FEATURES, PlanningInput
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, Work
 from layoutopt.model.feature import FeatureSet, all_features
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes, weight_of
 from layoutopt.model.schema import Schema

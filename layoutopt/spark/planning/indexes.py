@@ -31,7 +31,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.choosing import Judged, candidates, indexes_asked, worth_their_bytes
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, classes

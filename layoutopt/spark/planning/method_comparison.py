@@ -20,7 +20,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.sessions import AnySession, started
+from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.sql.schema import schema_from
@@ -92,7 +92,7 @@ class Comparison:
             say(f"{self.name}: loading {method}")
             started_at = time.perf_counter()
             made = Plan.loads((folder / "plan.json").read_bytes())
-            load(started(spark), self.source, folder / "table", made)
+            load(start_session(spark), self.source, folder / "table", made)
             data = (path for path in (folder / "table" / "data").rglob("*") if path.is_file())
             size = sum(path.stat().st_size for path in data if not path.name.startswith((".", "_")))
             return {"seconds": time.perf_counter() - started_at, "bytes": size}

@@ -16,8 +16,8 @@ from layoutopt.features.sharpen import sharpest
 from layoutopt.methods.interface import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.strategies import REPLICATING
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import classes

@@ -18,8 +18,8 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.feature import Settings
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register

@@ -16,8 +16,8 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import check_request
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.engine_costs import tried
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByCuts, ByVectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack

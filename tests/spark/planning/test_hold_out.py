@@ -13,8 +13,8 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
-from layoutopt.model.documents import FeaturesDocument
 from layoutopt.model.engine_costs import Calibration, EngineCosts, Work, calibrations, tried
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema

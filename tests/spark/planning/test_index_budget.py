@@ -20,7 +20,7 @@ from tests.spark.tables import document, is_value
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from layoutopt.model.documents import FeaturesDocument
+    from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
 
 pytestmark = pytest.mark.spark

@@ -17,7 +17,7 @@ from layoutopt.errors import SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.documents import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
