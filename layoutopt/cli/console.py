@@ -23,7 +23,7 @@ from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key
 from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import giving
 from layoutopt.errors import LayoutoptError, interrupt_behind, recovered
-from layoutopt.report.tables import printable
+from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo

@@ -111,7 +111,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     value, text = result.to_json(), str(result)
     if not settings.predicate and not settings.bytes:
         from layoutopt.inspect.cost import costs_for, predicted_seconds, scan_work
-        from layoutopt.report.tables import seconds_text
+        from layoutopt.report.texts import seconds_text
 
         seconds = predicted_seconds(costs_for(table, calibration_of(settings.calibration)), scan_work(scan))
         value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"

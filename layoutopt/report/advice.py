@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.report.pages import STYLE, html_table
-from layoutopt.report.tables import format_bytes, printable, shortened
+from layoutopt.report.texts import format_bytes, printable, shortened
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -16,7 +16,8 @@ from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.indexes.choosing import Suggestion
 from layoutopt.maintenance.query_families import SAME
 from layoutopt.model.predicates import columns_of, describe_all
-from layoutopt.report.tables import format_bytes, print_load, printable, seconds_text, shortened
+from layoutopt.report.tables import print_load
+from layoutopt.report.texts import format_bytes, printable, seconds_text, shortened
 from layoutopt.workload.analyze import UNUSABLE
 
 if TYPE_CHECKING:

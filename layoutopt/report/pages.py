@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.evaluate import NAMES
-from layoutopt.report.tables import format_bytes, shortened
+from layoutopt.report.texts import format_bytes, shortened
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
 # ----------------------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from functools import lru_cache
 from typing import Final
 from weakref import WeakKeyDictionary
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -21,9 +20,7 @@ from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import TID, Column, Schema
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
-from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.matches import add_places, bits_sql
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import file_reads
 
@@ -116,6 +113,8 @@ def load_segment(files: TableFiles, source: PlanBlocks, segment: int) -> Segment
 @lru_cache(maxsize=1000)
 def compile_condition(schema: Schema, condition: str, zone: str) -> str | None:
     """Return a DuckDB query for the rows that meet a condition; None if it may mean something else there."""
+    from layoutopt.scan.matches import bits_sql
+
     try:
         return bits_sql(schema, [condition], zone)
     except QueryError:
@@ -124,6 +123,11 @@ def compile_condition(schema: Schema, condition: str, zone: str) -> str | None:
 
 def match_condition(schema: Schema, condition: str, rows: pa.Table, zone: str) -> Bits | None:
     """Return the rows for which a condition in Spark's dialect is TRUE; None if DuckDB may differ from Spark."""
+    import duckdb
+
+    from layoutopt.scan.engine import connect
+    from layoutopt.scan.matches import add_places
+
     columns = tuple(column for column in schema.columns if column.name in rows.column_names)
     query = compile_condition(Schema(columns), condition, zone)
     if query is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layoutopt.report.tables import format_bytes
+from layoutopt.report.texts import format_bytes
 
 
 def test_bytes_are_readable() -> None:
