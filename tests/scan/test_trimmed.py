@@ -18,7 +18,7 @@ from layoutopt.catalog.storage import footers
 from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.errors import DataFileError
 from layoutopt.model.arrays import Ints
-from layoutopt.scan import check_switch, segments
+from layoutopt.scan import check_switch, files, segments
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table, open_table
 from layoutopt.scan.table_read import TableRead
@@ -66,7 +66,8 @@ def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(*_: object) -> None:
         pytest.fail("a footer was decoded whole")
 
-    monkeypatch.setattr(footers, "metadata_of", decode)
+    monkeypatch.setattr(files, "metadata_of", decode)
+    monkeypatch.setattr(footers.DecodedFooters, "put", decode)
     monkeypatch.setattr(check_switch, "is_on", lambda: False)  # which reads all blocks, by their whole footers
 
 
