@@ -363,7 +363,7 @@ def zone_of(name: str) -> dt.tzinfo:
         ahead = dt.timedelta(hours=int(offset[2]), minutes=int(offset[3] or 0))
         return dt.timezone(ahead if offset[1] == "+" else -ahead)
     except (KeyError, OSError, ValueError) as error:
-        raise Unusable("inexact", f"unknown time zone {name!r}: expected a region or an offset") from error
+        raise Unusable("inexact", f"unknown time zone {name!r}") from error
 
 
 def has_agreed_offset(local: dt.datetime, zone: dt.tzinfo) -> bool:
