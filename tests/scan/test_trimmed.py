@@ -66,7 +66,7 @@ def undecoded(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(*_: object) -> None:
         pytest.fail("a footer was decoded whole")
 
-    monkeypatch.setattr(footers, "metadata_of", decode)
+    monkeypatch.setattr(footers.DecodedFooters, "put", decode)
     monkeypatch.setattr(check_switch, "is_on", lambda: False)  # which reads all blocks, by their whole footers
 
 
