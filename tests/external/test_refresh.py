@@ -212,9 +212,9 @@ def test_what_is_no_place_for_indexes_is_refused(folder: Path, tmp_path: Path) -
     write(tmp_path / "more" / "a.parquet", numbers(0))
     with pytest.raises(SourceIndexError, match="not of"):
         index(tmp_path / "more", tmp_path / "indexes", ["n:bloom"])
-    with pytest.raises(SourceIndexError, match="asks for a table of layoutopt's own"):
+    with pytest.raises(SourceIndexError, match="needs a layoutopt table"):
         open_own_table(str(tmp_path / "indexes"))
-    with pytest.raises(SourceIndexError, match="asks for a table of layoutopt's own"):
+    with pytest.raises(SourceIndexError, match="needs a layoutopt table"):
         verify(opened(tmp_path / "indexes"))
 
 

@@ -218,7 +218,7 @@ def test_files_that_are_swapped_are_refused(table: Path, tmp_path: Path) -> None
 
 
 def test_who_has_no_key_or_another_one_is_told_so(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(EncryptionKeyError, match=r"not the one that .*table\.json was encrypted by"):
+    with pytest.raises(EncryptionKeyError, match=r"not the one that .*table\.json was encrypted with"):
         open_table(str(table), key="env:WRONG_KEY")
     monkeypatch.setenv("LAYOUTOPT_KEY", "env:WRONG_KEY")
     with pytest.raises(EncryptionKeyError, match="not the one"):
@@ -247,7 +247,7 @@ def test_a_key_for_a_table_that_is_not_encrypted_is_refused(tmp_path: Path) -> N
     ):
         with pytest.raises(EncryptionKeyError, match="is not encrypted, but a key is given"):
             act()
-    with pytest.raises(SettingError, match="no reference"):
+    with pytest.raises(SettingError, match="key reference is invalid"):
         ensure_table_root(TableFiles(str(tmp_path / "new"), key="5a" * 32))
     with pytest.raises(EncryptionKeyError, match="NOBODYS"):
         ensure_table_root(TableFiles(str(tmp_path / "new"), key="env:NOBODYS"))
