@@ -14,7 +14,7 @@ from layoutopt.cli.jobs import run_job, say
 from layoutopt.config.settings import VerifySettings
 from layoutopt.errors import DataFileError, SettingError
 from layoutopt.inspect.status import verify_path
-from layoutopt.report.tables import printable
+from layoutopt.report.texts import printable
 from layoutopt.spark.loading.verify import in_spark
 
 
