@@ -197,7 +197,7 @@ class AnalyzeSettings(VerbSettings):
 
 
 FILE_BYTES: Final = 32_000_000
-"""How large a data file may grow, where nobody says otherwise (docs/decisions/0037)."""
+"""How large a data file may grow, where nobody says otherwise (docs/performance.md#load)."""
 
 
 class PlanSettings(VerbSettings):
