@@ -1,10 +1,12 @@
 """The tables of a Markdown file that come from `results.json`: between ``<!-- results: NAME -->`` and its end.
 
-A name is a figure's, whose table of methods then stands there, or ``claims``: every comparison with the thesis.
+A name is a figure's, whose table of methods then stands there, ``claims``: every comparison with the thesis, or
+``query``: the seconds of `query.json`, the output of `layoutopt bench query --json`, beside the results.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,6 +19,7 @@ from layoutopt.bench.thesis.results import NAME, read_results
 from layoutopt.errors import SettingError
 
 CLAIMS: Final = "claims"
+QUERY: Final = "query"
 _MARKED: Final = re.compile(r"(<!-- results: ([^>]+?) -->\n)(.*?)(<!-- results end -->)", re.DOTALL)
 
 
@@ -30,7 +33,10 @@ def run_readme(path: Path, results: Path | None) -> bool:
     Raises:
         SettingError: there are no results, no such file, or a marker names no figure that was measured.
     """
-    document = read_results((results or path.parent / "docs" / "results") / NAME)
+    folder = results or path.parent / "docs" / "results"
+    document, timed = read_results(folder / NAME), folder / f"{QUERY}.json"
+    if timed.exists():
+        document = {**document, QUERY: json.loads(timed.read_text(encoding="utf-8"))}
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -54,6 +60,8 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
     """The table of a figure, or of all claims, with a line on what it was measured with."""
     if name == CLAIMS:
         return _claims(document)
+    if name == QUERY and QUERY in document:
+        return query_table(document[QUERY])
     figure = document["figures"].get(name)
     if figure is None or figure["state"] != "measured":
         raise SettingError(f"a marker asks for {name!r}, which was not measured; run layoutopt bench tpch for it first")
@@ -63,6 +71,26 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
     else:
         columns, rows = pivot(figure)
     made = f"Scale factor {document['scale']:g}, by layoutopt {codes_text(figure['code'])}: `{figure['command']}`"
+    return f"{_table(columns, rows)}\n{made}\n"
+
+
+def query_table(timed: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the table of what `layoutopt bench query --json` printed: a row for each stream and engine."""
+    columns = ("stream", "queries", "engine", "plain Parquet, s", "optimised table, s", "times faster", "slower queries")
+    rows = [
+        [
+            stream,
+            str(summary["queries"]),
+            engine,
+            *(f"{summary[way]['seconds']:.2f}" for way in ("plain Parquet", "optimised table")),
+            f"{summary['ratio']:.2f}",
+            str(summary["slowed"]),
+        ]
+        for stream, engines in timed.items()
+        for engine, summary in engines.items()
+    ]
+    (rounds,) = {summary["rounds"] for engines in timed.values() for summary in engines.values()}
+    made = f"`layoutopt bench query --streams {','.join(timed)} --json`, warm, medians of {rounds} rounds"
     return f"{_table(columns, rows)}\n{made}\n"
 
 
