@@ -39,7 +39,9 @@ def _section(name: str, command: Any) -> str:
     usage = " ".join(["layoutopt", name, *places, "[OPTIONS]"])
     example = command.epilog.partition("Example:")[2].strip()
     help_text = inspect.cleandoc(command.help)
-    return f"## layoutopt {name}\n\n{help_text}\n\n```text\n{usage}\n```\n\n{_table(parameters)}\nExample: `{example}`\n"
+    return (
+        f"## layoutopt {name}\n\n{help_text}\n\n```text\n{usage}\n```\n\n{_table(parameters)}\nExample: `{example}`\n"
+    )
 
 
 def _place(parameter: Any) -> str:

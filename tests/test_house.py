@@ -36,7 +36,21 @@ MARKDOWN = [
 ]
 
 # The make targets that users and CI rely on.
-TARGETS = ["help", "install", "demo", "tpch", "bigdata", "readme", "bench", "check", "test", "test-long", "lint", "docs", "clean"]
+TARGETS = [
+    "help",
+    "install",
+    "demo",
+    "tpch",
+    "bigdata",
+    "readme",
+    "bench",
+    "check",
+    "test",
+    "test-long",
+    "lint",
+    "docs",
+    "clean",
+]
 
 
 def normal(name: str) -> str:

@@ -75,6 +75,9 @@ def log() -> list[dict[str, str]]:
     """Return the records of a query log of three weeks."""
     start = datetime(2026, 11, 1, 8, tzinfo=UTC)
     return [
-        {"sql": STATEMENTS[i % len(STATEMENTS)].format(user=5_000 + i), "timestamp": (start + timedelta(hours=12 * i)).isoformat()}
+        {
+            "sql": STATEMENTS[i % len(STATEMENTS)].format(user=5_000 + i),
+            "timestamp": (start + timedelta(hours=12 * i)).isoformat(),
+        }
         for i in range(40)
     ]

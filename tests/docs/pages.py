@@ -51,7 +51,9 @@ JOBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
 )
 # Settings of a session, which are not settings of a verb.
 SESSION: Final = ("conf", "json", "progress", "debug", "udf", "key")
-_BLOCK: Final = re.compile(r"(?:^<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n+)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_BLOCK: Final = re.compile(
+    r"(?:^<!-- ([a-z ]+?)(?:: ([^\n]*?))? -->\n+)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL
+)
 
 
 @dataclass(frozen=True)

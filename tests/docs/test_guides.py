@@ -36,6 +36,8 @@ RUN: Final = [
         for block in blocks_of(page)
     )
 ]
+# What a newcomer reads first runs in each `make test`, the other guides in `make test-long`.
+FIRST: Final = ("README", "own-table")
 # The folders that the pages name. Spark resolves relative paths where its Java started, so they are made absolute.
 FOLDERS: Final = re.compile(r"(?<![\w./-])(data|tables|indexes|build)/")
 # The table that most guides start from.
@@ -106,7 +108,11 @@ def run_block(block: Block, names: dict[str, object], here: Path, monkeypatch: p
                 exec(compile(code, block.argument or "block", "exec"), names)
 
 
-@pytest.mark.parametrize("page", RUN, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page",
+    [page if page.stem in FIRST else pytest.param(page, marks=pytest.mark.long) for page in RUN],
+    ids=lambda page: page.stem,
+)
 def test_every_command_of_the_page_runs(
     here: Path, page: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -78,7 +78,9 @@ def test_the_page_of_commands_documents_every_verb_and_setting(verb: str) -> Non
 def test_the_page_of_errors_has_every_class_with_its_exit_code() -> None:
     page = (ROOT / "docs" / "reference" / "errors.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (·*) ?`(\w+)` \| (\d) \|", page, re.MULTILINE)
-    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LayoutoptError)]
+    kinds = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.LayoutoptError)
+    ]
     depths = {kind.__name__: len(kind.__mro__) - len(errors.LayoutoptError.__mro__) for kind in kinds}
     assert {name: (len(dots), int(code)) for dots, name, code in rows} == {
         kind.__name__: (depths[kind.__name__], kind.exit_code) for kind in kinds
@@ -88,7 +90,9 @@ def test_the_page_of_errors_has_every_class_with_its_exit_code() -> None:
 def test_the_guide_of_methods_has_them_all() -> None:
     page = (ROOT / "docs" / "guides" / "choosing.md").read_text(encoding="utf-8")
     table = page.partition("## Methods")[2].partition("\n\nUse one")[0]
-    names = re.findall(r"`([a-z][a-z-]*)`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|")))
+    names = re.findall(
+        r"`([a-z][a-z-]*)`", "\n".join(row.split("|")[1] for row in table.splitlines() if row.startswith("|"))
+    )
     (method,) = [parameter for parameter in commands()["plan"].params if parameter.name == "method"]
     assert sorted(names) == sorted(method.metavar.split("|"))
 

@@ -76,7 +76,15 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
 
 def query_table(timed: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
     """Return the table of what `layoutopt bench query --json` printed: a row for each stream and engine."""
-    columns = ("stream", "queries", "engine", "plain Parquet, s", "optimised table, s", "times faster", "slower queries")
+    columns = (
+        "stream",
+        "queries",
+        "engine",
+        "plain Parquet, s",
+        "optimised table, s",
+        "times faster",
+        "slower queries",
+    )
     rows = [
         [
             stream,
