@@ -30,7 +30,6 @@ SELECT product FROM sales WHERE product IN ('shoes', 'shirts') AND sold = DATE '
 SELECT nothing FROM sales;
 """
 SCHEMA = "CREATE TABLE sales (product STRING, revenue INT, sold DATE)"
-ROOT = Path(__file__).parents[2]
 COMMON = ("--conf", "--json", "--progress", "--debug")
 
 
@@ -89,15 +88,6 @@ def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest
     assert main([*words, "--help"]) == DONE
     assert capsys.readouterr().out == short
     assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
-
-
-README_COMMANDS = re.findall(r"^layoutopt .*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-@pytest.mark.parametrize("line", README_COMMANDS)
-def test_the_commands_of_the_readme_parse(line: str) -> None:
-    _, verb, *words = shlex.split(line, comments=True)
-    commands()[verb].make_context(verb, words)
 
 
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:

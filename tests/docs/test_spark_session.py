@@ -1,4 +1,4 @@
-"""The Spark session in README.md does what it says."""
+"""The Spark session of the guide does what it says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.spark.settings import compared_here
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession
 
-README = Path(__file__).parent.parent.parent / "README.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "spark.md"
 SESSION = re.compile(r"<!-- spark session -->\s*```python\n(.*?)```", re.DOTALL)
 # What the queries of a log like this session's filter by; the builder cuts blocks by them.
 FEATURES = ("sr_name = 'ASIA'", "l_shipmode = 'AIR'", "l_returnflag = 'R'")
@@ -55,11 +55,11 @@ def answer(session: SparkSession, sql: str) -> list[Row]:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("cleaned")
-def test_the_session_in_the_readme(spark: SparkSession, tpch: TpchData, table: Path) -> None:
-    (code,) = SESSION.findall(README.read_text(encoding="utf-8"))
+def test_the_session_of_the_guide(spark: SparkSession, tpch: TpchData, table: Path) -> None:
+    (code,) = SESSION.findall(PAGE.read_text(encoding="utf-8"))
     names: dict[str, Any] = {"TABLE": str(table), "RAW": str(tpch.raw)}
     with redirect_stdout(StringIO()) as printed:
-        exec(compile(code, str(README), "exec"), names)
+        exec(compile(code, str(PAGE), "exec"), names)
     assert names["spark"] is spark
     assert printed.getvalue().count("blocks skipped by partition") == len(names["queries"]) > 1
     source = spark.newSession()

@@ -1,4 +1,4 @@
-"""The guide for tables that people have, done as it says; readers of what comes out find the source's rows."""
+"""The guide of publishing, done as it says; readers of the published tables find the rows of the sources."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "existing-tables.md"
+PAGE = Path(__file__).parents[2] / "docs" / "guides" / "publishing.md"
 BLOCK = re.compile(r"<!-- run: (\w+) -->\s*```(sh|python)\n(.*?)```", re.DOTALL)
 COMPARABLE = [name for name in POOLS if name != "raw"]
 LOG = (
