@@ -19,7 +19,7 @@ from hypothesis import given, settings
 
 from layoutopt.indexes.protocol import Index
 from layoutopt.indexes.registry import find_index
-from layoutopt.model.document import FeaturesDocument
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByOrder, Plan
 from layoutopt.model.predicates import Col, InSet

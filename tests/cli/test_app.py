@@ -289,7 +289,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.spark
 def test_from_a_log_to_a_table_and_back(here: Path, spark: object, capsys: pytest.CaptureFixture[str]) -> None:
-    data = ROOT / "data"
+    data = Path(__file__).parents[2] / "data"
     source = str(data / "tpch_sample.parquet")
     table = str(here / "table")
 

@@ -28,11 +28,9 @@ import typer
 
 from layoutopt.cli.app import app
 from layoutopt.cli.console import add_verb
-from layoutopt.config.changing import AppendSettings, OptimizeSettings
 from layoutopt.config.fields import VerbSettings
-from layoutopt.config.reading import make_settings
-from layoutopt.config.settings import LoadSettings, PlanSettings, VerifySettings
-from layoutopt.config.verbs import VERBS
+from layoutopt.config.files import VERBS, make_settings
+from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"

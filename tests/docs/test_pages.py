@@ -10,8 +10,7 @@ import pytest
 
 from docs.commands import PAGE, commands_page
 from layoutopt import errors
-from layoutopt.config.reading import read_values
-from layoutopt.config.verbs import VERBS
+from layoutopt.config.files import VERBS, read_values
 from tests.docs.pages import GUIDES, PAGES, README, ROOT, Block, blocks_of, commands, parse_command, parse_job
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
