@@ -19,8 +19,8 @@ HEAD: Final = """\
 
 <!-- Written by docs/commands.py from the settings of the commands: run `make readme`. -->
 
-`layoutopt COMMAND --help` prints the same. A [configuration file](file-formats.md#configuration) can hold every setting,
-also those in capitals. [Errors and exit codes](errors.md) are the same for all commands.
+`layoutopt COMMAND --help` prints the same. A [configuration file](file-formats.md#configuration) can hold every
+setting, also those in capitals. [Errors and exit codes](errors.md) are the same for all commands.
 """
 
 
