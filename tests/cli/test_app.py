@@ -30,6 +30,7 @@ SELECT product FROM sales WHERE product IN ('shoes', 'shirts') AND sold = DATE '
 SELECT nothing FROM sales;
 """
 SCHEMA = "CREATE TABLE sales (product STRING, revenue INT, sold DATE)"
+ROOT = Path(__file__).parents[2]
 COMMON = ("--conf", "--json", "--progress", "--debug")
 
 
