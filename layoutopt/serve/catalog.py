@@ -9,7 +9,7 @@ from typing import Final
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column
-from layoutopt.publish.iceberg_metadata import ManifestFolder, snapshot_of
+from layoutopt.publish.iceberg_metadata import ManifestFolder, snapshot_number
 from layoutopt.serve.filters import Json, columns_in, condition_of, residual_of
 from layoutopt.serve.planning import Planned
 from layoutopt.serve.protocol import ScanRequest, bad_request, no_such_namespace
@@ -99,7 +99,7 @@ class RestCatalog:
             RefusedError: there is no such table or snapshot, or the filter is none of Iceberg's.
             LayoutoptError: the table is damaged, or can't be shown.
         """
-        snapshot = None if request.snapshot is None else snapshot_of(request.snapshot)
+        snapshot = None if request.snapshot is None else snapshot_number(request.snapshot)
         shown = self.tables.find(namespace, name, snapshot)
         try:
             condition = condition_of(

@@ -19,8 +19,8 @@ import numpy as np
 from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import Node, describe
-from layoutopt.publish.contents import View, sizes_of
-from layoutopt.publish.external import FileTold, SourceTold, Value
+from layoutopt.publish.contents import View, find_sizes
+from layoutopt.publish.external import ExternalTable, FileEntry, Value
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
@@ -44,7 +44,7 @@ class Answers:
     """
 
     def __init__(
-        self, files: Sequence[Sequence[FileTold]], rows: Sequence[Sequence[int]], source: SourceTold | None
+        self, files: Sequence[Sequence[FileEntry]], rows: Sequence[Sequence[int]], source: ExternalTable | None
     ) -> None:
         self._files, self._rows, self._source = files, rows, source
 
@@ -94,7 +94,7 @@ class Answers:
         ]
 
 
-def _data_file(file: FileTold, rows: int, days: bool) -> bytes:
+def _data_file(file: FileEntry, rows: int, days: bool) -> bytes:
     said = _content("data", file.path, file.size, rows, file.spec)
     said["partition"] = [_told(value, days) for value in file.partition]
     return b'{"data-file":' + json.dumps(said).encode()
@@ -123,7 +123,7 @@ def _left(residual: Json) -> bytes:
 
 
 def _with_rests(
-    tasks: Sequence[bytes], files: Sequence[FileTold], residual: Json, places: dict[int, int]
+    tasks: Sequence[bytes], files: Sequence[FileEntry], residual: Json, places: dict[int, int]
 ) -> list[bytes]:
     """Each file's task, with its deletes by their places in the answer, and with the filter that is left for it."""
     rests: dict[frozenset[str], bytes] = {}
@@ -192,7 +192,7 @@ class Planner:
         source: of files that somebody else keeps, what is told of these.
     """
 
-    def __init__(self, table: OpenedTable, view: View, source: SourceTold | None = None) -> None:
+    def __init__(self, table: OpenedTable, view: View, source: ExternalTable | None = None) -> None:
         self.table, self.view, self.source = table, view, source
         self._lock = Lock()
         self._asked = 0
@@ -212,14 +212,14 @@ class Planner:
     def _may_be_nan(self, name: str) -> bool:
         column = self.table.schema.find(name)
         plans = {source.plan.digest: source.plan for source in self.table.sources}
-        return any(self.table.may_hold_nans(column, self.view.layout_in(plan)) for plan in plans.values())
+        return any(self.table.may_hold_nans(column, self.view.find_layout(plan)) for plan in plans.values())
 
     @cached_property
     def _plans(self) -> tuple[_PlanFiles, ...]:
         found = []
         for source in self.table.sources:
             blocks = source.blocks
-            here = blocks.layout == self.view.layout_in(source.plan)
+            here = blocks.layout == self.view.find_layout(source.plan)
             files = np.unique(blocks.file[here])
             rows = np.bincount(blocks.file[here], blocks.rows[here], len(blocks.files)).astype(np.int64)
             found.append(_PlanFiles(source, here, files, rows[files]))
@@ -233,10 +233,10 @@ class Planner:
         files = [[told[path] for path in plan.paths] for plan in self._plans]
         return Answers(files, [plan.rows.tolist() for plan in self._plans], self.source)
 
-    def _told(self, paths: Sequence[str]) -> dict[str, FileTold]:
+    def _told(self, paths: Sequence[str]) -> dict[str, FileEntry]:
         catalog = self.table.catalog
-        sizes = sizes_of(catalog, paths)
-        return {path: FileTold(catalog.data.full_path(path), sizes[path][0]) for path in paths}
+        sizes = find_sizes(catalog, paths)
+        return {path: FileEntry(catalog.data.full_path(path), sizes[path][0]) for path in paths}
 
     def plan(self, condition: Node, residual: Json = True, days: bool = False) -> Planned:
         """Plan a scan.

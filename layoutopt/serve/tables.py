@@ -34,7 +34,7 @@ from layoutopt.external.listing import Listed, list_source, state_of
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.contents import View, views_of
-from layoutopt.publish.external import HeldFile, SourceTold, iceberg_source, named_source
+from layoutopt.publish.external import ExternalTable, FileWithSchema, iceberg_source, named_source
 from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.opened_table import OpenedTable
@@ -91,7 +91,7 @@ class ShownSource:
     """
 
     table: OpenedTable
-    source: SourceTold
+    source: ExternalTable
 
     @property
     def view(self) -> View:
@@ -187,11 +187,11 @@ class ServedSource:
                 return before, ShownSource(OpenedTable(catalog), told)
         raise SourceError(f"{self.source!r} changes faster than it can be read; ask again")
 
-    def _by_ids(self, catalog: Catalog) -> SourceTold:
+    def _by_ids(self, catalog: Catalog) -> ExternalTable:
         assert self._iceberg is not None, "only then"
         return iceberg_source(catalog, open_iceberg(self._iceberg))
 
-    def _by_names(self, catalog: Catalog) -> SourceTold:
+    def _by_names(self, catalog: Catalog) -> ExternalTable:
         files = catalog.data
         assert isinstance(files, SourceFiles), "the catalog is of a source's files"
         new = [key for key, mark in files.marks.items() if self._schemas.get(key, ("",))[0] != mark]
@@ -199,7 +199,7 @@ class ServedSource:
         for key, footer in zip(new, read_footers(files, listed), strict=True):
             self._schemas[key] = (files.marks[key], footer.arrow)
         self._schemas = {key: one for key, one in self._schemas.items() if key in files.marks}
-        held = [HeldFile(file, self._schemas[key][1]) for key, file in files.held.items()]
+        held = [FileWithSchema(file, self._schemas[key][1]) for key, file in files.held.items()]
         return named_source(catalog, held, int(time.time() * 1000))
 
     def _check_constants(self, columns: tuple[Column, ...]) -> None:
