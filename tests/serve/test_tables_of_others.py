@@ -21,7 +21,7 @@ from layoutopt.external.listing import canonical
 from layoutopt.external.refresh import refresh
 from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.scan.arrow_types import any_arrow_type
-from layoutopt.serve.tables import Tables, tables_named
+from layoutopt.serve.tables import Tables, parse_tables
 from tests.external.folders import write
 from tests.serve.expressions import ice
 from tests.serve.serving import ask, files_of, ids_of, serving
@@ -158,7 +158,7 @@ def check_iceberg(found: IcebergTable, table: IcebergTable) -> None:
 
 def refusal(into: Path) -> str:
     with pytest.raises(LayoutoptError) as caught:
-        Tables(tables_named([f"t={into}"])).check()
+        Tables(parse_tables([f"t={into}"])).check()
     return str(caught.value)
 
 

@@ -49,7 +49,7 @@ def test_a_server_serves_until_it_is_told_to_end(table: str, tmp_path: Path) -> 
     ("words", "says"),
     [
         ([], "nothing to serve; name tables, or a folder of tables by --root"),
-        (["{table}", "--host", "0.0.0.0"], "'0.0.0.0' lets other machines in; give --token-file"),
+        (["{table}", "--host", "0.0.0.0"], "'0.0.0.0' accepts requests of other machines; give --token-file"),
         (["{table}", "--token-file", "{table}/none"], "can't be read"),
         (["{table}", "--token-file", "{short}"], "needs a token of at least 16 characters"),
         (["{table}", "t={table}/x"], "would both be 'default.t'; write NAME=FOLDER"),
