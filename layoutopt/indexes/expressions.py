@@ -103,7 +103,7 @@ def is_computed_here(expr: Expr) -> bool:
 
 
 def is_worth_indexing(expr: Expr) -> bool:
-    """Return whether the expression is no unsupported boolean; booleans make features."""
+    """Return whether an index of the expression is useful; booleans that Spark computes make features instead."""
     return is_computed_here(expr) or expr.type != "boolean"
 
 

@@ -265,14 +265,17 @@ class DeltaTarget:
 
     def _to_state(self, table: DeltaTable, metadata: Any, schema: Any, paths: list[dict[str, Any]]) -> PlaceState:
         properties = metadata.configuration
-        named = {self._relative(row["path"]): tuple((row.get("partition") or {}).values()) for row in paths}
+        values = {}
+        for row in paths:
+            value = next(iter((row.get("partition") or {}).values()), None)
+            values[self._relative(row["path"])] = None if value is None else str(value)
         table_id = properties.get(TABLE_PROPERTY)
         return PlaceState(
             table_id,
             None if table_id is None else table.transaction_version(_application(table_id)),
             properties.get(VIEW_PROPERTY),
-            {path: _plain(values) for path, values in named.items() if load_of(path)},
-            tuple(sorted(path for path in named if not load_of(path))),
+            {path: value for path, value in values.items() if load_of(path)},
+            tuple(sorted(path for path in values if not load_of(path))),
             next(iter(metadata.partition_columns), None),
             (schema, tuple(metadata.partition_columns), properties.get(_BOUNDED, "")),
             table.version(),
@@ -393,7 +396,3 @@ def _protocol(wanted: DesiredState) -> dict[str, object]:
 
 def _application(table_id: str) -> str:
     return f"layoutopt-{table_id}"
-
-
-def _plain(values: tuple[object, ...]) -> str | None:
-    return None if not values or values[0] is None else str(values[0])

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import pyarrow as pa
+from pyiceberg import types
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io.pyarrow import UnsupportedPyArrowTypeException, pyarrow_to_schema
-from pyiceberg.manifest import (
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-    write_manifest,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.name_mapping import MappedField, NameMapping, create_mapping_from_schema
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
-from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    StructType,
-)
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import PublicationError, SourceError
@@ -49,7 +28,13 @@ from layoutopt.external.source_files import SourceFiles, file_key, stored_names
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.publish.contents import View, list_files
-from layoutopt.publish.iceberg_metadata import FIRST_RESERVED, ManifestFolder, data_file, iceberg_schema
+from layoutopt.publish.iceberg_metadata import (
+    FIRST_RESERVED,
+    ManifestFolder,
+    data_file,
+    iceberg_schema,
+    render_metadata,
+)
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.snapshot import SnapshotFile
 from layoutopt.sql.schema import arrow_type_name
@@ -343,7 +328,7 @@ def _check_file(item: FileWithSchema, schema: Schema, iceberg: IcebergSchema, ma
         is_unsigned = any(map(pa.types.is_unsigned_integer, _leaf_types(type)))
         if is_unsigned or not _can_read_as(held.field_type, field.field_type):
             raise _refusal(item, f"the column {field.name!r} has type {type}, expected {field.field_type}")
-        if held.field_type == FloatType() and field.field_type == DoubleType():
+        if held.field_type == types.FloatType() and field.field_type == types.DoubleType():
             yield field.name
 
 
@@ -369,14 +354,14 @@ def _leaf_types(type: pa.DataType) -> Iterator[pa.DataType]:
         yield type
 
 
-def _can_read_as(held: IcebergType, wanted: IcebergType) -> bool:
-    if isinstance(held, DecimalType) and isinstance(wanted, DecimalType):
+def _can_read_as(held: types.IcebergType, wanted: types.IcebergType) -> bool:
+    if isinstance(held, types.DecimalType) and isinstance(wanted, types.DecimalType):
         return held.scale == wanted.scale and held.precision <= wanted.precision
-    widened = (held, wanted) in ((IntegerType(), LongType()), (FloatType(), DoubleType()))
+    widened = (held, wanted) in ((types.IntegerType(), types.LongType()), (types.FloatType(), types.DoubleType()))
     return widened or _is_same(held, wanted)
 
 
-def _is_same(held: IcebergType, wanted: IcebergType) -> bool:
+def _is_same(held: types.IcebergType, wanted: types.IcebergType) -> bool:
     """Return whether two types are equal, ids included, whatever their nested fields' nullability."""
     if held.is_primitive or type(held) is not type(wanted):
         return held == wanted
@@ -385,13 +370,13 @@ def _is_same(held: IcebergType, wanted: IcebergType) -> bool:
     return same and all((a[:2] == b[:2]) and _is_same(a[2], b[2]) for a, b in pairs)
 
 
-def _child_types(type: IcebergType) -> list[tuple[int, str, IcebergType]]:
+def _child_types(type: types.IcebergType) -> list[tuple[int, str, types.IcebergType]]:
     """Return the ids, names and types of a nested type's children."""
-    if isinstance(type, StructType):
+    if isinstance(type, types.StructType):
         return [(field.field_id, field.name, field.field_type) for field in type.fields]
-    if isinstance(type, ListType):
+    if isinstance(type, types.ListType):
         return [(type.element_id, "", type.element_type)]
-    assert isinstance(type, MapType), "no other type has children"
+    assert isinstance(type, types.MapType), "no other type has children"
     return [(type.key_id, "", type.key_type), (type.value_id, "", type.value_type)]
 
 
@@ -429,10 +414,10 @@ class IcebergSource:
             field.field_id
             for schema in self.table.schemas().values()
             for field in schema.fields
-            if field.field_type == FloatType()
+            if field.field_type == types.FloatType()
         }
         fields = self.table.schema().fields
-        return frozenset(f.name for f in fields if f.field_id in floats and f.field_type == DoubleType())
+        return frozenset(f.name for f in fields if f.field_id in floats and f.field_type == types.DoubleType())
 
     @property
     def constants(self) -> tuple[Column, ...]:
@@ -514,6 +499,7 @@ class NamedSource:
     named: MappedColumns
     files: Mapping[str, FileEntry]
     listed_ms: int
+    deletes: Sequence[DeleteFile] = ()  # files with deleted rows are refused
 
     @property
     def snapshot(self) -> int:
@@ -521,11 +507,6 @@ class NamedSource:
         held = self.catalog.data
         assert isinstance(held, SourceFiles), "the catalog is of a source's files"
         return 1 + int(held.state[:_ID_DIGITS], 16)
-
-    @property
-    def deletes(self) -> Sequence[DeleteFile]:
-        """Always empty: files with deleted rows are refused."""
-        return ()
 
     @property
     def rounded(self) -> frozenset[str]:
@@ -545,24 +526,8 @@ class NamedSource:
         """
         schema, location = self.named.schema, self.catalog.files.full_path("").rstrip("/")
         specs = [UNPARTITIONED_PARTITION_SPEC, *self.named.constants.specs]
-        fields = [field.field_id for spec in specs for field in spec.fields]
-        metadata = TableMetadataV2(
-            location=location,
-            table_uuid=uuid.uuid5(uuid.NAMESPACE_URL, f"{location}#source"),
-            last_updated_ms=self.listed_ms,
-            last_column_id=schema.highest_field_id,
-            schemas=[schema],
-            current_schema_id=schema.schema_id,
-            partition_specs=specs,
-            last_partition_id=max(fields, default=999),
-            properties={"schema.name-mapping.default": self.named.mapping.model_dump_json()},
-            current_snapshot_id=self.snapshot,
-            snapshots=[self._make_snapshot(manifests)],
-            snapshot_log=[SnapshotLogEntry(snapshot_id=self.snapshot, timestamp_ms=self.listed_ms)],
-            sort_orders=[UNSORTED_SORT_ORDER],
-            last_sequence_number=1,
-        )
-        return metadata.model_dump_json(by_alias=True, exclude_none=True)
+        properties = {"schema.name-mapping.default": self.named.mapping.model_dump_json()}
+        return render_metadata(location, "source", schema, specs, properties, [self._make_snapshot(manifests)])
 
     def _make_snapshot(self, manifests: ManifestFolder) -> Snapshot:
         root = self.catalog.files.full_path("")
@@ -578,22 +543,13 @@ class NamedSource:
         )  # fmt: skip
 
     def _write_manifests(self, folder: ManifestFolder, name: str) -> list[ManifestFile]:
-        columns = self.catalog.schema
-        view = View(None, columns, None, Schema(()))
-        output, spec = folder.output(f"{name}.avro"), UNPARTITIONED_PARTITION_SPEC
-        with write_manifest(2, spec, self.named.schema, output, self.snapshot, "deflate") as writer:
-            for key, file in sorted(list_files(self.catalog, view).items()):
-                data = data_file(
-                    file, self.files[key].path, self.files[key].size, columns, self.named.schema, Record()
-                )  # fmt: skip
-                entry = ManifestEntry.from_args(
-                    status=ManifestEntryStatus.EXISTING, snapshot_id=self.snapshot, sequence_number=1,
-                    file_sequence_number=1, data_file=data,
-                )  # fmt: skip
-                writer.existing(entry)
-        manifest = writer.to_manifest_file()
-        manifest.sequence_number = 1
-        return [manifest]
+        columns, schema = self.catalog.schema, self.named.schema
+        files = list_files(self.catalog, View(None, columns, None, Schema(())))
+        entries = [
+            data_file(file, self.files[key].path, self.files[key].size, columns, schema, Record())
+            for key, file in sorted(files.items())
+        ]
+        return [folder.write_manifest(name, schema, self.snapshot, 1, entries)]
 
 
 def named_source(catalog: Catalog, held: Sequence[FileWithSchema], listed_ms: int) -> NamedSource:

@@ -16,14 +16,15 @@ import re
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from itertools import count
 from threading import Lock
-from typing import Final
+from typing import Any, Final
 
+from pyiceberg import types
 from pyiceberg.conversions import to_bytes
 from pyiceberg.io import OutputFile, load_file_io
 from pyiceberg.manifest import DataFile as IcebergFile
@@ -36,37 +37,19 @@ from pyiceberg.manifest import (
     write_manifest,
     write_manifest_list,
 )
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.name_mapping import MappedField, NameMapping, create_mapping_from_schema
 from pyiceberg.table.snapshots import Operation, Snapshot, SnapshotLogEntry, Summary
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.typedef import Record
-from pyiceberg.types import (
-    BinaryType,
-    BooleanType,
-    DateType,
-    DecimalType,
-    DoubleType,
-    FloatType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestampType,
-    TimestamptzType,
-)
 
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import PublicationError
-from layoutopt.model.schema import RESERVED, Column, Schema
+from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
 from layoutopt.model.values import NAN_KEY, Key, from_key
 from layoutopt.publish.contents import DataFile, View, find_sizes, list_entry_files
@@ -76,26 +59,29 @@ _CODEC: Final = "deflate"
 _FORMAT: Final = 2
 _LAST_PARTITION_ID: Final = 999
 _SIMPLE: Final = {
-    "boolean": BooleanType(),
-    "tinyint": IntegerType(),
-    "smallint": IntegerType(),
-    "int": IntegerType(),
-    "bigint": LongType(),
-    "float": FloatType(),
-    "double": DoubleType(),
-    "string": StringType(),
-    "binary": BinaryType(),
-    "date": DateType(),
-    "timestamp": TimestamptzType(),
-    "timestamp_ntz": TimestampType(),
+    "boolean": types.BooleanType(),
+    "tinyint": types.IntegerType(),
+    "smallint": types.IntegerType(),
+    "int": types.IntegerType(),
+    "bigint": types.LongType(),
+    "float": types.FloatType(),
+    "double": types.DoubleType(),
+    "string": types.StringType(),
+    "binary": types.BinaryType(),
+    "date": types.DateType(),
+    "timestamp": types.TimestamptzType(),
+    "timestamp_ntz": types.TimestampType(),
 }
+_METRICS: Final = (
+    "column_sizes", "value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds",
+)  # fmt: skip
 _FLOATS: Final = {"float": "<f", "double": "<d"}
 _INTEGERS: Final = {"tinyint": "<i", "smallint": "<i", "int": "<i", "date": "<i"}
 # The first field id of file columns that are not shown: readers require them to be mapped.
 FIRST_RESERVED: Final = 1_000_000_001
 
 
-def iceberg_type(type: str, column: str, ids: Iterator[int]) -> IcebergType:
+def iceberg_type(type: str, column: str, ids: Iterator[int]) -> types.IcebergType:
     """Return the Iceberg type of a Spark type; nested fields take the next ids.
 
     Raises:
@@ -103,21 +89,21 @@ def iceberg_type(type: str, column: str, ids: Iterator[int]) -> IcebergType:
     """
     kind, parts = nested_parts(type)
     if parts and kind == "array":
-        return ListType(next(ids), iceberg_type(parts[0], column, ids), element_required=False)
+        return types.ListType(next(ids), iceberg_type(parts[0], column, ids), element_required=False)
     if parts and kind == "map":
         key, value = (iceberg_type(part, column, ids) for part in parts)
-        return MapType(next(ids), key, next(ids), value, value_required=False)
+        return types.MapType(next(ids), key, next(ids), value, value_required=False)
     if parts and kind == "struct":
         fields = [
-            NestedField(next(ids), name, iceberg_type(kind, column, ids), required=False)
+            types.NestedField(next(ids), name, iceberg_type(kind, column, ids), required=False)
             for name, kind in struct_fields(type)
         ]
-        return StructType(*fields)
+        return types.StructType(*fields)
     digits = decimal_digits(type)
     if digits:
-        return DecimalType(*digits)
+        return types.DecimalType(*digits)
     if re.fullmatch(r"varchar\(\d+\)", type):
-        return StringType()
+        return types.StringType()
     if type not in _SIMPLE:
         raise PublicationError(
             f"column {column!r} is of type {type}, which Iceberg tables don't support; cast it and load again"
@@ -133,7 +119,7 @@ def iceberg_schema(schema: Schema, first: int = 1) -> IcebergSchema:
     """
     ids = count(first)
     fields = [
-        NestedField(next(ids), column.name, iceberg_type(column.type, column.name, ids), required=False)
+        types.NestedField(next(ids), column.name, iceberg_type(column.type, column.name, ids), required=False)
         for column in schema.columns
     ]
     return IcebergSchema(*fields)
@@ -149,18 +135,6 @@ def name_mapping(schema: IcebergSchema, hidden: Schema) -> str:
     reserved = [MappedField(field_id=FIRST_RESERVED + n, names=[name]) for n, name in enumerate(sorted(RESERVED))]
     unread = create_mapping_from_schema(iceberg_schema(hidden, FIRST_RESERVED + len(reserved))).root
     return NameMapping([*create_mapping_from_schema(schema).root, *unread, *reserved]).model_dump_json()
-
-
-@dataclass(frozen=True)
-class Metrics:
-    """The column metrics of a manifest entry by field id."""
-
-    column_sizes: dict[int, int] = field(default_factory=dict)
-    value_counts: dict[int, int] = field(default_factory=dict)
-    null_value_counts: dict[int, int] = field(default_factory=dict)
-    nan_value_counts: dict[int, int] = field(default_factory=dict)
-    lower_bounds: dict[int, bytes] = field(default_factory=dict)
-    upper_bounds: dict[int, bytes] = field(default_factory=dict)
 
 
 def data_file(
@@ -181,55 +155,50 @@ def data_file(
         record_count=file.rows,
         file_size_in_bytes=size,
         spec_id=spec,
-        **vars(make_metrics(file, columns, schema)),
+        **_measure_columns(file, columns, schema),
     )
 
 
-def make_metrics(file: DataFile, columns: Schema, schema: IcebergSchema) -> Metrics:
-    """Return the metrics of a file's columns; nested columns have none."""
-    metrics = Metrics()
+def _measure_columns(file: DataFile, columns: Schema, schema: IcebergSchema) -> dict[str, dict[int, Any]]:
+    """Return the metrics of a manifest entry by field id; nested columns have none."""
+    metrics: dict[str, dict[int, Any]] = {name: {} for name in _METRICS}
     for column in columns.columns:
         field = schema.find_field(column.name)
-        if field.field_type.is_primitive:
-            _add_metrics(metrics, file, column, field.field_id)
+        if not field.field_type.is_primitive:
+            continue
+        bounds, is_float = file.bounds(column), column.type in _FLOATS
+        has_bounds = bounds.low is not None and bounds.high is not None
+        values = (
+            file.bytes_of(column) or None,
+            file.rows,
+            bounds.nulls,
+            file.nans(column) if is_float else None,
+            _to_bytes(bounds.low, column.type, -0.0) if has_bounds else None,
+            _to_bytes(bounds.high, column.type, 0.0) if has_bounds else None,
+        )
+        for name, value in zip(_METRICS, values, strict=True):
+            if value is not None:
+                metrics[name][field.field_id] = value
     return metrics
 
 
-def _add_metrics(metrics: Metrics, file: DataFile, column: Column, id: int) -> None:
-    bounds = file.bounds(column)
-    metrics.value_counts[id] = file.rows
-    size = file.bytes_of(column)
-    if size:
-        metrics.column_sizes[id] = size
-    if bounds.nulls is not None:
-        metrics.null_value_counts[id] = bounds.nulls
-    nans = file.nans(column) if column.type in _FLOATS else None
-    if nans is not None:
-        metrics.nan_value_counts[id] = nans
-    if bounds.low is None or bounds.high is None:
-        return
-    is_nan = column.type in _FLOATS and NAN_KEY in (bounds.low, bounds.high)
-    if not (is_nan and bounds.low == NAN_KEY):
-        metrics.lower_bounds[id] = _bytes(bounds.low, column.type, -0.0)
-    if not is_nan:
-        metrics.upper_bounds[id] = _bytes(bounds.high, column.type, 0.0)
-
-
-def _bytes(key: Key, type: str, zero: float) -> bytes:
+def _to_bytes(key: Key | None, type: str, zero: float) -> bytes | None:
+    """Return a bound as Iceberg's single-value serialisation, with ``zero`` for both zeros; None for NaN."""
+    if key is None or (type in _FLOATS and key == NAN_KEY):
+        return None
     if isinstance(key, bytes):
         return key
     if isinstance(key, str):
         return key.encode()
     if type in _FLOATS:
-        value = from_key(key, type)
-        return struct.pack(_FLOATS[type], value or zero)
+        return struct.pack(_FLOATS[type], from_key(key, type) or zero)
     if type == "boolean":
         return bytes([key])
     digits = decimal_digits(type)
     if digits:
-        value = from_key(key, type)
-        assert isinstance(value, Decimal)
-        return to_bytes(DecimalType(*digits), value)
+        number = from_key(key, type)
+        assert isinstance(number, Decimal)
+        return to_bytes(types.DecimalType(*digits), number)
     return struct.pack(_INTEGERS.get(type, "<q"), key)
 
 
@@ -260,25 +229,39 @@ def metadata_json(snapshots: Sequence[tuple[Catalog, str]], view: View) -> str:
     entries = [_to_iceberg(snapshot, manifests) for snapshot, manifests in snapshots]
     layout = "" if view.layout is None else str(view.layout)
     location = catalog.files.full_path("").rstrip("/")
+    properties = {
+        SNAPSHOT_PROPERTY: str(catalog.snapshot.number),
+        VIEW_PROPERTY: layout,
+        "schema.name-mapping.default": name_mapping(schema, view.hidden),
+    }
+    return render_metadata(location, layout, schema, [UNPARTITIONED_PARTITION_SPEC], properties, entries)
+
+
+def render_metadata(
+    location: str,
+    name: str,
+    schema: IcebergSchema,
+    specs: list[PartitionSpec],
+    properties: dict[str, str],
+    snapshots: list[Snapshot],
+) -> str:
+    """Return metadata as JSON; location and name identify the table, and the last snapshot is current."""
+    newest = snapshots[-1]
     metadata = TableMetadataV2(
         location=location,
-        table_uuid=uuid.uuid5(uuid.NAMESPACE_URL, f"{location}#{layout}"),
-        last_updated_ms=entries[-1].timestamp_ms,
+        table_uuid=uuid.uuid5(uuid.NAMESPACE_URL, f"{location}#{name}"),
+        last_updated_ms=newest.timestamp_ms,
         last_column_id=schema.highest_field_id,
         schemas=[schema],
         current_schema_id=schema.schema_id,
-        partition_specs=[UNPARTITIONED_PARTITION_SPEC],
-        last_partition_id=_LAST_PARTITION_ID,
-        properties={
-            SNAPSHOT_PROPERTY: str(catalog.snapshot.number),
-            VIEW_PROPERTY: layout,
-            "schema.name-mapping.default": name_mapping(schema, view.hidden),
-        },
-        current_snapshot_id=entries[-1].snapshot_id,
-        snapshots=entries,
-        snapshot_log=[SnapshotLogEntry(snapshot_id=e.snapshot_id, timestamp_ms=e.timestamp_ms) for e in entries],
+        partition_specs=specs,
+        last_partition_id=max((f.field_id for spec in specs for f in spec.fields), default=_LAST_PARTITION_ID),
+        properties=properties,
+        current_snapshot_id=newest.snapshot_id,
+        snapshots=snapshots,
+        snapshot_log=[SnapshotLogEntry(snapshot_id=s.snapshot_id, timestamp_ms=s.timestamp_ms) for s in snapshots],
         sort_orders=[UNSORTED_SORT_ORDER],
-        last_sequence_number=entries[-1].sequence_number,
+        last_sequence_number=newest.sequence_number,
     )
     return metadata.model_dump_json(by_alias=True, exclude_none=True)
 
@@ -308,8 +291,26 @@ class ManifestFolder:
     _lists: dict[str, str] = field(default_factory=dict)
     _locks: defaultdict[str, Lock] = field(default_factory=lambda: defaultdict(Lock))
 
-    def output(self, name: str) -> OutputFile:
-        """Return a new output file of the folder."""
+    def write_manifest(
+        self, name: str, schema: IcebergSchema, id: int, sequence: int, files: Iterable[IcebergFile]
+    ) -> ManifestFile:
+        """Write the manifest of existing data files; ``id`` and ``sequence`` are their snapshot's."""
+        spec, output = UNPARTITIONED_PARTITION_SPEC, self._open_output(f"{name}.avro")
+        with write_manifest(_FORMAT, spec, schema, output, id, _CODEC) as writer:
+            for file in files:
+                entry = ManifestEntry.from_args(
+                    status=ManifestEntryStatus.EXISTING,
+                    snapshot_id=id,
+                    sequence_number=sequence,
+                    file_sequence_number=sequence,
+                    data_file=file,
+                )
+                writer.existing(entry)
+        manifest = writer.to_manifest_file()
+        manifest.sequence_number = sequence
+        return manifest
+
+    def _open_output(self, name: str) -> OutputFile:
         path = self.files.full_path(name)
         return load_file_io({}, location=path).new_output(path)
 
@@ -329,7 +330,7 @@ class ManifestFolder:
         with self._locks[name]:
             if name not in self._lists:
                 written, file = manifests(self, name), f"snap-{name}.avro"
-                with write_manifest_list(_FORMAT, self.output(file), id, None, sequence, _CODEC) as writer:
+                with write_manifest_list(_FORMAT, self._open_output(file), id, None, sequence, _CODEC) as writer:
                     writer.add_manifests(list(written))
                 self._lists[name] = self.files.full_path(file)
             return self._lists[name]
@@ -342,45 +343,28 @@ class ManifestFolder:
             OSError: the folder can't be written.
         """
         name = _name(catalog, view, str(catalog.snapshot.number), catalog.snapshot.created_at)
-        with self._locks[_name(catalog, view)]:  # one lock a table
-            if name not in self._lists:
-                self._lists[name] = self._write_list(f"snap-{name}.avro", catalog, view)
-            return self._lists[name]
-
-    def _write_list(self, name: str, catalog: Catalog, view: View) -> str:
-        manifests = [self._manifest(catalog, view, entry) for entry in catalog.partitions]
         id = snapshot_id(catalog.snapshot.number)
-        with write_manifest_list(_FORMAT, self.output(name), id, None, id, _CODEC) as writer:
-            writer.add_manifests([manifest for manifest in manifests if manifest is not None])
-        return self.files.full_path(name)
+        with self._locks[_name(catalog, view)]:  # the snapshots of a table share manifests
+            return self.write_list_once(name, id, id, lambda folder, prefix: self._write_manifests(catalog, view))
 
-    def _manifest(self, catalog: Catalog, view: View, entry: PartitionEntry) -> ManifestFile | None:
-        """The manifest of one load of a partition; None where the view has no file of it."""
+    def _write_manifests(self, catalog: Catalog, view: View) -> list[ManifestFile]:
+        """Return the manifests of each load of a partition, without empty ones."""
+        manifests = (self._write_entry(catalog, view, entry) for entry in catalog.partitions)
+        return [manifest for manifest in manifests if manifest is not None]
+
+    def _write_entry(self, catalog: Catalog, view: View, entry: PartitionEntry) -> ManifestFile | None:
         name = _name(catalog, view, entry.key, entry.load_id, entry.blocks_file, entry.plan)
-        if name in self._written:
-            return self._written[name]
-        files = list_entry_files(catalog, view, entry)
-        if not files:
-            return None
-        sizes, schema = find_sizes(catalog, files), _schema(view)
-        id, output = snapshot_id(catalog.snapshot.number), self.output(f"{name}.avro")
-        with write_manifest(_FORMAT, UNPARTITIONED_PARTITION_SPEC, schema, output, id, _CODEC) as writer:
-            for path, file in sorted(files.items()):
-                data = data_file(file, catalog.files.full_path(path), sizes[path][0], view.columns, schema, Record())
-                manifest_entry = ManifestEntry.from_args(
-                    status=ManifestEntryStatus.EXISTING,
-                    snapshot_id=id,
-                    sequence_number=id,
-                    file_sequence_number=id,
-                    data_file=data,
-                )
-                writer.existing(manifest_entry)
-        manifest = writer.to_manifest_file()
-        manifest.sequence_number = id
-        self._written[name] = manifest
-        return manifest
+        files = {} if name in self._written else list_entry_files(catalog, view, entry)
+        if files:
+            sizes, schema, id = find_sizes(catalog, files), _schema(view), snapshot_id(catalog.snapshot.number)
+            data = [
+                data_file(file, catalog.files.full_path(path), sizes[path][0], view.columns, schema, Record())
+                for path, file in sorted(files.items())
+            ]
+            self._written[name] = self.write_manifest(name, schema, id, id, data)
+        return self._written.get(name)
 
 
 def _name(catalog: Catalog, view: View, *parts: str) -> str:
-    parts_of_name = [catalog.files.full_path(""), str(view.layout), spell_columns(view.columns), *parts]
-    return hashlib.sha256("\n".join(parts_of_name).encode()).hexdigest()[:32]
+    content = [catalog.files.full_path(""), str(view.layout), spell_columns(view.columns), *parts]
+    return hashlib.sha256("\n".join(content).encode()).hexdigest()[:32]

@@ -228,19 +228,16 @@ def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHoo
     else:
         assert before is not None
         version = before.version
-    _note_done(files, place, before, number, changed)
+    if not changed and before is not None and before.snapshot is not None:
+        number = before.snapshot  # the location still shows what was published then
+    note(files, place, number, "begun")
+    note(files, place, number, "done")
     at("finished")
     rows = sum(file.rows for file in ours.values())
     count = len(view.columns.columns)
     return PublishedTable(
         place.location, view.layout, count, version, len(ours), rows, len(added), len(removed), changed
     )
-
-
-def _note_done(files: TableFiles, place: Publication, before: PlaceState | None, number: int, changed: bool) -> None:
-    shown = number if changed or before is None or before.snapshot is None else before.snapshot
-    note(files, place, shown, "begun")
-    note(files, place, shown, "done")
 
 
 def _check_place(place: Publication, before: PlaceState | None, wanted: DesiredState) -> None:

@@ -21,17 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from layoutopt.errors import LayoutoptError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.serve.catalog import RestCatalog, split_namespace
-from layoutopt.serve.protocol import (
-    RefusedError,
-    bad_request,
-    not_authorized,
-    other_host,
-    read_only,
-    scan_request,
-    too_large,
-    too_many,
-    too_slow,
-)
+from layoutopt.serve.protocol import RefusedError, bad_request, scan_request
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LONGEST_PATH: Final = 500
@@ -116,11 +106,14 @@ class Guard:
         headers = {name.lower(): value for name, value in scope["headers"]}
         if self.tokens:
             if not self._has_token(headers.get(b"authorization", b"")):
-                return not_authorized()
+                return RefusedError(401, "NotAuthorizedException", "send a token that this server knows: Bearer TOKEN")
         # A web page could send requests from its reader's browser, by a host name that resolves to this machine.
         elif _host(headers.get(b"host", b"").decode("latin-1")) not in LOOPBACK:
-            return other_host()
-        return too_many() if self._active >= self.limits.requests else None
+            message = "without a token only requests to this machine's own names are answered"
+            return RefusedError(403, "ForbiddenException", message)
+        if self._active >= self.limits.requests:
+            return RefusedError(429, "TooManyRequestsException", "too many requests at once; try again in a second")
+        return None
 
     def _has_token(self, header: bytes) -> bool:
         scheme, _, token = header.partition(b" ")
@@ -213,7 +206,8 @@ def application(
 
 
 async def _refuse_write(request: Request) -> Response:
-    raise read_only()
+    message = "this catalog is read-only; change tables by layoutopt's own commands"
+    raise RefusedError(406, "UnsupportedOperationException", message)
 
 
 class _Endpoints:
@@ -268,18 +262,20 @@ class _Endpoints:
 
     async def _body(self, request: Request) -> bytes:
         most, parts, length = self._limits.body_bytes, [], 0
+        too_large = RefusedError(413, "RequestEntityTooLargeException", f"the request's body exceeds {most} bytes")
         declared = request.headers.get("content-length", "")
         if declared.isdecimal() and int(declared[:20]) > most:
-            raise too_large(most)
+            raise too_large
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 async for part in request.stream():
                     length += len(part)
                     if length > most:
-                        raise too_large(most)
+                        raise too_large
                     parts.append(part)
         except TimeoutError as error:
-            raise too_slow() from error
+            message = "the request's body did not arrive in time; send it again"
+            raise RefusedError(408, "RequestTimeoutException", message) from error
         except ClientDisconnect as error:
             raise bad_request("the request's body ended early; send all of it") from error
         return b"".join(parts)

@@ -39,38 +39,6 @@ def no_such_table(namespace: tuple[str, ...], name: str) -> RefusedError:
     return RefusedError(404, "NoSuchTableException", f"there is no table {'.'.join((*namespace, name))!r:.200}")
 
 
-def read_only() -> RefusedError:
-    """Return the error of a write."""
-    message = "this catalog is read-only; change tables by layoutopt's own commands"
-    return RefusedError(406, "UnsupportedOperationException", message)
-
-
-def not_authorized() -> RefusedError:
-    """Return the error of a missing or unknown token."""
-    return RefusedError(401, "NotAuthorizedException", "send a token that this server knows: Bearer TOKEN")
-
-
-def other_host() -> RefusedError:
-    """Return the error of a request to another host name, without tokens."""
-    message = "without a token only requests to this machine's own names are answered"
-    return RefusedError(403, "ForbiddenException", message)
-
-
-def too_many() -> RefusedError:
-    """Return the error of an overloaded server."""
-    return RefusedError(429, "TooManyRequestsException", "too many requests at once; try again in a second")
-
-
-def too_slow() -> RefusedError:
-    """Return the error of a body that is late."""
-    return RefusedError(408, "RequestTimeoutException", "the request's body did not come in time; send it again")
-
-
-def too_large(most: int) -> RefusedError:
-    """Return the error of a body that is too long."""
-    return RefusedError(413, "RequestEntityTooLargeException", f"the request's body is longer than {most} bytes")
-
-
 @dataclass(frozen=True)
 class ScanRequest:
     """A scan to plan.
