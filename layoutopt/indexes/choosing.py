@@ -194,9 +194,11 @@ class _Search:
         return sum(self.indexes[i].size for i in kept) <= self.budget
 
     def _count_saved(self, out: int | None, to: int | None) -> float:
-        lost = 0.0 if out is None else self._worth(out)
+        """Return the bytes that a change saves beyond its cost."""
+        lost = 0.0
         if out is not None:
             self._covered -= self.indexes[out].skipped
+            lost = self._gain(out)
         gained = 0.0 if to is None else self._gain(to)
         if out is not None:
             self._covered += self.indexes[out].skipped
@@ -204,10 +206,6 @@ class _Search:
 
     def _gain(self, place: int) -> float:
         return float(self.read[self.indexes[place].skipped & (self._covered == 0)].sum()) - self.indexes[place].read
-
-    def _worth(self, place: int) -> float:
-        alone = self.indexes[place].skipped & (self._covered == 1)
-        return float(self.read[alone].sum()) - self.indexes[place].read
 
     def _change(self, out: int | None, to: int | None) -> None:
         if out is not None:

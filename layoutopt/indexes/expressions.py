@@ -146,8 +146,8 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
 def of_elements(arrays: Evaluated) -> Evaluated:
     """Return the elements of arrays; NULL arrays have none.
 
-    >>> found = of_elements(Evaluated(pa.chunked_array([[[1, None], None, [], [2]]])))
-    >>> found.values.to_pylist(), found.starts.tolist()
+    >>> elements = of_elements(Evaluated(pa.chunked_array([[[1, None], None, [], [2]]])))
+    >>> elements.values.to_pylist(), elements.starts.tolist()
     ([1, None, 2], [0, 2, 2, 2, 3])
     """
     lists = one_chunk(arrays.values)

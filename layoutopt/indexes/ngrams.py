@@ -8,7 +8,6 @@ while at most a share of its bits is set.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -73,7 +72,8 @@ class NGrams:
         for words in alternatives:
             blocks = np.flatnonzero(proved)
             is_missing = np.zeros(len(blocks), np.bool_)
-            for place in _places_of(words):
+            ends = np.cumsum([0, *map(len, words)])
+            for place in np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist():
                 bit = place & (8 * sizes[blocks] - 1)
                 is_missing |= (data[offsets[blocks] + (bit >> 3)] >> (bit & 7).astype(np.uint8)) & 1 == 0
             proved[blocks] = is_missing
@@ -108,12 +108,6 @@ def _texts_of(texts: pa.Array) -> tuple[Ints, Bytes]:
     return offsets - offsets[0], every[offsets[0] : offsets[-1]]
 
 
-def _places_of(words: list[bytes]) -> list[int]:
-    ends = np.cumsum([0, *map(len, words)])
-    places: list[int] = np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist()
-    return places
-
-
 def _run_places(data: Bytes, ends: Ints) -> Hashes:
     """Return the bits in the largest bitmap of all runs within strings, cut at ``ends``."""
     if len(data) < _RUN:
@@ -144,7 +138,6 @@ def _folded(places: Hashes, share: float) -> bytes | None:
     return np.packbits(bitmap, bitorder="little").tobytes()
 
 
-@dataclass(frozen=True)
 class Prefix:
     """The distinct prefixes of a block's strings: LIKE 'word%', ranges, = and IN."""
 
@@ -176,7 +169,6 @@ class Prefix:
         )
 
 
-@dataclass(frozen=True)
 class Suffix:
     """The distinct suffixes of a block's strings: LIKE '%word', = and IN."""
 

@@ -198,13 +198,7 @@ def _from_integers(raw: Ints, type: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class Parameter:
-    """The number that tunes an index type.
-
-    Attributes:
-        default: the default.
-        least, most: the range.
-        meaning: what it counts, for messages.
-    """
+    """The number that tunes an index type: its default, its range, and what it counts, for messages."""
 
     default: float
     least: float
@@ -220,9 +214,7 @@ NO_PARAMETER = Parameter(0, 0, 0, "nothing")
 class Keys:
     """Keys of n blocks without NULL, in the form of :func:`~layoutopt.catalog.keys.stored_keys`.
 
-    Attributes:
-        keys: block by block, with duplicates.
-        offsets: where each block's begin, and the end, ``int64[n + 1]``.
+    ``keys`` follow block by block, with duplicates; block i has ``offsets[i] .. offsets[i + 1] - 1``, ``int64[n + 1]``.
     """
 
     keys: pa.Array

@@ -23,13 +23,9 @@ from layoutopt.skipping.cannot_match import BlockIndex
 
 @dataclass(frozen=True, eq=False)
 class StoredIndex:
-    """A plan's index of loaded blocks; a :class:`~layoutopt.skipping.cannot_match.BlockIndex`.
+    """A plan's index of n loaded blocks; a :class:`~layoutopt.skipping.cannot_match.BlockIndex`.
 
-    Attributes:
-        spec: the index.
-        index: its type.
-        n: the number of blocks.
-        read: returns the stored value of each block, or None if they are unavailable.
+    ``read`` returns the stored value of each block, or None if they are unavailable.
     """
 
     spec: IndexSpec

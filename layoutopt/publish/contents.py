@@ -109,13 +109,9 @@ def _partition_column(catalog: Catalog) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class DataFile:
-    """One data file of a view and its catalog metadata.
+    """One data file of a view, its partition entry, and its blocks.
 
-    Attributes:
-        path: relative to the table.
-        rows: its rows.
-        entry: its partition's entry.
-        table, blocks: the block table, and the rows of the file's blocks in it, int64[n].
+    ``path`` is relative to the table; ``blocks`` are the rows of ``table`` that describe the file's blocks, int64[n].
     """
 
     path: str

@@ -34,20 +34,8 @@ from layoutopt.model.values import NAN_KEY, Key, from_key, key_kind
 from layoutopt.publish.contents import DataFile
 from layoutopt.publish.table_format import TABLE_PROPERTY, VIEW_PROPERTY, DesiredState, NewFile, PlaceState
 
-_SIMPLE = {
-    "boolean": "boolean",
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "binary": "binary",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-}
+_SAME = ("boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz")
+_SIMPLE = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", **{name: name for name in _SAME}}
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")
 
 LOG: Final = "_delta_log"
@@ -220,12 +208,7 @@ def _object(members: Mapping[str, Extreme]) -> str:
 
 @dataclass(frozen=True)
 class DeltaTarget:
-    """A Delta table over a table's files, named relative to its folder, or in full if it is elsewhere.
-
-    Attributes:
-        files: the table's files.
-        location: a folder or URL.
-    """
+    """A Delta table at a folder or URL over a table's files, named relative to its folder if that is the table's."""
 
     files: TableFiles
     location: str

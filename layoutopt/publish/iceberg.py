@@ -22,10 +22,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
+from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.transforms import IdentityTransform
@@ -99,8 +98,9 @@ class FolderCatalog(NoopCatalog):
         current = self.load()
         for requirement in requirements:
             requirement.validate(None if current is None else current.metadata)
+        empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())  # type: ignore[call-arg]  # so far
         metadata = update_table_metadata(
-            _empty_metadata() if current is None else current.metadata,
+            empty if current is None else current.metadata,
             updates,
             enforce_validation=current is None,
             metadata_location=None if current is None else current.metadata_location,
@@ -120,22 +120,13 @@ class FolderCatalog(NoopCatalog):
             self._files.replace(HINT, wanted)
 
 
-def _empty_metadata() -> TableMetadata:
-    return TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())  # type: ignore[call-arg]  # so far
-
-
 def _path(version: int) -> str:
     return f"{METADATA}/v{version}.metadata.json"
 
 
 @dataclass(frozen=True)
 class IcebergTarget:
-    """An Iceberg table over a table's files, which it names by their full paths.
-
-    Attributes:
-        files: the table's files.
-        location: a folder or URL, or ``iceberg:CATALOG/NAMESPACE.TABLE``.
-    """
+    """An Iceberg table (a folder, a URL or ``iceberg:CATALOG/NAMESPACE.TABLE``) that names a table's files in full."""
 
     files: TableFiles
     location: str
@@ -179,14 +170,11 @@ class IcebergTarget:
                 f"another writer deleted rows of {deleted[0]!r} from the Iceberg table at {self.location!r}; "
                 "undo that, or publish to another place"
             )
-        return {self._relative(task.file.file_path): task.file for task in tasks}
+        return {task.file.file_path.removeprefix(self._root): task.file for task in tasks}
 
     @cached_property
     def _root(self) -> str:
         return self.files.full_path("").rstrip("/") + "/"
-
-    def _relative(self, path: str) -> str:
-        return path.removeprefix(self._root)
 
     def read_state(self) -> PlaceState | None:
         """Return what the newest metadata shows."""
@@ -214,8 +202,8 @@ class IcebergTarget:
         if self._folder is None:
             return
         place = TableFiles(self.location)
-        inside = place.full_path("").rstrip("/") == self._root.rstrip("/")
-        names = [] if inside else [name for name in place.list("") if name != METADATA]
+        is_own = place.full_path("").rstrip("/") == self._root.rstrip("/")
+        names = [] if is_own else [name for name in place.list("") if name != METADATA]
         # A crash may leave manifests.
         names += [name for name in place.list(METADATA) if not name.endswith(".avro")]
         if place.is_file("") or names:
@@ -298,7 +286,7 @@ class IcebergTarget:
                     update.add_column((name,), iceberg_type(type, name, count(1)))
         return transaction
 
-    def _file(self, new: NewFile, wanted: DesiredState, schema: IcebergSchema, spec: int) -> IcebergFile:
+    def _file(self, new: NewFile, wanted: DesiredState, schema: Schema, spec: int) -> IcebergFile:
         partition = () if wanted.partition_by is None else (self.partition_value(wanted, new.file),)
         path = self._root + new.file.path
         return data_file(new.file, path, new.size, wanted.columns, schema, Record(*partition), spec)

@@ -159,7 +159,7 @@ def data_file(
     )
 
 
-def _measure_columns(file: DataFile, columns: Schema, schema: IcebergSchema) -> dict[str, dict[int, Any]]:
+def _measure_columns(file: DataFile, columns: Schema, schema: IcebergSchema) -> dict[str, Any]:
     """Return the metrics of a manifest entry by field id; nested columns have none."""
     metrics: dict[str, dict[int, Any]] = {name: {} for name in _METRICS}
     for column in columns.columns:
@@ -345,12 +345,8 @@ class ManifestFolder:
         name = _name(catalog, view, str(catalog.snapshot.number), catalog.snapshot.created_at)
         id = snapshot_id(catalog.snapshot.number)
         with self._locks[_name(catalog, view)]:  # the snapshots of a table share manifests
-            return self.write_list_once(name, id, id, lambda folder, prefix: self._write_manifests(catalog, view))
-
-    def _write_manifests(self, catalog: Catalog, view: View) -> list[ManifestFile]:
-        """Return the manifests of each load of a partition, without empty ones."""
-        manifests = (self._write_entry(catalog, view, entry) for entry in catalog.partitions)
-        return [manifest for manifest in manifests if manifest is not None]
+            manifests = (self._write_entry(catalog, view, entry) for entry in catalog.partitions)
+            return self.write_list_once(name, id, id, lambda folder, prefix: [m for m in manifests if m is not None])
 
     def _write_entry(self, catalog: Catalog, view: View, entry: PartitionEntry) -> ManifestFile | None:
         name = _name(catalog, view, entry.key, entry.load_id, entry.blocks_file, entry.plan)

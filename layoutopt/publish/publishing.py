@@ -95,7 +95,7 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
     views = views_of(catalog)
     _check_no_other_tables(catalog, publication, views)
     shown = tuple(_show(catalog, publication, view, at) for view in views)
-    return PublishReport(root, publication.format, catalog.snapshot.number, shown, _notes(views))
+    return PublishReport(root, publication.format, catalog.snapshot.number, shown, _describe_views(views))
 
 
 def publication(root: str, format: str, location: str | None = None) -> Publication:
@@ -183,7 +183,7 @@ def _check_no_other_tables(catalog: Catalog, publication: Publication, views: Se
         )
 
 
-def _target(files: TableFiles, publication: Publication) -> Target:
+def _open_target(files: TableFiles, publication: Publication) -> Target:
     require(*_LIBRARIES[publication.format])
     if publication.format == "delta":
         from layoutopt.publish.delta import DeltaTarget
@@ -194,7 +194,7 @@ def _target(files: TableFiles, publication: Publication) -> Target:
     return IcebergTarget(files, publication.location)
 
 
-def _notes(views: Sequence[View]) -> tuple[str, ...]:
+def _describe_views(views: Sequence[View]) -> tuple[str, ...]:
     if len(views) == 1 and views[0].layout is None:
         return ()
     return (
@@ -206,14 +206,14 @@ def _notes(views: Sequence[View]) -> tuple[str, ...]:
 def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHook) -> PublishedTable:
     files, number = catalog.files, catalog.snapshot.number
     place = Publication(publication.format, view.location(publication.location))
-    target = _target(files, place)
+    target = _open_target(files, place)
     before = target.read_state()
     layout = "" if view.layout is None else str(view.layout)
     wanted = DesiredState(table_id(files), number, layout, view.columns, view.partition_by, view.hidden)
     wanted = target.adapt(wanted, catalog)
-    ours = list_files(catalog, view)
+    files_now = list_files(catalog, view)
     _check_place(place, before, wanted)
-    added, removed = _difference(target, before, wanted, ours)
+    added, removed = _compare_files(target, before, wanted, files_now)
     changed = bool(added or removed) or before is None or before.shape != target.shape(wanted)
     if changed:
         if before is not None:
@@ -228,16 +228,13 @@ def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHoo
     else:
         assert before is not None
         version = before.version
-    if not changed and before is not None and before.snapshot is not None:
-        number = before.snapshot  # the location still shows what was published then
+        number = number if before.snapshot is None else before.snapshot
     note(files, place, number, "begun")
     note(files, place, number, "done")
     at("finished")
-    rows = sum(file.rows for file in ours.values())
-    count = len(view.columns.columns)
-    return PublishedTable(
-        place.location, view.layout, count, version, len(ours), rows, len(added), len(removed), changed
-    )
+    columns, rows = len(view.columns.columns), sum(file.rows for file in files_now.values())
+    counts = (len(files_now), rows, len(added), len(removed))
+    return PublishedTable(place.location, view.layout, columns, version, *counts, changed)
 
 
 def _check_place(place: Publication, before: PlaceState | None, wanted: DesiredState) -> None:
@@ -258,18 +255,18 @@ def _check_place(place: Publication, before: PlaceState | None, wanted: DesiredS
         )
 
 
-def _difference(
-    target: Target, before: PlaceState | None, wanted: DesiredState, ours: dict[str, DataFile]
+def _compare_files(
+    target: Target, before: PlaceState | None, wanted: DesiredState, files_now: dict[str, DataFile]
 ) -> tuple[dict[str, DataFile], list[str]]:
     if before is None:
-        return ours, []
+        return files_now, []
     same = {} if before.partition_by != wanted.partition_by else before.files
     added = {
         path: file
-        for path, file in ours.items()
+        for path, file in files_now.items()
         if path not in same or same[path] != target.partition_value(wanted, file)
     }
-    return added, sorted(path for path in before.files if path not in ours)
+    return added, sorted(path for path in before.files if path not in files_now)
 
 
 def _check_untouched(catalog: Catalog, view: View, place: Publication, before: PlaceState) -> None:

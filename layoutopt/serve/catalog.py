@@ -31,13 +31,7 @@ Namespace = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class RestCatalog:
-    """The served catalog.
-
-    Attributes:
-        tables: the tables.
-        manifests: the folder for manifests of clients that plan scans themselves.
-        deepest: the largest nesting depth of filters.
-    """
+    """The served tables, the folder for their manifests, and the largest nesting depth of filters."""
 
     tables: Tables
     manifests: ManifestFolder

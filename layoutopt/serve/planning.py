@@ -37,10 +37,7 @@ _MOST_REMEMBERED: Final = 16 << 20
 class Answers:
     """Responses of planned scans; each file's JSON is rendered once.
 
-    Args:
-        files: groups of files.
-        rows: the rows of each file, deleted ones included.
-        source: the source of external files.
+    ``files`` and ``rows`` (deleted ones included) come in the same groups; ``source`` is the source of external files.
     """
 
     def __init__(
@@ -177,13 +174,7 @@ class _PlanFiles:
 
 
 class Planner:
-    """A planner of one view of a table at one snapshot, which threads may share.
-
-    Args:
-        table: the table.
-        view: the view.
-        source: the source of external files.
-    """
+    """A planner of one view of a snapshot, which threads may share; ``source`` is the source of external files."""
 
     def __init__(self, table: OpenedTable, view: View, source: ExternalTable | None = None) -> None:
         self.table, self.view, self.source = table, view, source

@@ -126,12 +126,7 @@ ServedView = TableView | SourceView
 
 @dataclass(eq=False)
 class ServedSource:
-    """An external source with indexes, listed at each request and reopened when it or its indexes changed.
-
-    Attributes:
-        root: the folder of the indexes.
-        source: the indexed source.
-    """
+    """An external source and its indexes in ``root``; listed at each request, reopened after a change."""
 
     root: str
     source: str
@@ -236,12 +231,7 @@ def parse_tables(places: Iterable[str]) -> dict[Identifier, str]:
 
 @dataclass(eq=False)
 class ServedTable:
-    """A layoutopt table; each request sees the newest commits.
-
-    Attributes:
-        root: its path or URL.
-        kept: how many snapshots stay open, by last use.
-    """
+    """A layoutopt table, of which ``kept`` snapshots stay open by last use; each request sees the newest commits."""
 
     root: str
     kept: int = _KEPT
