@@ -107,9 +107,9 @@ def _make_filter(hashes: Words, share: float) -> bytes | None:
     if buckets > _MOST_BUCKETS:
         return None
     bits = np.zeros(buckets * _BUCKET_BITS, np.bool_)
-    first = _places(hashes, np.array(buckets)) * _BUCKET_BITS
+    first = _find_buckets(hashes, np.array(buckets)) * _BUCKET_BITS
     for word, salt in enumerate(_SALTS):
-        bits[first + _bit_places(hashes, salt) + 32 * word] = True
+        bits[first + _find_bits(hashes, salt) + 32 * word] = True
     return np.packbits(bits, bitorder="little").tobytes()
 
 
@@ -131,11 +131,11 @@ def values_per_bucket(share: float) -> float:
     few, many = 0.0, 256.0
     for _ in range(40):
         middle = (few + many) / 2
-        few, many = (middle, many) if _false_positives(middle) <= share else (few, middle)
+        few, many = (middle, many) if _estimate_false_positives(middle) <= share else (few, middle)
     return max(round(few, 4), 0.1)
 
 
-def _false_positives(load: float) -> float:
+def _estimate_false_positives(load: float) -> float:
     """Return the probability that all eight bits are set, with a Poisson-distributed number of values in a bucket.
 
     In a bucket of x values a bit is not set with probability a^x, where a = 31/32; the mean of (1 - a^x)^8 over x.
@@ -174,7 +174,7 @@ def keys_to_arrow(points: list[Key], type: str) -> pa.Array:
 
 def find_blocks_without_points(stored: pa.Array, hashes: Words) -> Bits:
     """Return the blocks whose filters, large_binary[n], have none of these hashes, ``bool[n]``."""
-    offsets, data = _bytes_of(stored)
+    offsets, data = _split_bytes(stored)
     sizes = np.diff(offsets)
     # Foreign bytes prove nothing.
     proved: Bits = np.asarray(stored.is_valid()) & (sizes > 0) & (sizes % _BUCKET_BYTES == 0)
@@ -182,27 +182,27 @@ def find_blocks_without_points(stored: pa.Array, hashes: Words) -> Bits:
         blocks = np.flatnonzero(proved)
         if not len(blocks):
             break
-        bucket = _places(hashes[place : place + 1], sizes[blocks] // _BUCKET_BYTES)
+        bucket = _find_buckets(hashes[place : place + 1], sizes[blocks] // _BUCKET_BYTES)
         words = _read_buckets(data, offsets[blocks] + _BUCKET_BYTES * bucket)
-        mask = np.uint32(1) << _bit_places(hashes[place], _SALTS).astype(np.uint32)
+        mask = np.uint32(1) << _find_bits(hashes[place], _SALTS).astype(np.uint32)
         proved[blocks] = ((words & mask) != mask).any(axis=1)
     return proved
 
 
-def _places(hashes: Words, buckets: Ints) -> Ints:
+def _find_buckets(hashes: Words, buckets: Ints) -> Ints:
     """Return the bucket of each hash: its upper half, spread evenly."""
     place: Ints = (((hashes >> np.uint64(32)) * buckets.astype(np.uint64)) >> np.uint64(32)).astype(np.int64)
     return place
 
 
-def _bit_places(hashes: Words, salt: npt.NDArray[np.uint32] | np.uint32) -> npt.NDArray[np.int64]:
+def _find_bits(hashes: Words, salt: npt.NDArray[np.uint32] | np.uint32) -> npt.NDArray[np.int64]:
     """Return the bit of each hash in the word of a salt, ``int64``: 5 bits of its lower half, multiplied."""
     lower = (hashes & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     bit: Ints = ((lower * salt) >> np.uint32(27)).astype(np.int64)
     return bit
 
 
-def _bytes_of(stored: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
+def _split_bytes(stored: pa.Array) -> tuple[Ints, npt.NDArray[np.uint8]]:
     _, offsets, data = stored.buffers()
     starts = np.frombuffer(offsets, np.int64, count=len(stored) + 1, offset=8 * stored.offset)
     return starts, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)

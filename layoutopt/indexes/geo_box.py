@@ -43,10 +43,10 @@ class GeoBox:
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
         """Return each block's boxes, ascending; points with a NULL are in none."""
-        points, offsets = _points(column)
+        points, offsets = _read_points(column)
         blocks = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         types = _field_types(column.type)
-        boxes = [_boxes(np.unique(points[start:stop], axis=0), types, int(parameter)) for start, stop in blocks]
+        boxes = [_make_boxes(np.unique(points[start:stop], axis=0), types, int(parameter)) for start, stop in blocks]
         return list_array([pa.array(ends.ravel()) for ends in boxes], pa.int64())
 
     def serves(self, literal: InSet | Like) -> bool:
@@ -74,7 +74,7 @@ def _field_types(type: str) -> list[str]:
     return [kind for _, kind in struct_fields(type)]
 
 
-def _points(column: BlockColumn) -> tuple[Ints, Ints]:
+def _read_points(column: BlockColumn) -> tuple[Ints, Ints]:
     """Return the keys of the points without NULL, ``[points, 2]``, and where each block's begin."""
     structs = one_chunk(column.values)
     keys = [stored_keys(pc.struct_field(structs, [i]), type) for i, type in enumerate(_field_types(column.type))]
@@ -100,9 +100,9 @@ class _Box:
             return 0.0, coordinate, 0
         order = np.argsort(self.places[:, coordinate], kind="stable")
         places = self.places[order]
-        before = _areas(places)[:-1]
-        after = _areas(places[::-1])[::-1][1:]
-        saved = _areas(places)[-1] - (before + after)
+        before = _measure_areas(places)[:-1]
+        after = _measure_areas(places[::-1])[::-1][1:]
+        saved = _measure_areas(places)[-1] - (before + after)
         best = int(np.argmax(saved))
         return float(saved[best]), coordinate, best + 1
 
@@ -113,22 +113,22 @@ class _Box:
         return _Box(self.points[first], self.places[first]), _Box(self.points[second], self.places[second])
 
 
-def _areas(places: Floats) -> Floats:
+def _measure_areas(places: Floats) -> Floats:
     """Return the area of the box around the first points, for any number of them, ``float64[points]``."""
     low, high = np.minimum.accumulate(places, axis=0), np.maximum.accumulate(places, axis=0)
     areas: Floats = np.prod(high - low + _MARGIN, axis=1)
     return areas
 
 
-def _boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
+def _make_boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
     """Return the ends of at most ``most`` boxes around distinct points, ``[boxes, 4]``, ascending.
 
-    >>> _boxes(np.array([[0, 0], [1, 1], [50, 50]]), ["int", "int"], 2).tolist()
+    >>> _make_boxes(np.array([[0, 0], [1, 1], [50, 50]]), ["int", "int"], 2).tolist()
     [[0, 1, 0, 1], [50, 50, 50, 50]]
     """
     if not len(points):
         return np.zeros((0, _ENDS), np.int64)
-    boxes = [_Box(points, np.stack([_within_one(points[:, i], type) for i, type in enumerate(types)], axis=1))]
+    boxes = [_Box(points, np.stack([_scale_keys(points[:, i], type) for i, type in enumerate(types)], axis=1))]
     while len(boxes) < most:
         best = max(range(len(boxes)), key=lambda i: boxes[i].cut[0])
         if boxes[best].cut[0] <= 0:
@@ -138,7 +138,7 @@ def _boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
     return np.unique(np.stack(ends), axis=0)
 
 
-def _within_one(keys: Ints, type: str) -> Floats:
+def _scale_keys(keys: Ints, type: str) -> Floats:
     """Scale keys to 0 to 1 between the smallest and largest; NaN and infinities are well outside."""
     values = np.where(keys == NAN_KEY, np.inf, floats_of(keys)) if type in FLOATS else keys.astype(np.float64)
     finite = np.isfinite(values)

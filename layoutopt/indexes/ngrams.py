@@ -48,25 +48,25 @@ class NGrams:
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
         """Return each block's bitmap; NULL if the largest has too many bits set, or a string is not UTF-8."""
-        offsets, data = _texts_of(column.keys.keys)
+        offsets, data = _split_bytes(column.keys.keys)
         bitmaps = []
         for (start, stop), bad in zip(
             pairwise(column.keys.offsets.tolist()), column.has_bad_text.tolist(), strict=True
         ):
             ends = offsets[start : stop + 1]
             places = _run_places(data[ends[0] : ends[-1]], ends - ends[0])
-            bitmaps.append(None if bad else _folded(places, parameter))
+            bitmaps.append(None if bad else _fold_bitmap(places, parameter))
         return pa.array(bitmaps, pa.large_binary())
 
     def serves(self, literal: InSet | Like) -> bool:
         """Return whether three consecutive bytes of the literal are known."""
-        return bool(_words(literal))
+        return bool(_find_words(literal))
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """Return the blocks that lack a run of every string of the literal."""
-        alternatives = _words(literal)
+        alternatives = _find_words(literal)
         proved: Bits = np.full(len(stored), bool(alternatives)) & np.asarray(stored.is_valid())
-        offsets, data = _texts_of(stored)
+        offsets, data = _split_bytes(stored)
         sizes = np.diff(offsets)
         proved &= (sizes > 0) & (sizes & (sizes - 1) == 0)  # foreign bytes prove nothing
         for words in alternatives:
@@ -80,7 +80,7 @@ class NGrams:
         return proved
 
 
-def _words(literal: InSet | Like) -> list[list[bytes]]:
+def _find_words(literal: InSet | Like) -> list[list[bytes]]:
     """Return alternatives, each of words that a value must contain; empty if some value may lack three-byte runs."""
     if isinstance(literal, Like):
         alternatives = [] if literal.negated else [[token for token in literal.pattern if isinstance(token, str)]]
@@ -100,7 +100,7 @@ def _list_texts(literal: InSet) -> list[list[str]]:
     return [[str(low)]] if is_prefix else []
 
 
-def _texts_of(texts: pa.Array) -> tuple[Ints, Bytes]:
+def _split_bytes(texts: pa.Array) -> tuple[Ints, Bytes]:
     """Return the offsets of strings in their bytes, from 0, ``int64[n + 1]``, and these bytes."""
     offsets = np.frombuffer(texts.buffers()[1], np.int64, count=len(texts) + 1, offset=8 * texts.offset)
     data = texts.buffers()[2]
@@ -125,7 +125,7 @@ def _run_places(data: Bytes, ends: Ints) -> Hashes:
     return run[within]
 
 
-def _folded(places: Hashes, share: float) -> bytes | None:
+def _fold_bitmap(places: Hashes, share: float) -> bytes | None:
     bitmap = np.zeros(1 << _LARGEST, np.bool_)
     bitmap[places] = True
     if bitmap.mean() > share:
@@ -165,7 +165,7 @@ class Prefix:
         wanted = literal.values if isinstance(literal, InSet) else ValueSet.prefix(literal_prefix(literal.pattern))
         beginnings, offsets = flatten_lists(stored)
         return find_blocks_without(
-            map_dictionary(beginnings, lambda keys: _begins_some(keys, wanted, int(parameter))), offsets, stored
+            map_dictionary(beginnings, lambda keys: _can_begin(keys, wanted, int(parameter))), offsets, stored
         )
 
 
@@ -230,7 +230,7 @@ def _distinct_slices(column: BlockColumn, start: int, stop: int | None) -> pa.Ar
     return list_array(lists, pa.large_binary())
 
 
-def _begins_some(beginnings: pa.Array, wanted: ValueSet, characters: int) -> Bits:
+def _can_begin(beginnings: pa.Array, wanted: ValueSet, characters: int) -> Bits:
     """Return whether a prefix may start a string of the set, that is, whether its strings meet an interval."""
     met = np.zeros(len(beginnings), np.bool_)
     for low, high in wanted.intervals:

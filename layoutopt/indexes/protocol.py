@@ -91,15 +91,15 @@ def block_values(column: pa.ChunkedArray, offsets: Ints, type: str) -> BlockValu
         pyarrow.ArrowInvalid: a code is in no dictionary.
     """
     if pa.types.is_dictionary(column.type):
-        return _by_dictionaries(column, offsets)
+        return _encode_by_dictionaries(column, offsets)
     array = one_chunk(column)
-    raw = _integers(array, type)
+    raw = _to_integers(array, type)
     values = None
     if raw is not None:
-        values = _by_range(array, raw, offsets)
+        values = _encode_by_range(array, raw, offsets)
     elif _may_repeat(array, type):
         blocks = [array.slice(start, stop - start).dictionary_encode() for start, stop in pairwise(offsets.tolist())]
-        values = _by_dictionaries(pa.chunked_array(blocks, pa.dictionary(pa.int32(), array.type)), offsets)
+        values = _encode_by_dictionaries(pa.chunked_array(blocks, pa.dictionary(pa.int32(), array.type)), offsets)
     return BlockValues(array, offsets) if values is None else values
 
 
@@ -111,11 +111,11 @@ def _may_repeat(array: pa.Array, type: str) -> bool:
     return len(array) > _PROBE and 4 * pc.count_distinct(array.slice(0, _PROBE)).as_py() <= _PROBE
 
 
-def _by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
+def _encode_by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
     codes = np.empty(len(column), np.intp)
     dictionaries, n_codes = [pa.array([], column.type.value_type)], 0
     ends = np.zeros(len(offsets), np.int64)
-    for block, first, piece in _pieces(column, offsets):
+    for block, first, piece in _cut_pieces(column, offsets):
         dictionary, indices = piece.dictionary, piece.indices
         size = len(dictionary)
         dictionaries.append(dictionary)
@@ -130,10 +130,10 @@ def _by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
         np.add(numbers, n_codes, out=codes[first : first + len(numbers)])
         n_codes += size
         ends[block + 1] = n_codes
-    return _counted(pa.concat_arrays(dictionaries), codes, np.maximum.accumulate(ends))
+    return _count_codes(pa.concat_arrays(dictionaries), codes, np.maximum.accumulate(ends))
 
 
-def _pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, pa.DictionaryArray]]:
+def _cut_pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, pa.DictionaryArray]]:
     """Cut a column at the ends of chunks and blocks; yield each piece's block, first row and values."""
     first = 0
     for chunk in column.chunks:
@@ -146,7 +146,7 @@ def _pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, 
             first, block = end, block + 1
 
 
-def _counted(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
+def _count_codes(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
     """Build from the value of each code and the codes of each block, ``ends[i] .. ends[i + 1] - 1``."""
     counts = np.bincount(codes, minlength=len(values))
     entries = np.flatnonzero(counts)
@@ -155,7 +155,7 @@ def _counted(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
     return BlockValues(values, np.searchsorted(entries, ends), counts[entries], codes, entries, len(counts))
 
 
-def _integers(array: pa.Array, type: str) -> Ints | None:
+def _to_integers(array: pa.Array, type: str) -> Ints | None:
     """Return integers one to one with fixed-width values, int64[rows]; None for other types or with NULLs."""
     width = array.type
     if array.null_count or not len(array):
@@ -170,7 +170,7 @@ def _integers(array: pa.Array, type: str) -> Ints | None:
     return None
 
 
-def _by_range(array: pa.Array, raw: Ints, offsets: Ints) -> BlockValues | None:
+def _encode_by_range(array: pa.Array, raw: Ints, offsets: Ints) -> BlockValues | None:
     """Encode values relative to their block's lowest; None if that takes more codes than rows."""
     filled = np.diff(offsets) > 0
     starts = offsets[:-1][filled]

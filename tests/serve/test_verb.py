@@ -54,7 +54,7 @@ def test_a_server_serves_until_it_is_told_to_end(table: str, tmp_path: Path) -> 
         (["{table}", "--token-file", "{short}"], "needs a token of at least 16 characters"),
         (["{table}", "t={table}/x"], "would both be 'default.t'; write NAME=FOLDER"),
         (["{table}x"], "there is nothing at"),
-        (["--root", "{table}x"], "is no folder of tables; name one that is there"),
+        (["--root", "{table}x"], "is no folder; name an existing folder of tables"),
         (["a..b={table}"], "names no table; write FOLDER, NAME=FOLDER or NAMESPACE.NAME=FOLDER"),
         (["{table}", "--port", "{taken}"], "can't be listened on (Address already in use)"),
         (["{table}", "--port", "70000"], "port"),
