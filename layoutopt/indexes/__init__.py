@@ -1,1 +1,1 @@
-"""One type of index a module, by one protocol: what is measured of a block, and what that proves."""
+"""Index types: what each measures of a block, and what that proves."""

@@ -1,4 +1,9 @@
-"""Which indexes a log asks for, and which of them are worth their bytes (Ta-Shma 2020, IV-B)."""
+"""Find the indexes that a log can use, choose those worth their bytes, and parse indexes (Ta-Shma 2020, IV-B).
+
+Suggestions use the log's texts alone; ``plan --index-budget`` measures the gain. They cover queries that no feature
+helps: =, IN, LIKE and distances, ranges of array elements and of expressions of several columns, and ranges of two
+coordinates. Block minima and maxima already serve ranges of one column.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +21,7 @@ from layoutopt.catalog.keys import FLOATS
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
 from layoutopt.indexes.expressions import is_computed_here, is_stored, is_worth_indexing, parts_of, point_of
-from layoutopt.indexes.protocol import Index, JointIndex, functions_of, suits
+from layoutopt.indexes.protocol import Index, JointIndex, get_functions, suits
 from layoutopt.indexes.registry import BUILT_IN, check_index, find_index
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.feature import FeatureSet, Settings
@@ -30,66 +35,74 @@ from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.skipping.implied_literals import literals_of_elements
 from layoutopt.sql.scans import parse_expression
 
+# Parameters that are tried besides the types' defaults.
 _FURTHER: Final[Mapping[str, tuple[float, ...]]] = MappingProxyType(
     {
         "bloom": (0.05, 0.2),
-        "value-list": (1 << 14,),  # of keys side by side they take fewer bytes than filters, and are exact
+        "value-list": (1 << 14,),  # lists of adjacent keys are exact, and smaller than filters
         "prefix": (4,),
         "suffix": (4,),
         "ngrams": (0.1,),
         "geo-box": (32,),
     }
 )
-"""Parameters that are tried besides the types' own."""
+# The coordinates of one AND that are tried in pairs.
 _MOST_COORDINATES: Final = 4
-"""Of one AND, that are tried in pairs."""
+
+# The suggested types, the cheapest first, which breaks ties.
+_KINDS: Final = ("formatted", "bloom", "prefix", "suffix", "ngrams", "metric-distance", "gap-list", "geo-box")
+# The share of the log's weight below which no index is suggested.
+LEAST_SHARE: Final = 0.01
+# The scale from which decimals may be coordinates; prices have fewer digits.
+_PLACES: Final = 4
+
+_POINT: Final = re.compile(r"struct\s*\((.+)\)", re.IGNORECASE | re.DOTALL)
 
 
 def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
-    """The indexes, built in or installed, that could serve some literal of these filters, each once, in their order."""
-    found: dict[IndexSpec, None] = {}
+    """Return the distinct built-in and installed indexes that could serve some literal of these filters."""
+    specs: dict[IndexSpec, None] = {}
     nodes = dict.fromkeys(node for root in filters for node in _nodes(root))
     for node in nodes:
-        for subject, kind in points_asked(node) if isinstance(node, And) else _asked(node):
+        for subject, kind in find_joint_indexes(node) if isinstance(node, And) else _find_indexes(node):
             for parameter in (None, *_FURTHER.get(kind, ())):
-                found[IndexSpec(subject, kind, parameter)] = None
-    return tuple(found)
+                specs[IndexSpec(subject, kind, parameter)] = None
+    return tuple(specs)
 
 
-def _asked(node: Node) -> Iterator[tuple[Expr, str]]:
-    """The indexes that could deny a literal to some block, by what they are of."""
+def _find_indexes(node: Node) -> Iterator[tuple[Expr, str]]:
     if not isinstance(node, InSet | Like) or (isinstance(node, InSet) and node.values.is_empty):
-        return  # IS NULL: counts of NULLs say all
-    for literal in forms_of(node):
+        return  # IS NULL: the counts of NULLs suffice
+    for literal in element_forms(node):
         for kind in names("indexes", BUILT_IN):
             index = find_index(kind)
             if index.serves(literal):
-                for subject in subjects_of(literal, index):
+                for subject in find_subjects(literal, index):
                     if is_worth_indexing(subject) and suits(index, subject):
                         yield subject, kind
 
 
-def forms_of(literal: InSet | Like) -> tuple[InSet | Like, ...]:
-    """The literals by which an index may deny a literal: itself, and what it asks of elements."""
+def element_forms(literal: InSet | Like) -> tuple[InSet | Like, ...]:
+    """Return a literal and the literals that it implies for array elements; an index may rule out any of them."""
     return (literal, *literals_of_elements(literal))
 
 
-def subjects_of(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:
-    """The expressions whose indexes of a type are asked a literal: its own, or what that is a function of."""
+def find_subjects(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:
+    """Return the expressions whose indexes of a type serve a literal: its subject, or that function's arguments."""
     subject = literal.subject
-    if not isinstance(subject, Call) or subject.fn not in functions_of(index):
+    if not isinstance(subject, Call) or subject.fn not in get_functions(index):
         return (subject,)
     return tuple(arg for arg in subject.args if not isinstance(arg, Const))
 
 
-def points_asked(conjunction: And) -> Iterator[tuple[Expr, str]]:
-    """The indexes of two coordinates that ranges of both ask for: of fractions, by which most places are told."""
+def find_joint_indexes(conjunction: And) -> Iterator[tuple[Expr, str]]:
+    """Yield the indexes of two coordinates (floats or decimals) that serve ranges of both."""
     ranges = [
         child.subject
         for child in conjunction.children
         if isinstance(child, InSet) and not child.null and child.values.points() is None and not child.values.is_all
     ]
-    coordinates = [each for each in ranges if is_stored(each) and (each.type in FLOATS or decimal_digits(each.type))]
+    coordinates = [expr for expr in ranges if is_stored(expr) and (expr.type in FLOATS or decimal_digits(expr.type))]
     for pair in combinations(coordinates[:_MOST_COORDINATES], 2):
         point = point_of(pair)
         for kind in names("indexes", BUILT_IN):
@@ -107,12 +120,12 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What an index did for some queries.
+    """The effect of an index on some queries.
 
     Attributes:
         skipped: the blocks that it lets each query skip, ``bool[n_queries, n_blocks]``.
         size: its bytes.
-        read: how many bytes of it the queries read, by their weights.
+        read: the bytes of it that the queries read, by their weights.
     """
 
     skipped: Bits
@@ -121,19 +134,16 @@ class Judged:
 
 
 def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) -> tuple[int, ...]:
-    """Which indexes to take: again and again the one that saves the most bytes for each of its own, then exchanges.
+    """Return the places of the indexes to take: greedily by bytes saved per byte of index, then by exchanges.
 
-    Taking by bytes for bytes ends where nothing more fits, often with a small index of much that a larger one does
-    better. So at the end an index is added, dropped or exchanged for another as long as more is saved by that.
+    The greedy choice often contains a small index that a larger one outdoes. So an index is then added, dropped or
+    exchanged as long as more bytes are saved. Each result saves more bytes of blocks than queries read of it, given the
+    others.
 
     Args:
-        indexes: those that there could be.
-        read: the bytes that each query reads of each block without them, times its weight,
-            ``float64[n_queries, n_blocks]``.
-        budget: the most bytes of those taken.
-
-    Returns:
-        Their places. Each saves more bytes of blocks than queries read of it, the others given.
+        indexes: the candidates.
+        read: the weighted bytes that each query reads of each block without indexes, ``float64[n_queries, n_blocks]``.
+        budget: the most bytes of the chosen indexes.
 
     >>> few, all = Judged(np.array([[True, False]]), 10.0, 10.0), Judged(np.array([[True, True]]), 30.0, 30.0)
     >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 100.0)
@@ -148,7 +158,7 @@ def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) ->
 
 
 class _Search:
-    """A choice that grows and changes: ``taken``, and how many of these let each query skip each block."""
+    """The chosen indexes, and how many of them let each query skip each block."""
 
     def __init__(self, indexes: Sequence[Judged], read: Floats, budget: float) -> None:
         self.indexes, self.read, self.budget = indexes, read, budget
@@ -156,21 +166,19 @@ class _Search:
         self._covered = np.zeros(read.shape, np.int32)
 
     def take_greedily(self) -> None:
-        """Take what fits and gains, the most bytes for each of its own first."""
         while True:
-            gains = {i: self._gain(i) for i in self._others() if self._fits(None, i)}
+            gains = {i: self._gain(i) for i in self._remaining() if self._fits(None, i)}
             gains = {i: gain for i, gain in gains.items() if gain > 0}
             if not gains:
                 return
             self._change(None, max(gains, key=lambda i: (gains[i] / max(self.indexes[i].size, 1.0), -i)))
 
     def exchange(self) -> None:
-        """Make the change that saves the most, as long as there is one."""
         while True:
             changes = {
-                (out, to): self._saves(out, to)
+                (out, to): self._count_saved(out, to)
                 for out in (None, *self.taken)
-                for to in (None, *self._others())
+                for to in (None, *self._remaining())
                 if (out, to) != (None, None) and self._fits(out, to)
             }
             best = max(changes, key=lambda change: changes[change], default=None)
@@ -178,31 +186,26 @@ class _Search:
                 return
             self._change(*best)
 
-    def _others(self) -> list[int]:
+    def _remaining(self) -> list[int]:
         return [i for i in range(len(self.indexes)) if i not in self.taken]
 
     def _fits(self, out: int | None, to: int | None) -> bool:
         kept = [i for i in self.taken if i != out] + ([] if to is None else [to])
         return sum(self.indexes[i].size for i in kept) <= self.budget
 
-    def _saves(self, out: int | None, to: int | None) -> float:
-        """The bytes that a change saves beyond what it costs."""
-        lost = 0.0 if out is None else self._worth(out)
+    def _count_saved(self, out: int | None, to: int | None) -> float:
+        """Return the bytes that a change saves beyond its cost."""
+        lost = 0.0
         if out is not None:
             self._covered -= self.indexes[out].skipped
+            lost = self._gain(out)
         gained = 0.0 if to is None else self._gain(to)
         if out is not None:
             self._covered += self.indexes[out].skipped
         return gained - lost
 
     def _gain(self, place: int) -> float:
-        """What an index that is not taken would save beyond what queries read of it."""
         return float(self.read[self.indexes[place].skipped & (self._covered == 0)].sum()) - self.indexes[place].read
-
-    def _worth(self, place: int) -> float:
-        """What one that is taken saves, the others given, beyond what queries read of it."""
-        alone = self.indexes[place].skipped & (self._covered == 1)
-        return float(self.read[alone].sum()) - self.indexes[place].read
 
     def _change(self, out: int | None, to: int | None) -> None:
         if out is not None:
@@ -213,26 +216,9 @@ class _Search:
             self._covered += self.indexes[to].skipped
 
 
-# ----------------------------------------------------------------------------------------------------
-# Which indexes a log asks for, from its texts alone: for the queries that no feature helps (Ta-Shma 2020, IV-B).
-#
-# How much an index saves depends on the rows; ``plan --index-budget`` measures that. This only says where to look: =,
-# IN,
-# LIKE and distances, which minima and maxima of blocks seldom deny, ranges of elements and of what is computed of
-# several
-# columns, and places within two ranges. Ranges of one column they do deny, and these get no index here.
-
-_KINDS: Final = ("formatted", "bloom", "prefix", "suffix", "ngrams", "metric-distance", "gap-list", "geo-box")
-"""In the order of what they cost: of equals the first is named."""
-LEAST_SHARE: Final = 0.01
-"""Of the log's weight: an index for less is not worth a line."""
-_PLACES: Final = 4
-"""Digits after the point of decimals that may be coordinates; prices have fewer."""
-
-
 @dataclass(frozen=True)
 class Suggestion:
-    """An index, the weight of the queries that it could serve and no feature helps, and what one of them asks."""
+    """An index, the weight of the unhelped queries that it could serve, and the condition of one of them."""
 
     spec: IndexSpec
     weight: float
@@ -240,98 +226,90 @@ class Suggestion:
 
 
 def suggested_indexes(queries: Sequence[Query], features: FeatureSet) -> tuple[Suggestion, ...]:
-    """The indexes that could help queries which no feature subsumes, one for each expression, the heaviest first."""
+    """Return the index for each expression that could help queries without a feature, by descending weight."""
     helped = np.any(features.matrix(queries), axis=1)
     weights: dict[IndexSpec, float] = defaultdict(float)
-    asked: dict[IndexSpec, str] = {}
+    conditions: dict[IndexSpec, str] = {}
     for query, by_feature in zip(queries, helped, strict=True):
         if not by_feature:
-            for spec, condition in dict(_specs(query.filter.root)).items():
+            for spec, condition in dict(_find_specs(query.filter.root)).items():
                 weights[spec] += query.weight
-                asked.setdefault(spec, describe(condition))
+                conditions.setdefault(spec, describe(condition))
     least = LEAST_SHARE * sum(query.weight for query in queries)
     ranked = sorted(weights, key=lambda spec: (-weights[spec], _KINDS.index(spec.kind), str(spec)))
     best = {spec.subject: spec for spec in reversed(ranked)}
     return tuple(
-        Suggestion(spec, weights[spec], asked[spec])
+        Suggestion(spec, weights[spec], conditions[spec])
         for spec in ranked
         if best[spec.subject] == spec and weights[spec] >= least
     )
 
 
-def _specs(root: Node) -> Iterator[tuple[IndexSpec, Node]]:
-    """The indexes that could deny the filter to a block, each with the condition that it would deny.
-
-    They serve every part of one of the filter's conditions, or two that are joined by AND.
-    """
+def _find_specs(root: Node) -> Iterator[tuple[IndexSpec, Node]]:
+    """Yield indexes that could rule out the filter for a block, each with the condition that it rules out."""
     for condition in conjuncts(root):
         parts = condition.children if isinstance(condition, Or) else (condition,)
         literals = [part for part in parts if isinstance(part, InSet | Like)]
         if len(literals) < len(parts):
             continue
-        for alike in _of_one_subject([forms_of(literal) for literal in literals]):
-            found = [
+        for alike in _group_by_subject([element_forms(literal) for literal in literals]):
+            specs = [
                 IndexSpec(subject, kind)
                 for kind in _KINDS
-                for subject in subjects_of(alike[0], find_index(kind))
+                for subject in find_subjects(alike[0], find_index(kind))
                 if is_worth_indexing(subject) and all(_serves(kind, subject, literal) for literal in alike)
             ]
-            yield from ((spec, condition) for spec in found)
-            if any(is_computed_here(spec.subject) for spec in found):
-                break  # its elements are more values than its own
+            yield from ((spec, condition) for spec in specs)
+            if any(is_computed_here(spec.subject) for spec in specs):
+                break  # an index of the elements would be larger
     if isinstance(root, And):
-        for point, kind in points_asked(root):
-            if kind in _KINDS and all(_is_place(part) for part in parts_of(point)):
+        for point, kind in find_joint_indexes(root):
+            if kind in _KINDS and all(_is_coordinate(part) for part in parts_of(point)):
                 ranges = [part for part in root.children if isinstance(part, InSet) and part.subject in parts_of(point)]
                 yield IndexSpec(point, kind), And(tuple(ranges))
 
 
-def _of_one_subject(forms: Sequence[tuple[InSet | Like, ...]]) -> Iterator[list[InSet | Like]]:
-    """A form of each literal, of which all have the same subject; for every subject that there is."""
+def _group_by_subject(forms: Sequence[tuple[InSet | Like, ...]]) -> Iterator[list[InSet | Like]]:
     for first in forms[0]:
-        found = [[form for form in each if form.subject == first.subject] for each in forms]
-        if all(found):
-            yield [of_one[0] for of_one in found]
+        same = [[form for form in forms_of_literal if form.subject == first.subject] for forms_of_literal in forms]
+        if all(same):
+            yield [forms_of_literal[0] for forms_of_literal in same]
 
 
 def _serves(kind: str, subject: Expr, literal: InSet | Like) -> bool:
     index = find_index(kind)
     if not suits(index, subject) or not index.serves(literal):
         return False
-    if functions_of(index):
-        return subject != literal.subject  # what is equal to a text others serve better
+    if get_functions(index):
+        return subject != literal.subject  # other types serve equality better
     is_range = isinstance(literal, InSet) and literal.values.points() is None
     if kind == "gap-list":
         return is_range and isinstance(subject, Call) and (len(subject.columns) > 1 or array_of(subject) is not None)
     return not is_range or kind == "prefix"
 
 
-def _is_place(part: Expr) -> bool:
+def _is_coordinate(part: Expr) -> bool:
     digits = decimal_digits(part.type)
     return part.type in FLOATS or (digits is not None and digits[1] >= _PLACES)
-
-
-# ----------------------------------------------------------------------------------------------------
-# Indexes as users ask for them: ``COLUMN:TYPE`` or ``COLUMN:TYPE:NUMBER``; of an array they are of its elements.
-
-_POINT: Final = re.compile(r"struct\s*\((.+)\)", re.IGNORECASE | re.DOTALL)
 
 
 def indexes_asked(
     texts: Sequence[str], schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS
 ) -> tuple[IndexSpec, ...]:
-    """The indexes that texts like ``user:bloom``, ``user:bloom:0.05`` or ``struct(lat, lon):geo-box`` ask for.
+    """Return the indexes of texts like ``user:bloom``, ``user:bloom:0.05`` or ``struct(lat, lon):geo-box``.
+
+    The index of an array is of its elements.
 
     Raises:
-        SettingError: a text is of another form, or no load could build its index.
+        SettingError: a text has another form, or no load could build its index.
     """
-    found = [_parsed(text, schema, settings, udfs) for text in texts]
-    for spec in found:
+    specs = [_parse_index(text, schema, settings, udfs) for text in texts]
+    for spec in specs:
         check_index(spec)
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(specs))
 
 
-def _parsed(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) -> IndexSpec:
+def _parse_index(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) -> IndexSpec:
     subject, _, kind = text.rpartition(":")
     parameter = _number(kind)
     if parameter is not None:
@@ -340,7 +318,7 @@ def _parsed(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) ->
         raise SettingError(f"--index {text!r} names no type; write COLUMN:TYPE, as in user:bloom")
     point = _POINT.fullmatch(subject)
     if point is None:
-        expression = _of_elements(parse_expression(subject, schema, settings, udfs), text)
+        expression = _to_elements(parse_expression(subject, schema, settings, udfs), text)
     else:
         parts = [parse_expression(part, schema, settings, udfs) for part in split_parts(point[1])]
         unstored = [describe(part) for part in parts if not is_stored(part)]
@@ -353,8 +331,7 @@ def _parsed(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) ->
         raise SettingError(f"--index {text!r}: {error}") from error
 
 
-def _of_elements(expression: Expr, text: str) -> Expr:
-    """What an index of an expression is of: of an array its elements."""
+def _to_elements(expression: Expr, text: str) -> Expr:
     kind, parts = nested_parts(expression.type)
     if kind == "map":
         name = describe(expression)
@@ -365,7 +342,7 @@ def _of_elements(expression: Expr, text: str) -> Expr:
     if elements is None:
         raise SettingError(
             f"--index {text!r}: the elements of {describe(expression)} are {', '.join(parts)}, which have no order "
-            "here; index an array of texts, numbers or times"
+            "here; index an array of strings, numbers or times"
         )
     return elements
 

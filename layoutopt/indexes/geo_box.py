@@ -1,7 +1,7 @@
-"""``geo-box``: a few boxes around a block's points, for filters on both coordinates (Ta-Shma 2020, IV-D).
+"""``geo-box``: a few boxes around a block's points, for filters on two coordinates (Ta-Shma 2020, IV-D).
 
-Minima and maxima of two columns are one box. A block whose points lie in two far places has it span all that is
-between; two boxes leave that out.
+Minima and maxima of two columns form one box. If a block's points lie in two distant places, two boxes leave out the
+area between.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, key_storage, one_chunk, stored_keys
-from layoutopt.indexes.lists import contents, list_array, without_any
+from layoutopt.indexes.lists import find_blocks_without, flatten_lists, list_array
 from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.predicates import InSet, Like
@@ -24,114 +24,111 @@ from layoutopt.model.values import NAN_KEY
 from layoutopt.skipping.ranges import floats_of
 from layoutopt.skipping.zone_maps import overlaps
 
-_ENDS = 4  # of a box: the first and the last key of the one coordinate, then those of the other
+# The ends of a box: the first and last key of one coordinate, then of the other.
+_ENDS = 4
+# Gives boxes of points in a line an area.
+_MARGIN = 1e-3
 
 
 class GeoBox:
-    """Boxes that hold all points of a block, of ``struct(lat, lon)``: conditions on both, joined by AND."""
+    """Boxes that hold all points of a block, of ``struct(lat, lon)``, for ranges of both coordinates."""
 
     parameter = Parameter(8, 1, 256, "how many boxes of a block are stored")
 
     def storage(self, type: str) -> pa.DataType | None:
-        """The ends of each box, one box after the other; of structs of two fields whose keys are int64."""
+        """Return the type of the boxes' ends, for structs of two fields with int64 keys."""
         fields = _field_types(type)
-        fits = len(fields) == 2 and all(key_storage(each) == pa.int64() for each in fields)
+        fits = len(fields) == 2 and all(key_storage(field) == pa.int64() for field in fields)
         return pa.large_list(pa.int64()) if fits else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's boxes, ascending; points of which a coordinate is NULL are in none."""
-        points, offsets = _points(column)
+        """Return each block's boxes, ascending; points with a NULL are in none."""
+        points, offsets = _read_points(column)
         blocks = zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
         types = _field_types(column.type)
-        found = [_boxes(np.unique(points[start:stop], axis=0), types, int(parameter)) for start, stop in blocks]
-        return list_array([pa.array(each.ravel()) for each in found], pa.int64())
+        boxes = [_make_boxes(np.unique(points[start:stop], axis=0), types, int(parameter)) for start, stop in blocks]
+        return list_array([pa.array(ends.ravel()) for ends in boxes], pa.int64())
 
     def serves(self, literal: InSet | Like) -> bool:
-        """None alone: it is asked of both coordinates at once."""
+        """Return False: it serves two literals at once."""
         return False
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
-        """None, by a literal of one expression."""
+        """Return no blocks: it serves two literals at once."""
         return np.zeros(len(stored), np.bool_)
 
     def cannot_match_all(self, literals: Sequence[InSet], stored: pa.Array, parameter: float) -> Bits:
-        """The blocks none of whose boxes has a point of which both literals are TRUE."""
-        ends, offsets = contents(stored)
+        """Return the blocks whose boxes have no point for both literals."""
+        ends, offsets = flatten_lists(stored)
         boxes = np.asarray(ends)
         if len(literals) != 2 or len(boxes) % _ENDS or (offsets % _ENDS).any():
-            return np.zeros(len(stored), np.bool_)  # no boxes of ours
+            return np.zeros(len(stored), np.bool_)  # foreign values
         met = [
-            overlaps(boxes[2 * i :: _ENDS], boxes[2 * i + 1 :: _ENDS], each.values.intervals)
-            for i, each in enumerate(literals)
+            overlaps(boxes[2 * i :: _ENDS], boxes[2 * i + 1 :: _ENDS], literal.values.intervals)
+            for i, literal in enumerate(literals)
         ]
-        return without_any(np.logical_and(*met), offsets // _ENDS, stored)
+        return find_blocks_without(np.logical_and(*met), offsets // _ENDS, stored)
 
 
 def _field_types(type: str) -> list[str]:
     return [kind for _, kind in struct_fields(type)]
 
 
-def _points(column: BlockColumn) -> tuple[Ints, Ints]:
-    """The keys of all points whose coordinates are known, ``[points, 2]``, and where each block's begin."""
+def _read_points(column: BlockColumn) -> tuple[Ints, Ints]:
+    """Return the keys of the points without NULL, ``[points, 2]``, and where each block's begin."""
     structs = one_chunk(column.values)
     keys = [stored_keys(pc.struct_field(structs, [i]), type) for i, type in enumerate(_field_types(column.type))]
-    known = np.logical_and.reduce([np.asarray(each.is_valid(), dtype=np.bool_) for each in keys])
-    points = np.stack([np.asarray(each.filter(pa.array(known))) for each in keys], axis=1)
+    known = np.logical_and.reduce([np.asarray(column.is_valid(), dtype=np.bool_) for column in keys])
+    points = np.stack([np.asarray(column.filter(pa.array(known))) for column in keys], axis=1)
     return points, np.concatenate(([0], np.cumsum(known)))[column.offsets]
 
 
 @dataclass(frozen=True, eq=False)
 class _Box:
-    """Points, distinct, and where they would best be cut in two."""
+    """Distinct points and their scaled coordinates."""
 
     points: Ints
     places: Floats
 
     @cached_property
     def cut(self) -> tuple[float, int, int]:
-        """What a cut saves of the box's area, the coordinate along which, and how many points come before it."""
-        found = [self._cut_along(i) for i in range(2)]
-        return max(found, key=lambda each: each[0])
+        """The best cut: the saved area, its coordinate, and how many points come before it."""
+        return max((self._cut_along(i) for i in range(2)), key=lambda cut: cut[0])
 
     def _cut_along(self, coordinate: int) -> tuple[float, int, int]:
         if len(self.points) < 2:
             return 0.0, coordinate, 0
         order = np.argsort(self.places[:, coordinate], kind="stable")
         places = self.places[order]
-        before = _areas(places)[:-1]
-        after = _areas(places[::-1])[::-1][1:]
-        saved = _areas(places)[-1] - (before + after)
+        before = _measure_areas(places)[:-1]
+        after = _measure_areas(places[::-1])[::-1][1:]
+        saved = _measure_areas(places)[-1] - (before + after)
         best = int(np.argmax(saved))
         return float(saved[best]), coordinate, best + 1
 
     def halves(self) -> tuple[_Box, _Box]:
-        """The two boxes that the best cut leaves."""
         _, coordinate, count = self.cut
         order = np.argsort(self.places[:, coordinate], kind="stable")
         first, second = (np.sort(part) for part in (order[:count], order[count:]))
         return _Box(self.points[first], self.places[first]), _Box(self.points[second], self.places[second])
 
 
-# So that boxes without a width, of points in a line, have an area too.
-_MARGIN = 1e-3
-
-
-def _areas(places: Floats) -> Floats:
-    """Of the box around the first points, for any number of them, ``float64[points]``."""
+def _measure_areas(places: Floats) -> Floats:
+    """Return the area of the box around the first points, for any number of them, ``float64[points]``."""
     low, high = np.minimum.accumulate(places, axis=0), np.maximum.accumulate(places, axis=0)
     areas: Floats = np.prod(high - low + _MARGIN, axis=1)
     return areas
 
 
-def _boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
-    """The ends of at most so many boxes around distinct points, ``[boxes, 4]``, ascending.
+def _make_boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
+    """Return the ends of at most ``most`` boxes around distinct points, ``[boxes, 4]``, ascending.
 
-    >>> _boxes(np.array([[0, 0], [1, 1], [50, 50]]), ["int", "int"], 2).tolist()
+    >>> _make_boxes(np.array([[0, 0], [1, 1], [50, 50]]), ["int", "int"], 2).tolist()
     [[0, 1, 0, 1], [50, 50, 50, 50]]
     """
     if not len(points):
         return np.zeros((0, _ENDS), np.int64)
-    boxes = [_Box(points, np.stack([_within_one(points[:, i], type) for i, type in enumerate(types)], axis=1))]
+    boxes = [_Box(points, np.stack([_scale_keys(points[:, i], type) for i, type in enumerate(types)], axis=1))]
     while len(boxes) < most:
         best = max(range(len(boxes)), key=lambda i: boxes[i].cut[0])
         if boxes[best].cut[0] <= 0:
@@ -141,8 +138,8 @@ def _boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
     return np.unique(np.stack(ends), axis=0)
 
 
-def _within_one(keys: Ints, type: str) -> Floats:
-    """Where keys stand between the least and the largest of them, from 0 to 1; NaN and infinities well beyond."""
+def _scale_keys(keys: Ints, type: str) -> Floats:
+    """Scale keys to 0 to 1 between the smallest and largest; NaN and infinities are well outside."""
     values = np.where(keys == NAN_KEY, np.inf, floats_of(keys)) if type in FLOATS else keys.astype(np.float64)
     finite = np.isfinite(values)
     low, high = values[finite].min(initial=np.inf), values[finite].max(initial=-np.inf)

@@ -1,4 +1,4 @@
-"""The loop of :func:`layoutopt.indexes.murmur3.hash_texts` as machine code: how a word is mixed depends on the last."""
+"""The compiled loop of :func:`layoutopt.indexes.murmur3.hash_texts`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from layoutopt.partitioning.native import compiled, part_of_a_loop
 
 
 def is_compiled() -> bool:
-    """Whether loops are machine code: numba can be told to leave them as they are, hundreds of times as slow."""
+    """Return whether numba compiles; with DISABLE_JIT, loops are hundreds of times as slow."""
     return not numba.config.DISABLE_JIT
 
 
 @compiled
 def hash_each(data: Bytes, offsets: Ints, seed: np.uint32) -> Hashes:
-    """The hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
+    """Return the hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
 
-    Both arrays must be such as can't be written to, since code is kept for arguments of the same types.
+    Both arrays must be read-only, since compiled code is cached by argument types.
     """
     hashes = np.empty(len(offsets) - 1, np.uint32)
     for text in range(len(hashes)):
@@ -35,7 +35,6 @@ def hash_each(data: Bytes, offsets: Ints, seed: np.uint32) -> Hashes:
 
 @part_of_a_loop
 def _word(data: Bytes, place: int) -> np.uint32:
-    """Four bytes, the lowest first."""
     low = np.uint32(data[place]) | np.uint32(data[place + 1]) << np.uint32(8)
     high = np.uint32(data[place + 2]) | np.uint32(data[place + 3]) << np.uint32(8)
     return np.uint32(low | high << np.uint32(16))
@@ -43,7 +42,7 @@ def _word(data: Bytes, place: int) -> np.uint32:
 
 @part_of_a_loop
 def _joined(state: np.uint32, word: np.uint32) -> np.uint32:
-    """``mixK1`` and ``mixH1``."""
+    """Apply ``mixK1`` and ``mixH1``."""
     scrambled = np.uint32(_rotated(np.uint32(word * np.uint32(0xCC9E2D51)), np.uint32(15)) * np.uint32(0x1B873593))
     return np.uint32(_rotated(np.uint32(state ^ scrambled), np.uint32(13)) * np.uint32(5) + np.uint32(0xE6546B64))
 
@@ -55,7 +54,7 @@ def _rotated(value: np.uint32, bits: np.uint32) -> np.uint32:
 
 @part_of_a_loop
 def _finished(state: np.uint32, length: np.uint32) -> np.uint32:
-    """``fmix``; the length in bytes."""
+    """Apply ``fmix``; ``length`` is in bytes."""
     state = np.uint32(state ^ length)
     state = np.uint32((state ^ state >> np.uint32(16)) * np.uint32(0x85EBCA6B))
     state = np.uint32((state ^ state >> np.uint32(13)) * np.uint32(0xC2B2AE35))

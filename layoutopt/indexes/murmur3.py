@@ -1,7 +1,7 @@
-"""Murmur3_x86_32 with seed 42, as Spark's ``hash()`` computes it, over whole arrays.
+"""Murmur3_x86_32 with seed 42, as in Spark's ``hash()``, over whole arrays.
 
-As in ``org.apache.spark.unsafe.hash.Murmur3_x86_32.hashUnsafeBytes``, the bytes after the last whole word of a text are
-mixed one by one, sign-extended, unlike in the reference implementation.
+As in ``org.apache.spark.unsafe.hash.Murmur3_x86_32.hashUnsafeBytes``, the bytes after the last whole word of a string
+are mixed one by one, sign-extended, unlike in the reference implementation.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from layoutopt.model.arrays import Bytes, Hashes, Ints, stable_order
 
 SEED = 42
-# Rows mixed together: all arrays of one round stay in the second-level cache.
+# Rows mixed together, so that the arrays of one round stay in the second-level cache.
 _CHUNK = 16_384
-# Words of a text that are read at once, from whatever byte on.
+# Words of a string that are read at once, from any byte.
 _RUN = 8
 _RUN_BYTES = 4 * _RUN
-# Of so many bytes a loop saves about half a second: what it takes to be there, if it was compiled before.
+# For these bytes the loop saves half a second, as much as loading it from numba's cache takes.
 _WORTH_A_LOOP = 1 << 27
 
 HashTexts = Callable[[Bytes, Ints], Hashes]
@@ -27,7 +27,7 @@ Array = TypeVar("Array", Bytes, Ints)
 
 
 def hash_words(words: Sequence[Hashes]) -> Hashes:
-    """The hashes of rows of whole words; ``words[k]`` has each row's k-th, ``uint32[n]``."""
+    """Return the hashes of rows of whole words, ``uint32[n]``; ``words[k]`` has each row's k-th."""
     hashes = np.full(len(words[0]), SEED, np.uint32)
     mixed, scratch = np.empty((2, min(_CHUNK, len(hashes))), np.uint32)
     for start in range(0, len(hashes), _CHUNK):
@@ -41,24 +41,24 @@ def hash_words(words: Sequence[Hashes]) -> Hashes:
 
 
 def scrambled(words: Hashes) -> Hashes:
-    """What :func:`hash_joined` takes of words, ``uint32[n]`` (``mixK1``): equal words have it only once to be made."""
-    found = np.empty(len(words), np.uint32)
+    """Return the scrambled words, ``uint32[n]`` (``mixK1``), which callers of :func:`hash_joined` can reuse."""
+    result = np.empty(len(words), np.uint32)
     scratch = np.empty(min(_CHUNK, len(words)), np.uint32)
     for start in range(0, len(words), _CHUNK):
-        part = found[start : start + _CHUNK]
+        part = result[start : start + _CHUNK]
         _scramble(words[start : start + _CHUNK], part, scratch[: len(part)])
-    return found
+    return result
 
 
 def joined(words: Hashes) -> Hashes:
-    """The states after a first word, ``uint32[n]``, for :func:`hash_joined`."""
+    """Return the states after a first word, ``uint32[n]``, for :func:`hash_joined`."""
     states = np.full(len(words), SEED, np.uint32)
     _join(states, scrambled(words), np.empty_like(states))
     return states
 
 
 def hash_joined(states: Hashes, second: Hashes) -> Hashes:
-    """The hashes of rows of two words, from :func:`joined` of the first and :func:`scrambled` second words.
+    """Return the hashes of rows of two words, from :func:`joined` of the first and :func:`scrambled` second words.
 
     >>> first, second = np.array([1, 2], np.uint32), np.array([3, 4], np.uint32)
     >>> (hash_joined(joined(first), scrambled(second)) == hash_words([first, second])).tolist()
@@ -76,43 +76,39 @@ def hash_joined(states: Hashes, second: Hashes) -> Hashes:
 
 
 def hash_texts(data: Bytes, offsets: Ints) -> Hashes:
-    """The hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
+    """Return the hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
 
-    A process that has much to hash has it done by machine code, three to four times as fast.
+    After enough bytes, a compiled loop does this three to four times as fast.
     """
     loop = _LOOP.after(int(offsets[-1] - offsets[0]))
     return _hash_by_arrays(data, offsets) if loop is None else loop(data, offsets)
 
 
 class _Loop:
-    """The compiled loop, once so many bytes were hashed that it is worth what it takes to be there."""
+    """The compiled loop, loaded once the hashed bytes are worth its loading time."""
 
     def __init__(self) -> None:
         self._bytes_left = _WORTH_A_LOOP
         self._loop: HashTexts | None = None
 
     def after(self, size: int) -> HashTexts | None:
-        """The loop, if there is one by now; bytes to be hashed count.
-
-        Threads may ask at once: a count may then be lost, and others hash by arrays while one compiles.
-        """
+        """Count bytes and return the loop, or None; races between threads only lose counts or time."""
         if self._bytes_left > 0:
             self._bytes_left -= size
             if self._bytes_left <= 0:
-                self._loop = _compiled()
+                self._loop = _compile_loop()
         return self._loop
 
 
-def _compiled() -> HashTexts | None:
-    """The compiled loop; None where this Python has no compiler that works."""
+def _compile_loop() -> HashTexts | None:
     try:
         from layoutopt.indexes.hash_loop import hash_each, is_compiled
 
         def hash_compiled(data: Bytes, offsets: Ints) -> Hashes:
             return hash_each(_read_only(data), _read_only(offsets), np.uint32(SEED))
 
-        hash_compiled(np.zeros(0, np.uint8), np.zeros(1, np.int64))  # now, where arrays can still do it instead
-    except Exception:  # a library that can't be loaded, a compiler that fails: each raises what it likes
+        hash_compiled(np.zeros(0, np.uint8), np.zeros(1, np.int64))  # compile now, so that failures fall back
+    except Exception:  # failures of libraries and compilers have no common class
         return None
     return hash_compiled if is_compiled() else None
 
@@ -128,14 +124,14 @@ _LOOP = _Loop()
 
 def _hash_by_arrays(data: Bytes, offsets: Ints) -> Hashes:
     hashes = np.empty(len(offsets) - 1, np.uint32)
-    # Runs of words are read beyond a text's end, so the last ones get bytes to follow them.
-    followed = int(np.searchsorted(offsets[1:], len(data) - _RUN_BYTES, side="right"))
-    for start in range(0, followed, _CHUNK):
-        stop = min(start + _CHUNK, followed)
+    # Runs are read beyond a string's end, so the last ones need padding.
+    n_inside = int(np.searchsorted(offsets[1:], len(data) - _RUN_BYTES, side="right"))
+    for start in range(0, n_inside, _CHUNK):
+        stop = min(start + _CHUNK, n_inside)
         hashes[start:stop] = _hash_some_texts(data, offsets[start : stop + 1])
-    last = offsets[followed:]
+    last = offsets[n_inside:]
     padded = np.concatenate([data[last[0] : last[-1]], np.zeros(_RUN_BYTES, np.uint8)])
-    hashes[followed:] = _hash_some_texts(padded, last - last[0])
+    hashes[n_inside:] = _hash_some_texts(padded, last - last[0])
     return hashes
 
 
@@ -156,7 +152,7 @@ def _hash_some_texts(data: Bytes, offsets: Ints) -> Hashes:
 
 
 def _mix_whole_words(hashes: Hashes, data: Bytes, starts: Ints, n_words: Ints, scratch: Hashes) -> None:
-    """Mix each text's whole words into its hash; texts come longest first, so those with a k-th word are a prefix."""
+    """Mix whole words into hashes; strings come longest first, so those with a k-th word are a prefix."""
     runs = np.ndarray(len(data) - _RUN_BYTES + 1, dtype=f"V{_RUN_BYTES}", buffer=data, strides=(1,))
     most = int(n_words[0]) if len(n_words) else 0
     having = np.searchsorted(-n_words, -np.arange(1, most + 1), side="right").tolist()
@@ -180,14 +176,14 @@ def _mix_tails(hashes: Hashes, data: Bytes, starts: Ints, sizes: Ints, scratch: 
 
 
 def _scramble(words: Hashes, out: Hashes, scratch: Hashes) -> None:
-    """``mixK1`` of words into ``out``."""
+    """Apply ``mixK1``."""
     np.multiply(words, np.uint32(0xCC9E2D51), out=out)
     _rotate(out, 15, scratch)
     np.multiply(out, np.uint32(0x1B873593), out=out)
 
 
 def _join(hashes: Hashes, words: Hashes, scratch: Hashes) -> None:
-    """``mixH1`` in place."""
+    """Apply ``mixH1`` in place."""
     np.bitwise_xor(hashes, words, out=hashes)
     _rotate(hashes, 13, scratch)
     np.multiply(hashes, np.uint32(5), out=hashes)
@@ -201,7 +197,7 @@ def _rotate(values: Hashes, bits: int, scratch: Hashes) -> None:
 
 
 def _finish(hashes: Hashes, lengths: np.uint32 | Hashes, scratch: Hashes) -> None:
-    """``fmix`` in place; ``lengths`` in bytes."""
+    """Apply ``fmix`` in place; ``lengths`` is in bytes."""
     np.bitwise_xor(hashes, lengths, out=hashes)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         np.right_shift(hashes, np.uint32(shift), out=scratch)

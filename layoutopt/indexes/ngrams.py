@@ -1,14 +1,13 @@
-"""``ngrams``: which runs of three bytes occur in the texts of a block, for LIKE '%word%'.
+"""``ngrams``, ``prefix`` and ``suffix``: parts of a block's strings, for LIKE, = and IN (Ta-Shma 2020, table I).
 
-A bitmap has a bit for the hash of each run. A text with a word has all runs of the word, so a block that lacks one of
-them has no such text. A bitmap of two halves folded onto each other is that of half the size, so each block's is folded
-while no more than a share of its bits is set.
+An n-gram bitmap has a bit for the hash of each run of three bytes. A block that lacks a run of a word has no string
+with that word. Folding the halves of a bitmap onto each other gives the bitmap of half the size, so each is folded
+while at most a share of its bits is set.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.indexes.bloom import points_of
-from layoutopt.indexes.lists import contents, flags, key_bytes, list_array, list_storage, of_each, without_any
+from layoutopt.indexes.lists import (
+    find_blocks_without,
+    flags,
+    flatten_lists,
+    key_bytes,
+    list_array,
+    list_storage,
+    map_dictionary,
+)
 from layoutopt.indexes.protocol import BlockColumn, Keys, Parameter
 from layoutopt.indexes.value_list import MOST_BYTES
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints
@@ -24,91 +31,85 @@ from layoutopt.model.predicates import InSet, Like, literal_prefix
 from layoutopt.model.values import ValueSet, key_kind
 
 _RUN = 3
+# The sizes of bitmaps, as powers of two bits.
 _LARGEST, _SMALLEST = 18, 8
-"""The sizes of bitmaps, as powers of two bits."""
 _FACTOR = np.uint32(0x9E3779B1)  # Knuth's, by the golden ratio: its upper bits are mixed well
 _MOST_ALTERNATIVES = 64
 
 
 class NGrams:
-    """The runs of three bytes of a block's texts: LIKE with words anywhere, and with =, IN and a beginning."""
+    """The three-byte runs of a block's strings: LIKE '%word%', =, IN and prefixes."""
 
     parameter = Parameter(0.25, 0.01, 0.75, "the largest share of a bitmap's bits that is set")
 
     def storage(self, type: str) -> pa.DataType | None:
-        """The bitmap's bytes, of types that are texts."""
+        """Return the type of the bitmap's bytes, for strings."""
         return pa.large_binary() if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's bitmap; NULL where even the largest has more bits set, or a text is no UTF-8."""
-        offsets, data = _texts_of(column.keys.keys)
+        """Return each block's bitmap; NULL if the largest has too many bits set, or a string is not UTF-8."""
+        offsets, data = _split_bytes(column.keys.keys)
         bitmaps = []
         for (start, stop), bad in zip(
             pairwise(column.keys.offsets.tolist()), column.has_bad_text.tolist(), strict=True
         ):
             ends = offsets[start : stop + 1]
             places = _run_places(data[ends[0] : ends[-1]], ends - ends[0])
-            bitmaps.append(None if bad else _folded(places, parameter))
+            bitmaps.append(None if bad else _fold_bitmap(places, parameter))
         return pa.array(bitmaps, pa.large_binary())
 
     def serves(self, literal: InSet | Like) -> bool:
-        """Texts of which three bytes in a row are known."""
-        return bool(_words(literal))
+        """Return whether three consecutive bytes of the literal are known."""
+        return bool(_find_words(literal))
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
-        """The blocks that lack a run of every text of the literal."""
-        alternatives = _words(literal)
+        """Return the blocks that lack a run of every string of the literal."""
+        alternatives = _find_words(literal)
         proved: Bits = np.full(len(stored), bool(alternatives)) & np.asarray(stored.is_valid())
-        offsets, data = _texts_of(stored)
+        offsets, data = _split_bytes(stored)
         sizes = np.diff(offsets)
-        proved &= (sizes > 0) & (sizes & (sizes - 1) == 0)  # what is no bitmap of ours proves nothing
+        proved &= (sizes > 0) & (sizes & (sizes - 1) == 0)  # foreign bytes prove nothing
         for words in alternatives:
-            left = np.flatnonzero(proved)
-            lacking = np.zeros(len(left), np.bool_)
-            for place in _places_of(words):
-                bit = place & (8 * sizes[left] - 1)
-                lacking |= (data[offsets[left] + (bit >> 3)] >> (bit & 7).astype(np.uint8)) & 1 == 0
-            proved[left] = lacking
+            blocks = np.flatnonzero(proved)
+            is_missing = np.zeros(len(blocks), np.bool_)
+            ends = np.cumsum([0, *map(len, words)])
+            for place in np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist():
+                bit = place & (8 * sizes[blocks] - 1)
+                is_missing |= (data[offsets[blocks] + (bit >> 3)] >> (bit & 7).astype(np.uint8)) & 1 == 0
+            proved[blocks] = is_missing
         return proved
 
 
-def _words(literal: InSet | Like) -> list[list[bytes]]:
-    """The texts of which a value must have all of one list; no list where some value may have none of three bytes."""
+def _find_words(literal: InSet | Like) -> list[list[bytes]]:
+    """Return alternatives, each of words that a value must contain; empty if some value may lack three-byte runs."""
     if isinstance(literal, Like):
-        runs = [] if literal.negated else [[token for token in literal.pattern if isinstance(token, str)]]
+        alternatives = [] if literal.negated else [[token for token in literal.pattern if isinstance(token, str)]]
     else:
-        runs = _texts_of_values(literal)
-    found = [[w for w in (run.encode("utf-8", "surrogatepass") for run in of) if len(w) >= _RUN] for of in runs]
-    return found if all(found) else []
+        alternatives = _list_texts(literal)
+    encoded = [[text.encode("utf-8", "surrogatepass") for text in texts] for texts in alternatives]
+    words = [[word for word in texts if len(word) >= _RUN] for texts in encoded]
+    return words if all(words) else []
 
 
-def _texts_of_values(literal: InSet) -> list[list[str]]:
-    """The single values of a set, or the beginning that its only interval stands for."""
+def _list_texts(literal: InSet) -> list[list[str]]:
     points = points_of(literal)
     if points is not None:
         return [[str(point)] for point in points] if len(points) <= _MOST_ALTERNATIVES else []
-    ((low, _), *others) = literal.values.intervals
-    begins = isinstance(low, str) and not others and literal.values == ValueSet.prefix(low)
-    return [[str(low)]] if begins else []
+    ((low, _), *rest) = literal.values.intervals
+    is_prefix = isinstance(low, str) and not rest and literal.values == ValueSet.prefix(low)
+    return [[str(low)]] if is_prefix else []
 
 
-def _texts_of(texts: pa.Array) -> tuple[Ints, Bytes]:
-    """The offsets of texts in their bytes, from 0, ``int64[n + 1]``, and these bytes."""
+def _split_bytes(texts: pa.Array) -> tuple[Ints, Bytes]:
+    """Return the offsets of strings in their bytes, from 0, ``int64[n + 1]``, and these bytes."""
     offsets = np.frombuffer(texts.buffers()[1], np.int64, count=len(texts) + 1, offset=8 * texts.offset)
     data = texts.buffers()[2]
     every = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return offsets - offsets[0], every[offsets[0] : offsets[-1]]
 
 
-def _places_of(words: list[bytes]) -> list[int]:
-    """The bits in the largest bitmap of all runs of these words, each once."""
-    ends = np.cumsum([0, *map(len, words)])
-    found: list[int] = np.unique(_run_places(np.frombuffer(b"".join(words), np.uint8), ends)).tolist()
-    return found
-
-
 def _run_places(data: Bytes, ends: Ints) -> Hashes:
-    """The bits in the largest bitmap of all runs within texts, which lie from each of ``ends`` to before the next."""
+    """Return the bits in the largest bitmap of all runs within strings, cut at ``ends``."""
     if len(data) < _RUN:
         return np.zeros(0, np.uint32)
     run = data[2:].astype(np.uint32)
@@ -124,7 +125,7 @@ def _run_places(data: Bytes, ends: Ints) -> Hashes:
     return run[within]
 
 
-def _folded(places: Hashes, share: float) -> bytes | None:
+def _fold_bitmap(places: Hashes, share: float) -> bytes | None:
     bitmap = np.zeros(1 << _LARGEST, np.bool_)
     bitmap[places] = True
     if bitmap.mean() > share:
@@ -137,122 +138,111 @@ def _folded(places: Hashes, share: float) -> bytes | None:
     return np.packbits(bitmap, bitorder="little").tobytes()
 
 
-# ----------------------------------------------------------------------------------------------------
-# ``prefix`` and ``suffix``: with what the texts of a block begin or end, for LIKE 'word%' and LIKE '%word'.
-
-
-@dataclass(frozen=True)
 class Prefix:
-    """The distinct beginnings of a block's texts: LIKE with a beginning, ranges, = and IN (Ta-Shma 2020, table I)."""
+    """The distinct prefixes of a block's strings: LIKE 'word%', ranges, = and IN."""
 
     parameter = Parameter(8, 1, 64, "the characters of a beginning")
     reads_dictionaries = True
 
     def storage(self, type: str) -> pa.DataType | None:
-        """A list of texts, of types that are texts."""
+        """Return the type of a list of strings, for strings."""
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's beginnings, ascending; NULL where they would take more than 512 KiB."""
+        """Return each block's sorted prefixes; NULL if they take more than 512 KiB."""
         return _distinct_slices(column, 0, int(parameter))
 
     def serves(self, literal: InSet | Like) -> bool:
-        """Texts that begin somehow, or lie somewhere in their order."""
+        """Return whether the literal has a prefix or a range."""
         if isinstance(literal, Like):
             return not literal.negated and bool(literal_prefix(literal.pattern))
         return not literal.values.is_all
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
-        """The blocks of which no beginning is that of a text of the literal."""
+        """Return the blocks without a prefix of the literal's strings."""
         if isinstance(literal, Like) and literal.negated:
             return np.zeros(len(stored), np.bool_)
         wanted = literal.values if isinstance(literal, InSet) else ValueSet.prefix(literal_prefix(literal.pattern))
-        beginnings, offsets = contents(stored)
-        return without_any(
-            of_each(beginnings, lambda each: _begins_some(each, wanted, int(parameter))), offsets, stored
+        beginnings, offsets = flatten_lists(stored)
+        return find_blocks_without(
+            map_dictionary(beginnings, lambda keys: _can_begin(keys, wanted, int(parameter))), offsets, stored
         )
 
 
-@dataclass(frozen=True)
 class Suffix:
-    """The distinct ends of a block's texts: LIKE with an end, = and IN (Ta-Shma 2020, table I)."""
+    """The distinct suffixes of a block's strings: LIKE '%word', = and IN."""
 
     parameter = Parameter(8, 1, 64, "the characters of an end")
     reads_dictionaries = True
 
     def storage(self, type: str) -> pa.DataType | None:
-        """A list of texts, of types that are texts."""
+        """Return the type of a list of strings, for strings."""
         return list_storage(type) if key_kind(type) == "str" else None
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """Each block's ends, ascending; NULL where they would take more than 512 KiB."""
+        """Return each block's sorted suffixes; NULL if they take more than 512 KiB."""
         return _distinct_slices(column, -int(parameter), None)
 
     def serves(self, literal: InSet | Like) -> bool:
-        """Texts that end somehow, and single texts."""
+        """Return whether the literal has a suffix or is a list of values."""
         if isinstance(literal, Like):
-            return not literal.negated and _end_of(literal) is not None
+            return not literal.negated and _find_suffix(literal) is not None
         return points_of(literal) is not None
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
-        """The blocks of which no end is that of a text of the literal."""
-        ends, offsets = contents(stored)
+        """Return the blocks without a suffix of the literal's strings."""
+        ends, offsets = flatten_lists(stored)
         if isinstance(literal, Like):
-            last = _end_of(literal)
+            last = _find_suffix(literal)
             if literal.negated or last is None:
                 return np.zeros(len(stored), np.bool_)
-            # A text that ends so has an end as long as what is stored, or is shorter than that.
-            shorter = (last[start:] for start in range(len(last) + 1))
-            listed = list(shorter)
-            met = of_each(
-                ends,
-                lambda each: flags(pc.ends_with(each, last.encode("utf-8", "surrogatepass"))) | _among(each, listed),
-            )
+            # A stored suffix ends with the pattern's, or is shorter and equals its end.
+            shorter = [last[start:] for start in range(len(last) + 1)]
+            encoded = last.encode("utf-8", "surrogatepass")
+            met = map_dictionary(ends, lambda keys: flags(pc.ends_with(keys, encoded)) | _is_in(keys, shorter))
         else:
             points = points_of(literal)
             if points is None:
                 return np.zeros(len(stored), np.bool_)
             wanted = [str(point)[-int(parameter) :] for point in points]
-            met = of_each(ends, lambda each: _among(each, wanted))
-        return without_any(met, offsets, stored)
+            met = map_dictionary(ends, lambda keys: _is_in(keys, wanted))
+        return find_blocks_without(met, offsets, stored)
 
 
-def _end_of(literal: Like) -> str | None:
-    """The text that every text of a pattern ends with; None where there is none."""
+def _find_suffix(literal: Like) -> str | None:
     last = literal.pattern[-1] if literal.pattern else None
     return last if isinstance(last, str) else None
 
 
 def _distinct_slices(column: BlockColumn, start: int, stop: int | None) -> pa.Array:
-    """The distinct parts of each block's texts between two places, counted in characters."""
+    """Return the distinct slices of each block's strings, by characters."""
     bad = column.has_bad_text
     keys = column.keys.keys
     if bad.any():
-        # How characters are counted in what is no text is nobody's business: such blocks get nothing.
+        # Characters of invalid UTF-8 are undefined, so these blocks get no index.
         rows = np.repeat(bad, np.diff(column.keys.offsets))
         keys = pc.if_else(pa.array(rows), pa.scalar(b"", keys.type), keys)
     parts = pc.utf8_slice_codeunits(keys.cast(pa.large_string()), start, stop).cast(pa.large_binary())
     lists: list[pa.Array | None] = [
-        None if is_bad or each.nbytes > MOST_BYTES else each
-        for each, is_bad in zip(Keys(parts, column.keys.offsets).sorted_by_block(), bad.tolist(), strict=True)
+        None if is_bad or keys.nbytes > MOST_BYTES else keys
+        for keys, is_bad in zip(Keys(parts, column.keys.offsets).sorted_by_block(), bad.tolist(), strict=True)
     ]
     return list_array(lists, pa.large_binary())
 
 
-def _begins_some(beginnings: pa.Array, wanted: ValueSet, characters: int) -> Bits:
-    """Whether some text of the set may begin so: that is, all texts with that beginning meet one of its intervals."""
+def _can_begin(beginnings: pa.Array, wanted: ValueSet, characters: int) -> Bits:
+    """Return whether a prefix may start a string of the set, that is, whether its strings meet an interval."""
     met = np.zeros(len(beginnings), np.bool_)
     for low, high in wanted.intervals:
         start, end = key_bytes(low), key_bytes(high)
         above = np.ones(len(beginnings), np.bool_)
         if isinstance(low, str) and start is not None:
-            # A beginning below the interval's start has texts within it only where the start itself begins so.
+            # A prefix below the interval's start is within it only if the start begins with it.
             above = flags(pc.greater_equal(beginnings, pa.scalar(start, beginnings.type)))
-            above |= _among(beginnings, (low[:stop] for stop in range(min(len(low), characters) + 1)))
+            above |= _is_in(beginnings, (low[:stop] for stop in range(min(len(low), characters) + 1)))
         met |= above & (True if end is None else flags(pc.less(beginnings, pa.scalar(end, beginnings.type))))
     return met
 
 
-def _among(texts: pa.Array, wanted: Iterable[str]) -> Bits:
-    listed = pa.array([text.encode("utf-8", "surrogatepass") for text in wanted], texts.type)
-    return flags(pc.is_in(texts, listed))
+def _is_in(texts: pa.Array, wanted: Iterable[str]) -> Bits:
+    return flags(pc.is_in(texts, pa.array([text.encode("utf-8", "surrogatepass") for text in wanted], texts.type)))

@@ -1,7 +1,7 @@
-"""What a type of index has to be: measured while blocks are written, stored as one Arrow value a block, and asked.
+"""The protocol of index types: measured while blocks are written, stored as one Arrow value a block, and queried.
 
 A new type is a class with the members of :class:`Index`, registered in :mod:`layoutopt.indexes.registry` or by another
-package under the entry point ``layoutopt.indexes``; ``tests/indexes/test_soundness.py`` takes every type there is.
+package under the entry point ``layoutopt.indexes``. ``tests/indexes/test_soundness.py`` tests every installed type.
 """
 
 from __future__ import annotations
@@ -24,29 +24,25 @@ from layoutopt.model.predicates import Expr, InSet, Like
 from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import key_kind
 
-# ----------------------------------------------------------------------------------------------------
-# The values of a column in consecutive blocks, with equal values of a block put together where that is cheap.
-#
-# Most columns have few distinct values in a block: statistics, checksums and filters are worked out on those, and
-# counted
-# or spread to the rows that have them. How much is put together is a matter of speed alone: all answers are the same.
-
 Number = TypeVar("Number", bound=np.generic)
-# Values are put together by comparing them where a probe of so many has at most a quarter as many distinct ones.
+# Values are merged by comparison if at most a quarter of a probe of this size is distinct.
 _PROBE = 1_000
 
 
 @dataclass(frozen=True, eq=False)
 class BlockValues:
-    """One column of n blocks.
+    """One column of n blocks, with a block's equal values merged where that is cheap.
+
+    Statistics, checksums and filters are computed per distinct value, then counted or spread to rows. Merging affects
+    only speed, never results.
 
     Attributes:
-        values: those that occur, block by block, [m]; NULL is one of them.
+        values: the distinct values block by block, NULL included, [m].
         offsets: where each block's begin, and the end, int64[n + 1].
-        counts: how many rows have each, int64[m]; None: ``values`` are the rows.
-        codes: a number for each row, [rows]; rows of a block with equal numbers have equal values.
-        entries: the number of each of ``values``, rising, [m].
-        n_codes: above all numbers.
+        counts: the rows of each, int64[m]; None: ``values`` are the rows.
+        codes: a code for each row, [rows]; rows of a block with equal codes have equal values.
+        entries: the code of each of ``values``, ascending, [m].
+        n_codes: greater than all codes.
     """
 
     values: pa.Array
@@ -57,13 +53,13 @@ class BlockValues:
     n_codes: int = 0
 
     def sums(self, of_values: npt.NDArray[np.integer] | Bits) -> Ints:
-        """The sum over each block's rows of a number (or truth) that each of ``values`` has, int64[n]."""
+        """Return the sum over each block's rows of a number (or truth) of each value, int64[n]."""
         if self.counts is not None:
             of_values = of_values * self.counts
         return reduce_blocks(np.add, of_values, self.offsets)
 
     def spread(self, of_values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-        """What each of ``values`` has, [m], for each row, [rows]."""
+        """Return a property of each value, [m], for each row, [rows]."""
         if self.codes is None or self.entries is None:
             return of_values
         of_codes = np.zeros(self.n_codes, of_values.dtype)
@@ -71,43 +67,40 @@ class BlockValues:
         return of_codes[self.codes]
 
     def measured(self, type: str) -> Measured:
-        """The statistics of the blocks, as of their rows.
-
-        Raises:
-            SchemaError: the values are not of that Spark type.
-        """
-        found = measure(self.values, self.offsets, type)
+        """Return the statistics of the blocks; raises SchemaError if values are not of the Spark type."""
+        measured = measure(self.values, self.offsets, type)
         if self.counts is None:
-            return found
-        nans = None
-        if found.nans is not None:
-            nans = self.sums(np.asarray(pc.is_nan(self.values).fill_null(False))) if found.nans.any() else found.nans
-        nulls = self.sums(np.asarray(self.values.is_null())) if self.values.null_count else found.nulls
-        return Measured(nulls, nans, found.low, found.high)
+            return measured
+        nulls, nans = measured.nulls, measured.nans
+        if nans is not None and nans.any():
+            nans = self.sums(np.asarray(pc.is_nan(self.values).fill_null(False)))
+        if self.values.null_count:
+            nulls = self.sums(np.asarray(self.values.is_null()))
+        return Measured(nulls, nans, measured.low, measured.high)
 
 
 def block_values(column: pa.ChunkedArray, offsets: Ints, type: str) -> BlockValues:
-    """A column of blocks; block i has the rows ``offsets[i] .. offsets[i + 1] - 1``, and the last ends with the column.
+    """Return a column of blocks; block i has the rows ``offsets[i] .. offsets[i + 1] - 1``, up to the end.
 
     Args:
-        column: its values, or dictionaries of them.
+        column: values, or dictionaries of them.
         offsets: int64[n + 1].
-        type: its Spark type.
+        type: the Spark type.
 
     Raises:
         pyarrow.ArrowInvalid: a code is in no dictionary.
     """
     if pa.types.is_dictionary(column.type):
-        return _by_dictionaries(column, offsets)
+        return _encode_by_dictionaries(column, offsets)
     array = one_chunk(column)
-    raw = _integers(array, type)
-    found = None
+    raw = _to_integers(array, type)
+    values = None
     if raw is not None:
-        found = _by_range(array, raw, offsets)
+        values = _encode_by_range(array, raw, offsets)
     elif _may_repeat(array, type):
         blocks = [array.slice(start, stop - start).dictionary_encode() for start, stop in pairwise(offsets.tolist())]
-        found = _by_dictionaries(pa.chunked_array(blocks, pa.dictionary(pa.int32(), array.type)), offsets)
-    return BlockValues(array, offsets) if found is None else found
+        values = _encode_by_dictionaries(pa.chunked_array(blocks, pa.dictionary(pa.int32(), array.type)), offsets)
+    return BlockValues(array, offsets) if values is None else values
 
 
 def _may_repeat(array: pa.Array, type: str) -> bool:
@@ -118,11 +111,11 @@ def _may_repeat(array: pa.Array, type: str) -> bool:
     return len(array) > _PROBE and 4 * pc.count_distinct(array.slice(0, _PROBE)).as_py() <= _PROBE
 
 
-def _by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
+def _encode_by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
     codes = np.empty(len(column), np.intp)
     dictionaries, n_codes = [pa.array([], column.type.value_type)], 0
     ends = np.zeros(len(offsets), np.int64)
-    for block, first, piece in _pieces(column, offsets):
+    for block, first, piece in _cut_pieces(column, offsets):
         dictionary, indices = piece.dictionary, piece.indices
         size = len(dictionary)
         dictionaries.append(dictionary)
@@ -130,18 +123,18 @@ def _by_dictionaries(column: pa.ChunkedArray, offsets: Ints) -> BlockValues:
             dictionaries.append(pa.nulls(1, dictionary.type))
             indices = indices.fill_null(size)
             size += 1
-        mine = np.asarray(indices)
-        # Arrow's readers hand codes on without a look at the dictionary.
-        if mine.min() < 0 or mine.max() >= size:
+        numbers = np.asarray(indices)
+        # Arrow's readers do not check codes against the dictionary.
+        if numbers.min() < 0 or numbers.max() >= size:
             raise pa.ArrowInvalid("a code is not in its dictionary")
-        np.add(mine, n_codes, out=codes[first : first + len(mine)])
+        np.add(numbers, n_codes, out=codes[first : first + len(numbers)])
         n_codes += size
         ends[block + 1] = n_codes
-    return _counted(pa.concat_arrays(dictionaries), codes, np.maximum.accumulate(ends))
+    return _count_codes(pa.concat_arrays(dictionaries), codes, np.maximum.accumulate(ends))
 
 
-def _pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, pa.DictionaryArray]]:
-    """A column cut at the ends of chunks and blocks: of each piece its block, its first row, and the values."""
+def _cut_pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, pa.DictionaryArray]]:
+    """Cut a column at the ends of chunks and blocks; yield each piece's block, first row and values."""
     first = 0
     for chunk in column.chunks:
         stop = first + len(chunk)
@@ -153,8 +146,8 @@ def _pieces(column: pa.ChunkedArray, offsets: Ints) -> Iterator[tuple[int, int, 
             first, block = end, block + 1
 
 
-def _counted(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
-    """From the value of each code, and the codes of each block: ``ends[i] .. ends[i + 1] - 1``."""
+def _count_codes(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
+    """Build from the value of each code and the codes of each block, ``ends[i] .. ends[i + 1] - 1``."""
     counts = np.bincount(codes, minlength=len(values))
     entries = np.flatnonzero(counts)
     if len(entries) < len(values):
@@ -162,8 +155,8 @@ def _counted(values: pa.Array, codes: Places, ends: Ints) -> BlockValues:
     return BlockValues(values, np.searchsorted(entries, ends), counts[entries], codes, entries, len(counts))
 
 
-def _integers(array: pa.Array, type: str) -> Ints | None:
-    """Integers, one to one with the values of a fixed-width type, int64[rows]; None for another type, or with NULLs."""
+def _to_integers(array: pa.Array, type: str) -> Ints | None:
+    """Return integers one to one with fixed-width values, int64[rows]; None for other types or with NULLs."""
     width = array.type
     if array.null_count or not len(array):
         return None
@@ -177,8 +170,8 @@ def _integers(array: pa.Array, type: str) -> Ints | None:
     return None
 
 
-def _by_range(array: pa.Array, raw: Ints, offsets: Ints) -> BlockValues | None:
-    """Values numbered from their block's lowest on; None where that would take more numbers than there are rows."""
+def _encode_by_range(array: pa.Array, raw: Ints, offsets: Ints) -> BlockValues | None:
+    """Encode values relative to their block's lowest; None if that takes more codes than rows."""
     filled = np.diff(offsets) > 0
     starts = offsets[:-1][filled]
     low, high = np.minimum.reduceat(raw, starts), np.maximum.reduceat(raw, starts)
@@ -196,7 +189,6 @@ def _by_range(array: pa.Array, raw: Ints, offsets: Ints) -> BlockValues | None:
 
 
 def _from_integers(raw: Ints, type: pa.DataType) -> pa.Array:
-    """The values that :func:`_integers` gave these for."""
     if pa.types.is_decimal128(type):
         cells = np.stack([raw, raw >> 63], axis=1)
     else:
@@ -206,14 +198,7 @@ def _from_integers(raw: Ints, type: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class Parameter:
-    """The one number by which a type of index may be tuned.
-
-    Attributes:
-        default: what it is where nobody says.
-        least: the smallest that makes sense.
-        most: the largest.
-        meaning: what it counts, for messages.
-    """
+    """The number that tunes an index type: its default, its range, and what it counts, for messages."""
 
     default: float
     least: float
@@ -221,24 +206,22 @@ class Parameter:
     meaning: str
 
 
+# The parameter of a type without one.
 NO_PARAMETER = Parameter(0, 0, 0, "nothing")
-"""Of a type that has nothing to be tuned."""
 
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Keys of n blocks, none of them NULL, as :func:`~layoutopt.catalog.keys.stored_keys` has them.
+    """Keys of n blocks without NULL, in the form of :func:`~layoutopt.catalog.keys.stored_keys`.
 
-    Attributes:
-        keys: block by block; a block may have a key more than once.
-        offsets: where each block's begin, and the end, ``int64[n + 1]``.
+    ``keys`` follow block by block, with duplicates; block i has ``offsets[i] .. offsets[i + 1] - 1``, ``int64[n + 1]``.
     """
 
     keys: pa.Array
     offsets: Ints
 
     def sorted_by_block(self) -> Iterator[pa.Array]:
-        """Each block's distinct keys, ascending."""
+        """Yield each block's distinct keys, ascending."""
         if self.keys.type == pa.int64():
             values = np.asarray(self.keys)
             for start, stop in pairwise(self.offsets.tolist()):
@@ -251,10 +234,10 @@ class Keys:
 
 @dataclass(frozen=True, eq=False)
 class BlockColumn:
-    """The values of one expression in n consecutive blocks: what an index is measured from.
+    """The values of one expression in n consecutive blocks, from which an index is measured.
 
     Attributes:
-        values: of the rows, [rows], as Spark hands that type to Arrow.
+        values: of the rows, [rows], as Spark passes that type to Arrow.
         offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; ``int64[n + 1]``.
         type: the Spark type.
     """
@@ -265,27 +248,23 @@ class BlockColumn:
 
     @property
     def n(self) -> int:
-        """How many blocks there are."""
+        """The number of blocks."""
         return len(self.offsets) - 1
 
     @cached_property
     def keys(self) -> Keys:
-        """The keys of all values but NULL; equal ones of a block are put together where that is cheap.
-
-        Raises:
-            SchemaError: the type has no order.
-        """
-        found = block_values(self.values, self.offsets, self.type)
-        stored = stored_keys(found.values, self.type)
+        """The keys of all values but NULL; raises SchemaError if the type has no order."""
+        distinct = block_values(self.values, self.offsets, self.type)
+        stored = stored_keys(distinct.values, self.type)
         if not stored.null_count:
-            return Keys(stored, found.offsets)
+            return Keys(stored, distinct.offsets)
         valid = np.asarray(stored.is_valid())
-        kept = np.concatenate(([0], np.cumsum(reduce_blocks(np.add, valid, found.offsets))))
+        kept = np.concatenate(([0], np.cumsum(reduce_blocks(np.add, valid, distinct.offsets))))
         return Keys(stored.drop_null(), kept)
 
     @cached_property
     def has_bad_text(self) -> Bits:
-        """The blocks with a text that is no UTF-8, whose order and letters nobody knows, ``bool[n]``."""
+        """The blocks with a string that is not UTF-8, whose order is undefined, ``bool[n]``."""
         bad = np.zeros(self.n, np.bool_)
         if key_kind(self.type) != "str" or _is_utf8(self.keys.keys):
             return bad
@@ -303,72 +282,70 @@ def _is_utf8(texts: pa.Array) -> bool:
 
 
 class Index(Protocol):
-    """One type of index.
+    """One index type.
 
-    A type may also have ``functions``, a frozenset of names (:func:`functions_of`), ``suits`` (:func:`suits`),
+    A type may also have ``functions``, a frozenset of names (:func:`get_functions`), ``suits`` (:func:`suits`),
     ``reads_dictionaries`` (:func:`reads_dictionaries`), and be a :class:`JointIndex`.
 
     Soundness: where :meth:`cannot_match` is TRUE, none of the values that :meth:`measure` saw in the block makes the
-    literal TRUE. So whatever the type can't tell (another kind of literal, a NULL in place of what is stored, bytes
-    that it never wrote) is FALSE.
+    literal TRUE. Anything unknown (another kind of literal, NULL or foreign bytes as stored value) is FALSE.
 
-    What is measured depends on nothing but the block's values, not on their order: ``verify`` measures again and
+    The measured value depends only on the block's set of values, not their order: ``verify`` measures again and
     compares. A type that changes what it measures takes a new name.
     """
 
     @property
     def parameter(self) -> Parameter:
-        """The number that it is tuned by."""
+        """The tuning parameter."""
 
     def storage(self, type: str) -> pa.DataType | None:
-        """The Arrow type of what is stored of a block; None where it has no use for values of a Spark type."""
+        """Return the Arrow type of a block's stored value; None if values of a Spark type can't be indexed."""
 
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
-        """What is to be stored, one value a block, [n]; NULL where a block would take too much."""
+        """Return one value a block, [n]; NULL if it would be too large."""
 
     def serves(self, literal: InSet | Like) -> bool:
-        """Whether it might deny the literal to any block; where it never does, what is stored is not read."""
+        """Return whether the literal can be ruled out for some block; otherwise the index is not read."""
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
-        """The blocks of which the literal is TRUE for no value, ``bool[n]``.
+        """Return the blocks of which the literal is TRUE for no value, ``bool[n]``.
 
         Args:
-            literal: of a value of the type that was measured; NULL does not make it TRUE.
-            stored: what :meth:`measure` gave, of blocks of several loads.
+            literal: of a value of the measured type; NULL does not make it TRUE.
+            stored: the result of :meth:`measure`, of blocks of several loads.
             parameter: as when it was measured.
         """
 
 
 @runtime_checkable
 class JointIndex(Protocol):
-    """A type of index that is also asked of several expressions at once, whose values it has as structs.
+    """An index type that also serves literals of several expressions at once, whose values are structs.
 
     Soundness: where :meth:`cannot_match_all` is TRUE, no row of the block, with none of the expressions NULL, makes all
     of the literals TRUE.
     """
 
     def cannot_match_all(self, literals: Sequence[InSet], stored: pa.Array, parameter: float) -> Bits:
-        """The blocks of which that is proved, ``bool[n]``.
+        """Return the blocks for which that is proved, ``bool[n]``.
 
         Args:
-            literals: one of each field of the struct, in their order; NULL makes none of them TRUE.
-            stored: what :meth:`Index.measure` gave, of blocks of several loads.
-            parameter: as when it was measured.
+            literals: one for each field of the struct, in order; NULL makes none of them TRUE.
+            stored, parameter: as for :meth:`Index.cannot_match`.
         """
 
 
-def functions_of(index: Index) -> frozenset[str]:
-    """The functions whose literals a type is asked too: of the values that it measured and of constants."""
-    found: frozenset[str] = getattr(index, "functions", frozenset())
-    return found
+def get_functions(index: Index) -> frozenset[str]:
+    """Return the functions of the measured values and constants whose literals a type also serves."""
+    functions: frozenset[str] = getattr(index, "functions", frozenset())
+    return functions
 
 
 def reads_dictionaries(index: Index) -> bool:
-    """Whether a type that stores lists of texts is also asked of them as places in a dictionary of Arrow's."""
+    """Return whether a type that stores lists of strings can read them as Arrow dictionary codes."""
     return bool(getattr(index, "reads_dictionaries", False))
 
 
 def suits(index: Index, subject: Expr) -> bool:
-    """Whether a type has use for an expression: for values of its type and, if it is choosy, for just that one."""
-    choosy: Callable[[Expr], bool] | None = getattr(index, "suits", None)
-    return index.storage(subject.type) is not None and (choosy is None or choosy(subject))
+    """Return whether a type can index an expression, by its type and the index type's own check."""
+    check: Callable[[Expr], bool] | None = getattr(index, "suits", None)
+    return index.storage(subject.type) is not None and (check is None or check(subject))

@@ -1,4 +1,4 @@
-"""The types of indexes by name: those of this package, and those that others install."""
+"""The index types by name: built in, or installed by other packages."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ BUILT_IN: Final[Mapping[str, Index]] = {
 
 
 def find_index(kind: str) -> Index:
-    """The type of index that has this name.
+    """Return the index type of a name.
 
     Raises:
-        SettingError: nothing has the name, two packages claim it, or its package can't be imported.
+        SettingError: no type has the name, two packages claim it, or its package can't be imported.
     """
     return find("indexes", kind, BUILT_IN, "type of index")
 
 
 def parameter_of(spec: IndexSpec) -> float:
-    """The number that an index is tuned by: the one it names, else its type's own.
+    """Return the tuning parameter of an index: its own, else its type's default.
 
     Raises:
-        SettingError: the type is not there, or the number is out of its range.
+        SettingError: the type is unknown, or the number is out of its range.
     """
     parameter = find_index(spec.kind).parameter
     if spec.parameter is None:
@@ -59,17 +59,17 @@ def parameter_of(spec: IndexSpec) -> float:
 
 
 def check_index(spec: IndexSpec) -> None:
-    """Refuse an index that no load could build.
+    """Raise SettingError if no load could build an index.
 
     Raises:
-        SettingError: its type is not there or has no use for the expression's values, or its parameter is out of range.
+        SettingError: its type is unknown or can't index the expression, or its parameter is out of range.
     """
     parameter_of(spec)
     array = array_of(spec.subject)
     if array is not None and elements_of(array) != spec.subject:
         raise SettingError(
-            f"the index {spec} is of elements of the type {spec.subject.type!r}, which {array.type!r} has none of; "
-            "make the plan anew"
+            f"the index {spec} is of elements of the type {spec.subject.type!r}, which {array.type!r} does not have; "
+            "plan again"
         )
     index = find_index(spec.kind)
     if index.storage(spec.subject.type) is None:

@@ -1,4 +1,4 @@
-"""Stored indexes as what skipping asks: each is read when it is first asked for, and in doubt it proves nothing."""
+"""Stored indexes in the form that skipping uses: each is read at its first use, and in doubt proves nothing."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.storage.index_files import is_coded, plain_lists
 from layoutopt.errors import SettingError
 from layoutopt.indexes.expressions import parts_of
-from layoutopt.indexes.protocol import Index, JointIndex, functions_of, reads_dictionaries
+from layoutopt.indexes.protocol import Index, JointIndex, get_functions, reads_dictionaries
 from layoutopt.indexes.registry import find_index, parameter_of
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
@@ -23,13 +23,9 @@ from layoutopt.skipping.cannot_match import BlockIndex
 
 @dataclass(frozen=True, eq=False)
 class StoredIndex:
-    """One index of a plan over the blocks that its loads wrote; a :class:`~layoutopt.skipping.cannot_match.BlockIndex`.
+    """A plan's index of n loaded blocks; a :class:`~layoutopt.skipping.cannot_match.BlockIndex`.
 
-    Attributes:
-        spec: what is indexed, and how.
-        index: its type.
-        n: how many blocks there are.
-        read: gives what is stored of them, one value a block, or None where that can't be had.
+    ``read`` returns the stored value of each block, or None if they are unavailable.
     """
 
     spec: IndexSpec
@@ -39,35 +35,31 @@ class StoredIndex:
 
     @property
     def functions(self) -> frozenset[str]:
-        """Those that its type knows."""
-        return functions_of(self.index)
+        """The functions that its type supports."""
+        return get_functions(self.index)
 
     @property
     def parts(self) -> tuple[Expr, ...]:
-        """What it is of, where its type is asked of several expressions at once."""
+        """The expressions of a joint index; empty for others."""
         return parts_of(self.spec.subject) if isinstance(self.index, JointIndex) else ()
 
     def cannot_match(self, literal: Literal) -> Bits:
-        """What the index proves; nothing where its file is missing or damaged, or of another type.
+        """Return what the index proves: nothing if its file is missing, damaged or of another type.
 
         Raises:
-            SettingError: the type, another package's, answers for another number of blocks.
+            SettingError: the type, of another package, answers for another number of blocks.
         """
         if not isinstance(literal, InSet | Like) or not self.index.serves(literal):
             return np.zeros(self.n, np.bool_)
-        return self._proved(partial(self.index.cannot_match, literal))
+        return self._prove(partial(self.index.cannot_match, literal))
 
     def cannot_match_all(self, literals: Sequence[InSet]) -> Bits:
-        """What the index proves of literals of all its :attr:`parts`, as :meth:`cannot_match` of one.
-
-        Raises:
-            SettingError: as :meth:`cannot_match`.
-        """
+        """Return what the index proves of literals of all :attr:`parts`; raises as :meth:`cannot_match`."""
         if not isinstance(self.index, JointIndex):
             return np.zeros(self.n, np.bool_)
-        return self._proved(partial(self.index.cannot_match_all, literals))
+        return self._prove(partial(self.index.cannot_match_all, literals))
 
-    def _proved(self, prove: Callable[[pa.Array, float], Bits]) -> Bits:
+    def _prove(self, prove: Callable[[pa.Array, float], Bits]) -> Bits:
         stored = self.read()
         if stored is not None and not (reads_dictionaries(self.index) and is_coded(stored.type)):
             stored = plain_lists(stored)
@@ -78,22 +70,20 @@ class StoredIndex:
         if proved.dtype != np.bool_ or proved.shape != (self.n,):
             raise SettingError(
                 f"the index {self.spec} answered {proved.dtype}{proved.shape} for {self.n} blocks, no bool for each; "
-                f"mend the package that brings {self.spec.kind}, or uninstall it"
+                f"fix or uninstall the package that provides {self.spec.kind}"
             )
         return proved & np.asarray(stored.is_valid(), dtype=np.bool_)
 
 
 def stored_indexes(specs: Sequence[IndexSpec], blocks: BlockTable) -> Mapping[Expr, tuple[BlockIndex, ...]]:
-    """A plan's indexes of its blocks by what they are of; those of types that are not installed prove nothing."""
-    found: dict[Expr, tuple[BlockIndex, ...]] = {}
+    """Return a plan's indexes of its blocks by expression, without those of types that are not installed."""
+    indexes: dict[Expr, tuple[BlockIndex, ...]] = {}
     for spec in specs:
         try:
             parameter_of(spec)
             index = find_index(spec.kind)
         except SettingError:
             continue
-        found[spec.subject] = (
-            *found.get(spec.subject, ()),
-            StoredIndex(spec, index, blocks.n, partial(blocks.stored_index, spec)),
-        )
-    return found
+        stored = StoredIndex(spec, index, blocks.n, partial(blocks.stored_index, spec))
+        indexes[spec.subject] = (*indexes.get(spec.subject, ()), stored)
+    return indexes

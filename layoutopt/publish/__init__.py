@@ -1,1 +1,1 @@
-"""Showing a table as one of another format, over the same data files."""
+"""Publish a table in another format over the same data files."""

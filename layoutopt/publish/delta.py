@@ -1,7 +1,7 @@
-"""A place that is a Delta table.
+"""A Delta table over a table's data files.
 
-The log is read by the library, and a commit is written by hand: one JSON file, created exclusively, which is what
-Delta's protocol asks of a store. No library commits added and removed files of somebody else's together.
+deltalake reads the log. Commits are written here as one exclusively created JSON file, as Delta's protocol requires,
+because deltalake can't add and remove external files in one commit.
 """
 
 from __future__ import annotations
@@ -32,47 +32,53 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import decimal_digits, nested_parts, struct_fields
 from layoutopt.model.values import NAN_KEY, Key, from_key, key_kind
 from layoutopt.publish.contents import DataFile
-from layoutopt.publish.table_format import TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
+from layoutopt.publish.table_format import TABLE_PROPERTY, VIEW_PROPERTY, DesiredState, NewFile, PlaceState
 
-# ----------------------------------------------------------------------------------------------------
-# A table's schema as Delta Lake writes it.
-
-_SIMPLE = {
-    "boolean": "boolean",
-    "tinyint": "byte",
-    "smallint": "short",
-    "int": "integer",
-    "bigint": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "binary": "binary",
-    "date": "date",
-    "timestamp": "timestamp",
-    "timestamp_ntz": "timestamp_ntz",
-}
+_SAME = ("boolean", "float", "double", "string", "binary", "date", "timestamp", "timestamp_ntz")
+_SIMPLE = {"tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", **{name: name for name in _SAME}}
 _FORBIDDEN = re.compile(r"[ ,;{}()\n\t=]")
 
+LOG: Final = "_delta_log"
+_DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_CHECKPOINT_EVERY: Final = 10
+_BOUNDED: Final = "delta.dataSkippingStatsColumns"
+_UNBOUNDED: Final = {"delta.dataSkippingNumIndexedCols": "0"}
+# Keeps a Delta engine's VACUUM from deleting the files of other snapshots as garbage.
+_PROTECTED: Final = {"delta.deletedFileRetentionDuration": "interval 36500 days"}
+
+# Decimals beyond these digits are rounded outwards: readers may parse them as doubles.
+_DOUBLE_DIGITS: Final = 15
+_WITHOUT_BOUNDS: Final = ("boolean", "binary")
+# Names that every reader finds in a list separated by commas.
+_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_FLOATS: Final = ("float", "double")
+_TIMES: Final = ("timestamp", "timestamp_ntz")
+# The days with four-digit years, which every reader of dates parses.
+_FIRST_DAY, _LAST_DAY = int(np.datetime64("0001-01-01", "D").astype(int)), int(np.datetime64("9999-12-31").astype(int))
+_MILLISECOND: Final = 1000
+_DAY: Final = 86_400_000_000
+
+Extreme = float | int | str | Decimal
 DeltaType = str | dict[str, object]
 
 
 def delta_schema(schema: Schema) -> dict[str, object]:
-    """The schema as Delta's log has it, every column nullable.
+    """Return the schema in Delta's JSON, with every column nullable.
 
     Raises:
-        PublicationError: a column's type or name is one that Delta does not have.
+        PublicationError: Delta does not support a column's type or name.
     """
     for column in schema.columns:
         if _FORBIDDEN.search(column.name):
             raise PublicationError(
                 f"the column {column.name!r} has one of ` ,;{{}}()=` or white space in its name, which Delta tables "
-                "can't have; rename it and load again"
+                "don't allow; rename the column and load again"
             )
     return {"type": "struct", "fields": [_field(column.name, column.type, column.name) for column in schema.columns]}
 
 
 def has_local_times(schema: Schema) -> bool:
-    """Whether a column holds times without a zone: a feature of the protocol that readers must know."""
+    """Return whether a column holds times without a zone, which need a table feature of the protocol."""
     return any("timestamp_ntz" in column.type for column in schema.columns)
 
 
@@ -88,7 +94,7 @@ def _type(type: str, column: str) -> DeltaType:
         key, value = (_type(part, column) for part in parts)
         return {"type": "map", "keyType": key, "valueType": value, "valueContainsNull": True}
     if parts and kind == "struct":
-        return {"type": "struct", "fields": [_field(name, of, column) for name, of in struct_fields(type)]}
+        return {"type": "struct", "fields": [_field(name, kind, column) for name, kind in struct_fields(type)]}
     if decimal_digits(type):
         return type
     if re.fullmatch(r"varchar\(\d+\)", type):
@@ -100,44 +106,25 @@ def _type(type: str, column: str) -> DeltaType:
     return _SIMPLE[type]
 
 
-# ----------------------------------------------------------------------------------------------------
-# What a Delta table's log says of a file's values, so that no reader skips a row by it that it asks for.
-#
-# Delta's protocol leaves open what readers do with NaN, and some read its JSON less exactly than it is written. So:
-#
-# - a float column with a NaN in a file (or perhaps with one) has no minimum and no maximum there: to Spark, DuckDB and
-# Polars NaN is the largest number, to others it is none;
-# - infinities are no JSON numbers, and make both unknown as well;
-# - zero is -0.0 as a minimum and 0.0 as a maximum, since some readers order the two;
-# - times are rounded outwards to milliseconds, to which some readers cut them;
-# - decimals of more than 15 digits are rounded outwards to 15, which survive a reader's doubles;
-# - texts are UTF-8: some readers take characters beyond U+FFFF, written as two escapes of JSON, for smaller ones;
-# - readers are told to skip by those columns alone that have both in every file with values (deltalake's Arrow dataset
-# takes a minimum that is missing in one file for a reason to skip the file).
-
-_DOUBLE_DIGITS: Final = 15
-_WITHOUT_BOUNDS: Final = ("boolean", "binary")
-_PLAIN: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)  # names that every reader finds in a list with commas
-_FLOATS: Final = ("float", "double")
-_TIMES: Final = ("timestamp", "timestamp_ntz")
-# Texts that every reader of dates takes: four digits of a year.
-_FIRST_DAY, _LAST_DAY = int(np.datetime64("0001-01-01", "D").astype(int)), int(np.datetime64("9999-12-31").astype(int))
-_MILLISECOND: Final = 1000
-_DAY: Final = 86_400_000_000
-
-Extreme = float | int | str | Decimal
-
-
 def delta_statistics(file: DataFile, schema: Schema, partition_by: str | None) -> str:
-    """The ``stats`` of an add action: rows, and of each column NULLs and, where both are known, minimum and maximum.
+    """Return the ``stats`` of an add action: rows, NULLs, and minima and maxima where both are known.
 
-    The partition column has none.
+    The partition column has none. Readers interpret the JSON differently, so bounds are adjusted until none of them
+    skips a matching row:
+
+    - A file with a NaN (or perhaps with one) has no bounds of that column: readers order NaN differently.
+    - Infinities have no bounds, since JSON lacks them.
+    - Zero is -0.0 as a minimum and 0.0 as a maximum, since some readers order the two.
+    - Times are rounded outwards to milliseconds, and decimals of more than 15 digits to 15.
+    - Strings are UTF-8: some readers misread characters beyond U+FFFF written as two escapes.
+    - Only columns with bounds in every file that has values are listed for skipping, because deltalake's Arrow dataset
+      skips files without a minimum.
     """
     low: dict[str, Extreme] = {}
     high: dict[str, Extreme] = {}
     nulls: dict[str, int] = {}
     for column in schema.columns:
-        # Of a struct Delta counts the fields' NULLs, not its own.
+        # Delta counts NULLs of a struct's fields, not of the struct.
         if column.name == partition_by or column.type.startswith("struct<"):
             continue
         bounds = file.bounds(column)
@@ -151,7 +138,7 @@ def delta_statistics(file: DataFile, schema: Schema, partition_by: str | None) -
 
 
 def bounded_columns(catalog: Catalog, schema: Schema) -> tuple[str, ...]:
-    """The columns of which every file has a minimum and a maximum, or nothing but NULL: those that readers skip by."""
+    """Return the columns that readers may skip by: each file has bounds, or only NULLs."""
     return tuple(
         column.name
         for column in schema.columns
@@ -162,7 +149,7 @@ def bounded_columns(catalog: Catalog, schema: Schema) -> tuple[str, ...]:
 def _is_bounded(catalog: Catalog, entry: PartitionEntry, column: Column) -> bool:
     if key_kind(column.type) is None or column.type in _WITHOUT_BOUNDS:
         return False
-    # What is known of a partition together is known of each of its blocks.
+    # A partition has bounds only if each of its blocks has.
     bounds = catalog.bounds_in(entry, column.name)
     return bounds.nulls == entry.rows or _extremes(bounds, column) is not None
 
@@ -196,7 +183,6 @@ def _numbers(low: Key, high: Key, type: str) -> tuple[Extreme, Extreme] | None:
 
 
 def _times(low: int, high: int, zone: str) -> tuple[str, str] | None:
-    """Both in milliseconds, the first not after, the second not before the instants in microseconds."""
     least, most = low // _MILLISECOND, -(-high // _MILLISECOND)
     if least < _FIRST_DAY * _DAY // _MILLISECOND or most >= (_LAST_DAY + 1) * _DAY // _MILLISECOND:
         return None
@@ -213,7 +199,6 @@ def _decimals(low: int, high: int, precision: int, scale: int) -> tuple[Extreme,
 
 
 def _object(members: Mapping[str, Extreme]) -> str:
-    """A JSON object in which decimals are the numbers they are, which Python's own writer has no way to say."""
     values = {
         name: f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, allow_nan=False, ensure_ascii=False)
         for name, value in members.items()
@@ -221,23 +206,9 @@ def _object(members: Mapping[str, Extreme]) -> str:
     return "{" + ",".join(f"{json.dumps(name, ensure_ascii=False)}:{value}" for name, value in values.items()) + "}"
 
 
-LOG: Final = "_delta_log"
-_DATE: Final = re.compile("[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_CHECKPOINT_EVERY: Final = 10
-# A VACUUM by a Delta engine would take the files of older and later snapshots for garbage: it finds none old enough.
-_BOUNDED: Final = "delta.dataSkippingStatsColumns"
-_UNBOUNDED: Final = {"delta.dataSkippingNumIndexedCols": "0"}
-_PROTECTED: Final = {"delta.deletedFileRetentionDuration": "interval 36500 days"}
-
-
 @dataclass(frozen=True)
 class DeltaTarget:
-    """A Delta table over a table's files. In the table's own folder it names them relative to that, elsewhere in full.
-
-    Attributes:
-        files: the table's.
-        location: a folder or URL.
-    """
+    """A Delta table at a folder or URL over a table's files, named relative to its folder if that is the table's."""
 
     files: TableFiles
     location: str
@@ -250,74 +221,77 @@ class DeltaTarget:
     def _is_inside(self) -> bool:
         return self._place.full_path("").rstrip("/") == self.files.full_path("").rstrip("/")
 
-    def shown(self) -> Shown | None:
-        """What the log says."""
+    def read_state(self) -> PlaceState | None:
+        """Return what the log shows."""
         if has_codes(self._place.full_path("")):  # deltalake decodes it
             raise PublicationError(
-                f"the folder {self.location!r} has a code with % in its name, which is read as another; publish to a "
-                "place without"
+                f"the folder name {self.location!r} has a %-escape, which deltalake decodes; publish to a folder "
+                "without"
             )
         if not self._place.list(LOG):
-            others = [name for name in self._place.list("") if name != LOG]
-            if self._place.is_file("") or (others and not self._is_inside):
+            names = [name for name in self._place.list("") if name != LOG]
+            if self._place.is_file("") or (names and not self._is_inside):
                 raise PublicationError(
                     f"{self.location!r} holds something that is no Delta table; publish to a new folder, or to the "
-                    "table's own"
+                    "table's own folder"
                 )
             return None
         try:
             table = DeltaTable(self._place.full_path(""))
             metadata, schema = table.metadata(), json.loads(table.schema().to_json())
-            wanted = ["path", "partition"] if metadata.partition_columns else ["path"]
-            paths = pa.table(table.get_add_actions()).select(wanted).to_pylist()
+            names = ["path", "partition"] if metadata.partition_columns else ["path"]
+            paths = pa.table(table.get_add_actions()).select(names).to_pylist()
         except (DeltaError, OSError, ValueError) as error:
             cause = " ".join(str(error).split())[:200]
             raise PublicationError(f"the Delta table at {self.location!r} can't be read: {cause}") from error
-        return self._shown(table, metadata, schema, paths)
+        return self._to_state(table, metadata, schema, paths)
 
-    def _shown(self, table: DeltaTable, metadata: Any, schema: Any, paths: list[dict[str, Any]]) -> Shown:
-        of = metadata.configuration
-        named = {self._relative(row["path"]): tuple((row.get("partition") or {}).values()) for row in paths}
-        table_id = of.get(TABLE_PROPERTY)
-        return Shown(
+    def _to_state(self, table: DeltaTable, metadata: Any, schema: Any, paths: list[dict[str, Any]]) -> PlaceState:
+        properties = metadata.configuration
+        values = {}
+        for row in paths:
+            value = next(iter((row.get("partition") or {}).values()), None)
+            values[self._relative(row["path"])] = None if value is None else str(value)
+        table_id = properties.get(TABLE_PROPERTY)
+        return PlaceState(
             table_id,
             None if table_id is None else table.transaction_version(_application(table_id)),
-            of.get(VIEW_PROPERTY),
-            {path: _plain(values) for path, values in named.items() if load_of(path)},
-            tuple(sorted(path for path in named if not load_of(path))),
+            properties.get(VIEW_PROPERTY),
+            {path: value for path, value in values.items() if load_of(path)},
+            tuple(sorted(path for path in values if not load_of(path))),
             next(iter(metadata.partition_columns), None),
-            (schema, tuple(metadata.partition_columns), of.get(_BOUNDED, "")),
+            (schema, tuple(metadata.partition_columns), properties.get(_BOUNDED, "")),
             table.version(),
         )
 
     def _relative(self, path: str) -> str:
-        """A file's path below our table, or as it is where it lies elsewhere."""
         root = self._uri("")
         return unquote(path.removeprefix(root)) if path.startswith(root) else unquote(path)
 
     def _uri(self, path: str) -> str:
-        """How the log names a file: relative to its own folder if that is the table's, else in full."""
         if self._is_inside:
             return quote(path)
         root = self.files.full_path("").rstrip("/")
         return (root if is_url(root) else f"file://{quote(root)}") + f"/{quote(path)}"
 
-    def adapted(self, wanted: Wanted, catalog: Catalog) -> Wanted:
-        """Without partitions where a text is empty, which is NULL to the log, or a year has other than four digits."""
+    def adapt(self, wanted: DesiredState, catalog: Catalog) -> DesiredState:
+        """Return the state without partitions if a value is empty (NULL in Delta) or its year is not four digits."""
         values = [entry.value for entry in catalog.partitions]
-        of_dates = wanted.partition_by is not None and wanted.columns.find(wanted.partition_by).type == "date"
-        unsaid = "" in values or (of_dates and any(value and not _DATE.fullmatch(str(value)) for value in values))
-        by = None if unsaid else wanted.partition_by
+        has_dates = wanted.partition_by is not None and wanted.columns.find(wanted.partition_by).type == "date"
+        is_unsupported = "" in values or (
+            has_dates and any(value and not _DATE.fullmatch(str(value)) for value in values)
+        )
+        by = None if is_unsupported else wanted.partition_by
         bounded = tuple(name for name in bounded_columns(catalog, wanted.columns) if name != by)
         return replace(wanted, partition_by=by, bounded=bounded)
 
-    def shape(self, wanted: Wanted) -> object:
-        """The schema in Delta's JSON, the partition columns, and the columns that readers skip by."""
+    def shape(self, wanted: DesiredState) -> object:
+        """Return Delta's schema, the partition columns, and the columns that readers skip by."""
         by = () if wanted.partition_by is None else (wanted.partition_by,)
         return delta_schema(wanted.columns), by, ",".join(wanted.bounded)
 
-    def partition_value(self, wanted: Wanted, file: DataFile) -> object:
-        """The value as the log spells it; NULL is null."""
+    def partition_value(self, wanted: DesiredState, file: DataFile) -> object:
+        """Return the value as the log spells it; NULL is None."""
         if wanted.partition_by is None:
             return None
         column = wanted.columns.find(wanted.partition_by)
@@ -326,24 +300,23 @@ class DeltaTarget:
             return value
         return str(np.datetime64(value, "D")) if column.type == "date" else str(value)
 
-    def commit(self, before: Shown | None, wanted: Wanted, added: list[Added], removed: list[str]) -> int:
-        """Write the next file of the log; every so often the library sums the log up in a checkpoint."""
+    def commit(self, before: PlaceState | None, wanted: DesiredState, added: list[NewFile], removed: list[str]) -> int:
+        """Write the next file of the log, and a checkpoint after every tenth."""
         version = 0 if before is None else before.version + 1
         lines = [_json(action) for action in self._actions(before, wanted, added, removed)]
         try:
             self._place.write_new(f"{LOG}/{version:020}.json", "\n".join(lines).encode())
         except FileExistsError as error:
             raise CommitConflictError(
-                f"somebody else committed version {version} of the Delta table at {self.location!r} meanwhile; "
-                "publish again"
+                f"another process committed version {version} of the Delta table at {self.location!r}; publish again"
             ) from error
         if version and version % _CHECKPOINT_EVERY == 0:
-            with suppress(DeltaError, OSError):  # it only saves readers time
+            with suppress(DeltaError, OSError):  # a checkpoint only speeds readers up
                 DeltaTable(self._place.full_path("")).create_checkpoint()
         return version
 
     def _actions(
-        self, before: Shown | None, wanted: Wanted, added: list[Added], removed: list[str]
+        self, before: PlaceState | None, wanted: DesiredState, added: list[NewFile], removed: list[str]
     ) -> Iterator[dict[str, object]]:
         now = int(time.time() * 1000)
         yield {
@@ -355,27 +328,27 @@ class DeltaTarget:
             }
         }
         if before is None or before.shape != self.shape(wanted):
-            if before is None or has_local_times(wanted.columns):  # a protocol may rise, and never falls
+            if before is None or has_local_times(wanted.columns):  # a protocol version never decreases
                 yield {"protocol": _protocol(wanted)}
             yield {"metaData": self._metadata(wanted, now)}
         yield {"txn": {"appId": _application(wanted.table_id), "version": wanted.snapshot, "lastUpdated": now}}
         for path in removed:
             yield {"remove": {"path": self._uri(path), "deletionTimestamp": now, "dataChange": True}}
-        for one in added:
-            value = self.partition_value(wanted, one.file)
+        for file in added:
+            value = self.partition_value(wanted, file.file)
             yield {
                 "add": {
-                    "path": self._uri(one.file.path),
+                    "path": self._uri(file.file.path),
                     "partitionValues": {} if wanted.partition_by is None else {wanted.partition_by: value},
-                    "size": one.size,
-                    "modificationTime": int(one.modified * 1000),
+                    "size": file.size,
+                    "modificationTime": int(file.modified * 1000),
                     "dataChange": True,
-                    "stats": delta_statistics(one.file, wanted.columns, wanted.partition_by),
+                    "stats": delta_statistics(file.file, wanted.columns, wanted.partition_by),
                 }
             }
 
-    def _metadata(self, wanted: Wanted, now: int) -> dict[str, object]:
-        # The same id as long as the place shows the same table: readers that follow a table look at it.
+    def _metadata(self, wanted: DesiredState, now: int) -> dict[str, object]:
+        # Streaming readers compare the id, so it stays the same for a table, layout and location.
         identity = uuid.uuid5(uuid.UUID(wanted.table_id), f"{self.location}\n{wanted.layout}")
         return {
             "id": str(identity),
@@ -393,11 +366,11 @@ class DeltaTarget:
 
 
 def _json(value: object) -> str:
-    # Not in ASCII: some readers take characters beyond U+FFFF, written as two escapes, for others.
+    # Not in ASCII: some readers misread characters beyond U+FFFF written as two escapes.
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 
-def _protocol(wanted: Wanted) -> dict[str, object]:
+def _protocol(wanted: DesiredState) -> dict[str, object]:
     if not has_local_times(wanted.columns):
         return {"minReaderVersion": 1, "minWriterVersion": 2}
     features = ["timestampNtz"]
@@ -405,10 +378,4 @@ def _protocol(wanted: Wanted) -> dict[str, object]:
 
 
 def _application(table_id: str) -> str:
-    """The name under which a table's snapshots are transactions of the log."""
     return f"layoutopt-{table_id}"
-
-
-def _plain(values: tuple[object, ...]) -> str | None:
-    """A partition value as the log spells it, from what the library makes of it."""
-    return None if not values or values[0] is None else str(values[0])

@@ -1,4 +1,9 @@
-"""A place that is an Iceberg table: in a folder, or in a catalog that pyiceberg knows."""
+"""An Iceberg table over a table's data files, in a folder or in a catalog that pyiceberg knows.
+
+In a folder, the newest metadata file is the table. Files are named as Hadoop tables name them
+(``metadata/v3.metadata.json``, ``version-hint.text``), so that pyiceberg, DuckDB, Polars and Spark open the folder. A
+commit creates the next metadata file exclusively.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +22,9 @@ from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, CreateTableTransaction, StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV1, new_table_metadata
+from pyiceberg.table.metadata import TableMetadataV1, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.transforms import IdentityTransform
@@ -31,23 +35,28 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog as TableCatalog
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.publish.contents import IN_CATALOG, DataFile
-from layoutopt.publish.iceberg_metadata import data_file, iceberg_schema, iceberg_type, name_mapping, spelled
-from layoutopt.publish.table_format import SNAPSHOT_PROPERTY, TABLE_PROPERTY, VIEW_PROPERTY, Added, Shown, Wanted
-
-# ----------------------------------------------------------------------------------------------------
-# An Iceberg table in a folder, without a catalog: its newest metadata file is the table.
-#
-# Files are named as Hadoop's tables name them (``metadata/v3.metadata.json``, ``version-hint.text``), so that
-# pyiceberg,
-# DuckDB, Polars and Spark open the folder. A commit creates the next metadata file exclusively.
+from layoutopt.publish.iceberg_metadata import data_file, iceberg_schema, iceberg_type, name_mapping, spell_columns
+from layoutopt.publish.table_format import (
+    SNAPSHOT_PROPERTY,
+    TABLE_PROPERTY,
+    VIEW_PROPERTY,
+    DesiredState,
+    NewFile,
+    PlaceState,
+)
 
 METADATA: Final = "metadata"
 HINT: Final = f"{METADATA}/version-hint.text"
+_COLUMNS_PROPERTY: Final = "layoutopt.columns"
+_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
+# A retry on top of another commit could add files twice.
+_FIXED: Final = {"format-version": "2", "commit.retry.num-retries": "0"}
+_FIRST_PARTITION_ID: Final = 1000
 _VERSION: Final = re.compile(r"v([1-9][0-9]{0,9})\.metadata\.json")
 
 
 class FolderCatalog(NoopCatalog):
-    """A catalog of the one table of a folder."""
+    """A catalog of the one table in a folder."""
 
     def __init__(self, files: TableFiles) -> None:
         super().__init__("folder")
@@ -55,27 +64,27 @@ class FolderCatalog(NoopCatalog):
         self._name = ("folder", "table")
 
     def newest(self) -> int:
-        """The newest version; 0 where there is no table."""
-        found = map(_VERSION.fullmatch, self._files.list(METADATA))
-        return max((int(match[1]) for match in found if match), default=0)
+        """Return the newest version; 0 if there is no table."""
+        matches = map(_VERSION.fullmatch, self._files.list(METADATA))
+        return max((int(match[1]) for match in matches if match), default=0)
 
     def load(self) -> Table | None:
-        """The table, None where there is none."""
+        """Return the table, or None."""
         version = self.newest()
         if not version:
             return None
-        where = self._files.full_path(_path(version))
-        io = load_file_io({}, location=where)
-        metadata = FromInputFile.table_metadata(io.new_input(where))
-        return Table(self._name, metadata, where, load_file_io(metadata.properties, location=where), self)
+        path = self._files.full_path(_path(version))
+        io = load_file_io({}, location=path)
+        metadata = FromInputFile.table_metadata(io.new_input(path))
+        return Table(self._name, metadata, path, load_file_io(metadata.properties, location=path), self)
 
-    def created(self, schema: Schema, spec: PartitionSpec, properties: Properties) -> CreateTableTransaction:
-        """A transaction that makes the table."""
+    def create(self, schema: Schema, spec: PartitionSpec, properties: Properties) -> CreateTableTransaction:
+        """Return a transaction that creates the table."""
         location = self._files.full_path("").rstrip("/")
         metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, location, properties)
-        where = self._files.full_path(_path(1))
-        io = load_file_io(properties, location=where)
-        return CreateTableTransaction(StagedTable(self._name, metadata, where, io, self))
+        path = self._files.full_path(_path(1))
+        io = load_file_io(properties, location=path)
+        return CreateTableTransaction(StagedTable(self._name, metadata, path, io, self))
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -83,17 +92,18 @@ class FolderCatalog(NoopCatalog):
         """Write the next metadata file.
 
         Raises:
-            CommitFailedException: somebody else wrote it, or what the commit was planned on is no longer there.
+            CommitFailedException: another process wrote it, or a requirement no longer holds.
         """
         version = self.newest()
-        now = self.load()
+        current = self.load()
         for requirement in requirements:
-            requirement.validate(None if now is None else now.metadata)
+            requirement.validate(None if current is None else current.metadata)
+        empty = TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())  # type: ignore[call-arg]  # so far
         metadata = update_table_metadata(
-            _nothing() if now is None else now.metadata,
+            empty if current is None else current.metadata,
             updates,
-            enforce_validation=now is None,
-            metadata_location=None if now is None else now.metadata_location,
+            enforce_validation=current is None,
+            metadata_location=None if current is None else current.metadata_location,
         )
         path = _path(version + 1)
         try:
@@ -104,48 +114,29 @@ class FolderCatalog(NoopCatalog):
         return CommitTableResponse(metadata=metadata, metadata_location=self._files.full_path(path))
 
     def point_to_newest(self) -> None:
-        """Have the hint name the newest version, for readers that don't list the folder."""
+        """Write the newest version to the hint, for readers that don't list the folder."""
         wanted = str(self.newest()).encode()
         if not self._files.is_file(HINT) or self._files.read_bytes(HINT) != wanted:
             self._files.replace(HINT, wanted)
-
-
-def _nothing() -> TableMetadata:
-    """Metadata of no table, to which the updates of a creation are applied."""
-    return TableMetadataV1.model_construct(last_column_id=-1, schema=Schema())  # type: ignore[call-arg]  # so far
 
 
 def _path(version: int) -> str:
     return f"{METADATA}/v{version}.metadata.json"
 
 
-_COLUMNS_PROPERTY: Final = "layoutopt.columns"
-_MAPPING_PROPERTY: Final = "schema.name-mapping.default"
-# A commit that is tried again on what somebody else has committed would name files twice.
-_FIXED: Final = {"format-version": "2", "commit.retry.num-retries": "0"}
-_FIRST_PARTITION_ID: Final = 1000
-
-
 @dataclass(frozen=True)
 class IcebergTarget:
-    """An Iceberg table over a table's files, which it names by all that leads to them.
-
-    Attributes:
-        files: the table's.
-        location: a folder or URL, or ``iceberg:CATALOG/NAMESPACE.TABLE``.
-    """
+    """An Iceberg table (a folder, a URL or ``iceberg:CATALOG/NAMESPACE.TABLE``) that names a table's files in full."""
 
     files: TableFiles
     location: str
 
     @cached_property
     def _folder(self) -> FolderCatalog | None:
-        """The folder that the table is in, None where it is in a catalog."""
         return None if self.location.startswith(IN_CATALOG) else FolderCatalog(TableFiles(self.location))
 
     @cached_property
     def _named(self) -> tuple[Catalog, str]:
-        """The catalog, and the table's name in it."""
         match = re.fullmatch(r"([^/]+)/([^/]+\.[^/.]+)", self.location.removeprefix(IN_CATALOG))
         if match is None:
             raise PublicationError(
@@ -170,81 +161,76 @@ class IcebergTarget:
 
     @cached_property
     def _present(self) -> Mapping[str, IcebergFile]:
-        """The data files that the table names, by path relative to our table, or as they are."""
         if self._table is None:
             return {}
         tasks = list(self._table.scan().plan_files())
         deleted = [task.file.file_path for task in tasks if task.delete_files]
         if deleted:
             raise PublicationError(
-                f"rows of {deleted[0]!r} were deleted from the Iceberg table at {self.location!r} by somebody else; "
+                f"another writer deleted rows of {deleted[0]!r} from the Iceberg table at {self.location!r}; "
                 "undo that, or publish to another place"
             )
-        return {self._relative(task.file.file_path): task.file for task in tasks}
+        return {task.file.file_path.removeprefix(self._root): task.file for task in tasks}
 
     @cached_property
     def _root(self) -> str:
         return self.files.full_path("").rstrip("/") + "/"
 
-    def _relative(self, path: str) -> str:
-        return path.removeprefix(self._root)
-
-    def shown(self) -> Shown | None:
-        """What the newest metadata says."""
+    def read_state(self) -> PlaceState | None:
+        """Return what the newest metadata shows."""
         table = self._table
         if table is None:
             self._check_free()
             return None
         if self._folder is not None:
-            self._folder.point_to_newest()  # a crash may have left it behind
-        of, snapshot = table.properties, table.properties.get(SNAPSHOT_PROPERTY)
+            self._folder.point_to_newest()  # a crash may have left an older hint
+        properties, snapshot = table.properties, table.properties.get(SNAPSHOT_PROPERTY)
         columns, by = table.schema(), _partition_columns(table)
         present = self._present
-        return Shown(
-            of.get(TABLE_PROPERTY),
+        return PlaceState(
+            properties.get(TABLE_PROPERTY),
             int(snapshot) if snapshot is not None and snapshot.isdecimal() else None,
-            of.get(VIEW_PROPERTY),
+            properties.get(VIEW_PROPERTY),
             {path: file.partition[0] if by else None for path, file in present.items() if load_of(path)},
             tuple(sorted(path for path in present if not load_of(path))),
             next(iter(by), None),
-            (of.get(_COLUMNS_PROPERTY), tuple(sorted(columns.column_names)), by),
+            (properties.get(_COLUMNS_PROPERTY), tuple(sorted(columns.column_names)), by),
             _version(table),
         )
 
     def _check_free(self) -> None:
-        """Refuse a folder that holds something else."""
         if self._folder is None:
             return
         place = TableFiles(self.location)
-        inside = place.full_path("").rstrip("/") == self._root.rstrip("/")
-        others = [] if inside else [name for name in place.list("") if name != METADATA]
-        # Manifests that a crash left behind are nobody's.
-        others += [name for name in place.list(METADATA) if not name.endswith(".avro")]
-        if place.is_file("") or others:
+        is_own = place.full_path("").rstrip("/") == self._root.rstrip("/")
+        names = [] if is_own else [name for name in place.list("") if name != METADATA]
+        # A crash may leave manifests.
+        names += [name for name in place.list(METADATA) if not name.endswith(".avro")]
+        if place.is_file("") or names:
             raise PublicationError(
                 f"{self.location!r} holds something that is no Iceberg table; publish to a new folder, or to the "
-                "table's own"
+                "table's own folder"
             )
 
-    def adapted(self, wanted: Wanted, catalog: TableCatalog) -> Wanted:
-        """Without partitions where a value is NULL, on which pyiceberg's filters fail; what is there stays so."""
+    def adapt(self, wanted: DesiredState, catalog: TableCatalog) -> DesiredState:
+        """Return the state without partitions if a value is NULL, on which pyiceberg's filters fail; keep a spec."""
         present = None if self._table is None else _partition_columns(self._table)
-        apart = None not in [entry.value for entry in catalog.partitions] if present is None else present != ()
-        return wanted if apart else replace(wanted, partition_by=None)
+        is_partitioned = None not in [e.value for e in catalog.partitions] if present is None else present != ()
+        return wanted if is_partitioned else replace(wanted, partition_by=None)
 
-    def shape(self, wanted: Wanted) -> object:
-        """The columns as a text of ours and as names, and the partition columns."""
+    def shape(self, wanted: DesiredState) -> object:
+        """Return the columns as JSON and as names, and the partition columns."""
         schema = iceberg_schema(wanted.columns)
-        return spelled(wanted.columns), tuple(sorted(schema.column_names)), _wanted_partition(wanted)
+        return spell_columns(wanted.columns), tuple(sorted(schema.column_names)), _wanted_partition(wanted)
 
-    def partition_value(self, wanted: Wanted, file: DataFile) -> object:
-        """The value as manifests hold it."""
+    def partition_value(self, wanted: DesiredState, file: DataFile) -> object:
+        """Return the value as manifests store it."""
         return None if wanted.partition_by is None else file.partition_value(wanted.columns.find(wanted.partition_by))
 
-    def commit(self, before: Shown | None, wanted: Wanted, added: list[Added], removed: list[str]) -> int:
-        """Make one commit: columns where they changed, files, and what is shown as the table's properties."""
+    def commit(self, before: PlaceState | None, wanted: DesiredState, added: list[NewFile], removed: list[str]) -> int:
+        """Commit changed columns, files and table properties at once."""
         try:
-            transaction = self._created(wanted) if self._table is None else self._changed(self._table, before, wanted)
+            transaction = self._create(wanted) if self._table is None else self._update(self._table, before, wanted)
             schema = transaction.table_metadata.schema()
             transaction.set_properties(
                 {**_shown_properties(wanted), _MAPPING_PROPERTY: name_mapping(schema, wanted.hidden)}
@@ -253,17 +239,16 @@ class IcebergTarget:
             change = transaction.update_snapshot(snapshot_properties=properties).overwrite()
             for path in removed:
                 change.delete_data_file(self._present[path])
-            for one in added:
-                change.append_data_file(self._file(one, wanted, schema, transaction.table_metadata.default_spec_id))
+            for new in added:
+                change.append_data_file(self._file(new, wanted, schema, transaction.table_metadata.default_spec_id))
             change.commit()
             return _version(transaction.commit_transaction())
         except CommitFailedException as error:
             raise CommitConflictError(
-                f"somebody else committed to the Iceberg table at {self.location!r} meanwhile ({_short(error)}); "
-                "publish again"
+                f"another process committed to the Iceberg table at {self.location!r} ({_short(error)}); publish again"
             ) from error
 
-    def _created(self, wanted: Wanted) -> Transaction:
+    def _create(self, wanted: DesiredState) -> Transaction:
         schema = iceberg_schema(wanted.columns)
         spec = UNPARTITIONED_PARTITION_SPEC
         if wanted.partition_by is not None:
@@ -273,17 +258,12 @@ class IcebergTarget:
             )
         properties: Properties = {**_FIXED, **_shown_properties(wanted)}
         if self._folder is not None:
-            return self._folder.created(schema, spec, properties)
+            return self._folder.create(schema, spec, properties)
         catalog, name = self._named
         catalog.create_namespace_if_not_exists(name.rpartition(".")[0])
         return catalog.create_table_transaction(name, schema, partition_spec=spec, properties=properties)
 
-    def _changed(self, table: Table, before: Shown | None, wanted: Wanted) -> Transaction:
-        """A transaction in which the table has the columns that are wanted.
-
-        Raises:
-            PublicationError: it is partitioned by another column.
-        """
+    def _update(self, table: Table, before: PlaceState | None, wanted: DesiredState) -> Transaction:
         transaction = table.transaction()
         if before is None or before.shape == self.shape(wanted):
             return transaction
@@ -293,31 +273,31 @@ class IcebergTarget:
                 f"the Iceberg table at {self.location!r} is partitioned by {', '.join(present) or 'nothing'}, the "
                 f"table now by {wanted.partition_by or 'nothing'}; publish to another place"
             )
-        had = _types_of(table.properties.get(_COLUMNS_PROPERTY, "[]"))
-        now = {column.name: column.type for column in wanted.columns.columns}
+        old = {str(name): str(type) for name, type in json.loads(table.properties.get(_COLUMNS_PROPERTY, "[]"))}
+        new = {column.name: column.type for column in wanted.columns.columns}
         with transaction.update_schema(allow_incompatible_changes=True) as update:
             for field in table.schema().fields:
-                if now.get(field.name) != had.get(field.name):
+                if new.get(field.name) != old.get(field.name):
                     update.delete_column((field.name,))
         kept = {field.name for field in transaction.table_metadata.schema().fields}
         with transaction.update_schema() as update:
-            for name, type in now.items():
+            for name, type in new.items():
                 if name not in kept:
                     update.add_column((name,), iceberg_type(type, name, count(1)))
         return transaction
 
-    def _file(self, one: Added, wanted: Wanted, schema: IcebergSchema, spec: int) -> IcebergFile:
-        partition = () if wanted.partition_by is None else (self.partition_value(wanted, one.file),)
-        path = self._root + one.file.path
-        return data_file(one.file, path, one.size, wanted.columns, schema, Record(*partition), spec)
+    def _file(self, new: NewFile, wanted: DesiredState, schema: Schema, spec: int) -> IcebergFile:
+        partition = () if wanted.partition_by is None else (self.partition_value(wanted, new.file),)
+        path = self._root + new.file.path
+        return data_file(new.file, path, new.size, wanted.columns, schema, Record(*partition), spec)
 
 
-def _shown_properties(wanted: Wanted) -> dict[str, str]:
+def _shown_properties(wanted: DesiredState) -> dict[str, str]:
     return {
         TABLE_PROPERTY: wanted.table_id,
         SNAPSHOT_PROPERTY: str(wanted.snapshot),
         VIEW_PROPERTY: wanted.layout,
-        _COLUMNS_PROPERTY: spelled(wanted.columns),
+        _COLUMNS_PROPERTY: spell_columns(wanted.columns),
     }
 
 
@@ -326,17 +306,13 @@ def _partition_columns(table: Table) -> tuple[str, ...]:
     return tuple(str(schema.find_column_name(part.source_id)) for part in table.spec().fields)
 
 
-def _wanted_partition(wanted: Wanted) -> tuple[str, ...]:
+def _wanted_partition(wanted: DesiredState) -> tuple[str, ...]:
     return () if wanted.partition_by is None else (wanted.partition_by,)
 
 
 def _version(table: Table) -> int:
     """The number of commits with files, of a table of format 2."""
     return int(getattr(table.metadata, "last_sequence_number", 0))
-
-
-def _types_of(text: str) -> dict[str, str]:
-    return {str(name): str(type) for name, type in json.loads(text)}
 
 
 def _short(error: Exception) -> str:

@@ -1,8 +1,8 @@
-"""Publishing: a place is made to show the newest snapshot, by one commit of what differs; nothing is rewritten.
+"""Publish the newest snapshot in another format: one commit of the changed files, without rewriting data.
 
-The order makes every crash harmless. The snapshot is noted in our table first, so that no vacuum takes its files; then
-the place's one commit is made, which says itself what it shows; then that is noted, too. Whoever comes after a crash
-looks at what the place shows, and does what is missing.
+Every crash is harmless. First the snapshot is noted in our table, so that vacuum keeps its files. Then the location
+gets its one commit, which records the snapshot. Last, that is noted too. After a crash, the next run reads the
+location's state and completes the missing steps.
 """
 
 from __future__ import annotations
@@ -21,26 +21,25 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require
-from layoutopt.publish.contents import IN_CATALOG, DataFile, View, files_of, sizes_of, views_of
-from layoutopt.publish.table_format import Added, PublishHook, Shown, Target, Wanted
+from layoutopt.publish.contents import IN_CATALOG, DataFile, View, find_sizes, list_files, views_of
+from layoutopt.publish.table_format import DesiredState, NewFile, PlaceState, PublishHook, Target
 
+# The steps of each published table at which the hook is called.
 PUBLISH_POINTS = ("noted", "committed", "finished")
-"""Where ``at`` is called for each table that is shown."""
-
 _LIBRARIES: Final = {"delta": ("deltalake", "delta"), "iceberg": ("pyiceberg", "iceberg")}
 
 
 @dataclass(frozen=True)
-class ShownTable:
-    """What came of one table that is shown.
+class PublishedTable:
+    """The result of publishing one table.
 
     Attributes:
-        location: where.
-        layout: which layout it has; None for one with every column.
+        location: where it is.
+        layout: its layout; None for one with every column.
         columns: how many it has.
-        version: the place's newest version.
-        files, rows: what it names now.
-        added, removed: data files that this commit named and took away.
+        version: the location's newest version.
+        files, rows: how many it names now.
+        added, removed: how many data files this commit added and removed.
         committed: whether there was anything to commit.
     """
 
@@ -57,28 +56,28 @@ class ShownTable:
 
 @dataclass(frozen=True)
 class PublishReport:
-    """What a publication did.
+    """The result of a publication.
 
     Attributes:
-        table, format: what is shown, and as what.
-        snapshot: the snapshot that is shown now.
-        shown: the tables that show it: one, or one for each layout.
-        notes: what a user should know.
+        table, format: the table and the format.
+        snapshot: the published snapshot.
+        shown: one published table, or one for each layout.
+        notes: remarks for the user.
     """
 
     table: str
     format: str
     snapshot: int
-    shown: tuple[ShownTable, ...]
+    shown: tuple[PublishedTable, ...]
     notes: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
 def publish(root: str, publication: Publication, at: PublishHook = lambda point: None) -> PublishReport:
-    """Show a table's newest snapshot at a place as a table of another format, over the same data files.
+    """Publish a table's newest snapshot in another format over the same data files.
 
     Args:
         root: the table.
@@ -86,9 +85,9 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
         at: called at each of PUBLISH_POINTS, for tests.
 
     Raises:
-        PublicationError: the place holds something else, or was changed by somebody else; or the format has no way to
-            say a column.
-        CommitConflictError: somebody else publishes there at this moment, or a vacuum took the snapshot.
+        PublicationError: the location holds something else or was changed by another writer, or the format does not
+            support a column.
+        CommitConflictError: another process publishes there, or vacuum removed the snapshot.
         SettingError: the format's library is not installed.
         CatalogError: the table's catalog is damaged.
     """
@@ -96,24 +95,24 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
     views = views_of(catalog)
     _check_no_other_tables(catalog, publication, views)
     shown = tuple(_show(catalog, publication, view, at) for view in views)
-    return PublishReport(root, publication.format, catalog.snapshot.number, shown, _notes(views))
+    return PublishReport(root, publication.format, catalog.snapshot.number, shown, _describe_views(views))
 
 
 def publication(root: str, format: str, location: str | None = None) -> Publication:
-    """A place for a table, in its own folder unless it is named; folders by their whole path, so that each is one."""
+    """Return a publication at an absolute location, by default the table's own folder."""
     place = location or root
     whole = place if place.startswith(IN_CATALOG) else TableFiles(place).full_path("").rstrip("/")
     return Publication(format, whole)
 
 
 def publications_of(root: str, places: Iterable[str]) -> tuple[Publication, ...]:
-    """Places as settings name them: ``FORMAT``, or ``FORMAT=PLACE``.
+    """Return the publications of settings of the form ``FORMAT`` or ``FORMAT=PLACE``.
 
     Raises:
         SettingError: a format is unknown, or its library is not installed.
         EncryptedTableError: the table is encrypted.
     """
-    found = []
+    result = []
     if places:
         TableFiles(root).check_plain()
     for text in places:
@@ -121,19 +120,19 @@ def publications_of(root: str, places: Iterable[str]) -> tuple[Publication, ...]
         if format not in FORMATS:
             raise SettingError(f"{text!r} names no place to publish to; write {' or '.join(FORMATS)}, or FORMAT=PLACE")
         require(*_LIBRARIES[format])
-        found.append(publication(root, format, location or None))
-    return tuple(found)
+        result.append(publication(root, format, location or None))
+    return tuple(result)
 
 
 def publish_all(
     root: str, places: Iterable[str], say: Callable[[str], None], log: EventLog = NO_EVENTS
 ) -> tuple[PublishReport, ...]:
-    """Publish a table to each of some places, as settings name them; what was published before a crash is found so.
+    """Publish a table to each of these places, and complete publications that a crash interrupted.
 
     Args:
         root: the table.
         places: as for :func:`publications_of`.
-        say: told what is done.
+        say: receives progress messages.
         log: gets an event ``publish`` for each.
 
     Raises:
@@ -151,43 +150,40 @@ def publish_all(
 def published_after(
     root: str, places: Sequence[str], say: Callable[[str], None], log: EventLog = NO_EVENTS
 ) -> Iterator[None]:
-    """Publish as :func:`publish_all` once the block is done; what could not be published is said before it."""
+    """Check the places, run the block, then publish as :func:`publish_all`."""
     publications_of(root, places)
     yield
     publish_all(root, places, say, log)
 
 
 def stop(root: str, publication: Publication) -> int:
-    """Keep nothing for a publication any more; what is shown there stays until its files go. How many notes went."""
+    """Forget a publication, keep what it shows until its files are removed, and return the number of deleted notes."""
     files = TableFiles(root)
     check_is_table(files)
-    return sum(forget(files, one) for one in _tables_of(files, publication))
+    return sum(forget(files, table) for table in _find_tables(files, publication))
 
 
-def _tables_of(files: TableFiles, publication: Publication) -> list[Publication]:
-    """The tables that show a publication so far, as they were noted: at its place, or one a layout below it."""
+def _find_tables(files: TableFiles, publication: Publication) -> list[Publication]:
+    """Return the noted publications at a location, or in layout folders below it."""
     layout = f"{publication.location.rstrip('/')}/layout-"
-    noted = [one for one in publications(files) if one.format == publication.format]
-    return [one for one in noted if one == publication or re.fullmatch(f"{re.escape(layout)}[0-9]+", one.location)]
+    noted = [table for table in publications(files) if table.format == publication.format]
+    pattern = f"{re.escape(layout)}[0-9]+"
+    return [table for table in noted if table == publication or re.fullmatch(pattern, table.location)]
 
 
 def _check_no_other_tables(catalog: Catalog, publication: Publication, views: Sequence[View]) -> None:
-    """Refuse to leave tables behind that would show an older snapshot for ever, as where column groups change.
-
-    Raises:
-        PublicationError: there would be some.
-    """
+    """Raise PublicationError if a table of older column groups would stay at an older snapshot."""
     shown = {view.location(publication.location) for view in views}
-    left = [one.location for one in _tables_of(catalog.files, publication) if one.location not in shown]
-    if left:
+    tables = _find_tables(catalog.files, publication)
+    stale = [table.location for table in tables if table.location not in shown]
+    if stale:
         raise PublicationError(
-            f"{left[0]!r} shows older column groups of the table and would stay behind, now that its layouts "
-            "are others; give --forget once, drop what is shown there, and publish again"
+            f"{stale[0]!r} shows older column groups of the table and would stay behind, since the table's layouts "
+            "changed; run once with --forget, drop that table, and publish again"
         )
 
 
-def _target(files: TableFiles, publication: Publication) -> Target:
-    """The place of a publication; its library is imported only now."""
+def _open_target(files: TableFiles, publication: Publication) -> Target:
     require(*_LIBRARIES[publication.format])
     if publication.format == "delta":
         from layoutopt.publish.delta import DeltaTarget
@@ -198,60 +194,50 @@ def _target(files: TableFiles, publication: Publication) -> Target:
     return IcebergTarget(files, publication.location)
 
 
-def _notes(views: Sequence[View]) -> tuple[str, ...]:
+def _describe_views(views: Sequence[View]) -> tuple[str, ...]:
     if len(views) == 1 and views[0].layout is None:
         return ()
     return (
-        f"no layout holds every column of every row, so {len(views)} tables are shown, each with the columns that its "
-        "layout has for every row; a plan of one layout would make one table",
+        f"no layout holds every column of every row, so {len(views)} tables are published, each with the columns that "
+        "its layout has for every row; a plan of one layout gives one table",
     )
 
 
-def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHook) -> ShownTable:
+def _show(catalog: Catalog, publication: Publication, view: View, at: PublishHook) -> PublishedTable:
     files, number = catalog.files, catalog.snapshot.number
     place = Publication(publication.format, view.location(publication.location))
-    target = _target(files, place)
-    before = target.shown()
+    target = _open_target(files, place)
+    before = target.read_state()
     layout = "" if view.layout is None else str(view.layout)
-    wanted = Wanted(table_id(files), number, layout, view.columns, view.partition_by, view.hidden)
-    wanted = target.adapted(wanted, catalog)
-    ours = files_of(catalog, view)
+    wanted = DesiredState(table_id(files), number, layout, view.columns, view.partition_by, view.hidden)
+    wanted = target.adapt(wanted, catalog)
+    files_now = list_files(catalog, view)
     _check_place(place, before, wanted)
-    added, removed = _difference(target, before, wanted, ours)
+    added, removed = _compare_files(target, before, wanted, files_now)
     changed = bool(added or removed) or before is None or before.shape != target.shape(wanted)
     if changed:
         if before is not None:
             _check_untouched(catalog, view, place, before)
         note(files, place, number, "begun")
-        _check_not_given_up(files, catalog.snapshot)
+        _check_not_vacuumed(files, catalog.snapshot)
         at("noted")
-        sizes = sizes_of(catalog, added)
-        new = [Added(file, *sizes[path]) for path, file in sorted(added.items())]
+        sizes = find_sizes(catalog, added)
+        new = [NewFile(file, *sizes[path]) for path, file in sorted(added.items())]
         version = target.commit(before, wanted, new, removed)
         at("committed")
     else:
         assert before is not None
         version = before.version
-    _note_done(files, place, before, number, changed)
+        number = number if before.snapshot is None else before.snapshot
+    note(files, place, number, "begun")
+    note(files, place, number, "done")
     at("finished")
-    rows = sum(file.rows for file in ours.values())
-    count = len(view.columns.columns)
-    return ShownTable(place.location, view.layout, count, version, len(ours), rows, len(added), len(removed), changed)
+    columns, rows = len(view.columns.columns), sum(file.rows for file in files_now.values())
+    counts = (len(files_now), rows, len(added), len(removed))
+    return PublishedTable(place.location, view.layout, columns, version, *counts, changed)
 
 
-def _note_done(files: TableFiles, place: Publication, before: Shown | None, number: int, changed: bool) -> None:
-    """Note what the place shows; where nothing had to change, the snapshot that it was made from stays noted."""
-    shown = number if changed or before is None or before.snapshot is None else before.snapshot
-    note(files, place, shown, "begun")
-    note(files, place, shown, "done")
-
-
-def _check_place(place: Publication, before: Shown | None, wanted: Wanted) -> None:
-    """Refuse a place that shows something else.
-
-    Raises:
-        PublicationError: it does.
-    """
+def _check_place(place: Publication, before: PlaceState | None, wanted: DesiredState) -> None:
     if before is None:
         return
     if before.table_id is None:
@@ -269,53 +255,44 @@ def _check_place(place: Publication, before: Shown | None, wanted: Wanted) -> No
         )
 
 
-def _difference(
-    target: Target, before: Shown | None, wanted: Wanted, ours: dict[str, DataFile]
+def _compare_files(
+    target: Target, before: PlaceState | None, wanted: DesiredState, files_now: dict[str, DataFile]
 ) -> tuple[dict[str, DataFile], list[str]]:
-    """The files to be named, and those to be named no longer."""
     if before is None:
-        return ours, []
+        return files_now, []
     same = {} if before.partition_by != wanted.partition_by else before.files
     added = {
         path: file
-        for path, file in ours.items()
+        for path, file in files_now.items()
         if path not in same or same[path] != target.partition_value(wanted, file)
     }
-    return added, sorted(path for path in before.files if path not in ours)
+    return added, sorted(path for path in before.files if path not in files_now)
 
 
-def _check_untouched(catalog: Catalog, view: View, place: Publication, before: Shown) -> None:
-    """Refuse to overwrite what somebody else did at the place.
-
-    Raises:
-        PublicationError: the place names other files than were published there.
-    """
+def _check_untouched(catalog: Catalog, view: View, place: Publication, before: PlaceState) -> None:
+    """Raise PublicationError if another writer changed the location."""
     published = set(before.files)
     try:
         if before.snapshot is not None:
             old = Catalog.open(catalog.files.root, before.snapshot)
-            published = set(files_of(old, view))
+            published = set(list_files(old, view))
     except CatalogError:
-        pass  # a vacuum of an older version took the snapshot: what it had is not known
-    others = sorted({*before.strangers, *(published ^ set(before.files))})
-    if others:
+        pass  # vacuum removed the snapshot, so its files are unknown
+    changes = sorted({*before.strangers, *(published ^ set(before.files))})
+    if changes:
         raise PublicationError(
-            f"somebody else changed the {place.format} table at {place.location!r} since snapshot {before.snapshot} "
-            f"was published there (as {others[0]!r} tells); undo that, or publish to another place"
+            f"another writer changed the {place.format} table at {place.location!r} after snapshot {before.snapshot} "
+            f"was published there (file {changes[0]!r}); undo that, or publish to another place"
         )
 
 
-def _check_not_given_up(files: TableFiles, snapshot: Snapshot) -> None:
-    """Now that the snapshot is noted, look whether a vacuum came before the note.
-
-    Raises:
-        CommitConflictError: one takes some of its files away.
-    """
+def _check_not_vacuumed(files: TableFiles, snapshot: Snapshot) -> None:
+    """Raise CommitConflictError if vacuum removed files before the snapshot was noted."""
     named = names_of(snapshot.partitions, ())
     try:
         change = Change("publish", snapshot, named, lambda latest: snapshot)
         check_no_tombstone(files, snapshots_since(files, snapshot), change)
     except CatalogError as error:
         raise CommitConflictError(
-            f"snapshot {snapshot.number} of {files.root!r} was given up while it was published; publish again"
+            f"snapshot {snapshot.number} of {files.root!r} was removed by vacuum while it was published; publish again"
         ) from error

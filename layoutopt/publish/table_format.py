@@ -1,4 +1,4 @@
-"""What publishing asks of a format: to say what a place shows, and to change that in one commit."""
+"""The interface of a published table format: read what a location shows, and change it in one commit."""
 
 from __future__ import annotations
 
@@ -14,23 +14,22 @@ TABLE_PROPERTY = "layoutopt.table"
 SNAPSHOT_PROPERTY = "layoutopt.snapshot"
 VIEW_PROPERTY = "layoutopt.layout"
 
+# Called with the name of each finished step, so that tests can end the process there.
 PublishHook = Callable[[str], None]
-"""Called with the name of each step that was done, so that tests can end the process there."""
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What a place shows now.
+class PlaceState:
+    """What a location shows now.
 
     Attributes:
-        table_id, snapshot, layout: which table, which of its snapshots and which layout (as text; "" for a covering
-            one) were published there; None where the place holds a table that nobody published from here.
-        files: the data files that it names, by path relative to our table; of each the partition value as the format
-            has it.
-        strangers: data files that are none of our table's, as the format names them.
-        partition_by: the partition column, None for none.
-        shape: the columns and the partition column as the format has them, to be compared with others.
-        version: the place's newest version or snapshot.
+        table_id, snapshot, layout: the published table, snapshot and layout ("" for a covering one); None if layoutopt
+            did not publish the table.
+        files: the partition values of its data files, in the format's own form, by path relative to our table.
+        strangers: data files that are not our table's.
+        partition_by: the partition column, or None.
+        shape: the columns and the partition column in the format's own form, for comparison.
+        version: the location's newest version or snapshot.
     """
 
     table_id: str | None
@@ -44,15 +43,15 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What a place is to show.
+class DesiredState:
+    """What a location is to show.
 
     Attributes:
-        table_id, snapshot, layout: as in :class:`Shown`.
-        columns: the columns to be shown.
-        partition_by: the format's partition column, None for none.
-        hidden: columns that are not shown, though some files hold them.
-        bounded: the columns whose minima and maxima readers may rely on, where the format lists them.
+        table_id, snapshot, layout: as in :class:`PlaceState`.
+        columns: the published columns.
+        partition_by: the format's partition column, or None.
+        hidden: unpublished columns that some files hold.
+        bounded: the columns with bounds that readers may rely on, if the format lists them.
     """
 
     table_id: str
@@ -65,8 +64,8 @@ class Wanted:
 
 
 @dataclass(frozen=True)
-class Added:
-    """A data file that a place is to name: its size in bytes, and when it was written (seconds since 1970)."""
+class NewFile:
+    """A data file to add, its size in bytes, and when it was written (seconds since 1970)."""
 
     file: DataFile
     size: int
@@ -74,39 +73,23 @@ class Added:
 
 
 class Target(Protocol):
-    """A place where a table is shown as one of another format."""
+    """A location where a table is published in another format."""
 
     @property
     def location(self) -> str:
         """A folder, a URL or a name in a catalog."""
 
-    def shown(self) -> Shown | None:
-        """What is there; None for nothing yet.
+    def read_state(self) -> PlaceState | None:
+        """Return what the location shows, or None; raises PublicationError for anything but a table of this format."""
 
-        Raises:
-            PublicationError: something is there that is no table of this format.
-        """
+    def adapt(self, wanted: DesiredState, catalog: Catalog) -> DesiredState:
+        """Return the state as the format can express it: perhaps without partitions."""
 
-    def adapted(self, wanted: Wanted, catalog: Catalog) -> Wanted:
-        """What is wanted as the format can say it of a catalog's partitions: perhaps without partitions."""
+    def shape(self, wanted: DesiredState) -> object:
+        """Return the columns and the partition column in the format's form; raises PublicationError."""
 
-    def shape(self, wanted: Wanted) -> object:
-        """The columns and the partition column as the format would have them.
+    def partition_value(self, wanted: DesiredState, file: DataFile) -> object:
+        """Return a file's partition value in the format's form, or None; raises PublicationError."""
 
-        Raises:
-            PublicationError: it has no way to say a column.
-        """
-
-    def partition_value(self, wanted: Wanted, file: DataFile) -> object:
-        """A file's partition value as the format would have it; None where there are no partitions.
-
-        Raises:
-            PublicationError: it has no way to say it.
-        """
-
-    def commit(self, before: Shown | None, wanted: Wanted, added: list[Added], removed: list[str]) -> int:
-        """Make one commit of all that changes; the version that it makes.
-
-        Raises:
-            CommitConflictError: somebody else committed since ``before``.
-        """
+    def commit(self, before: PlaceState | None, wanted: DesiredState, added: list[NewFile], removed: list[str]) -> int:
+        """Commit all changes at once and return the version; raises CommitConflictError on a conflict."""

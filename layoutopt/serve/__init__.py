@@ -1,1 +1,1 @@
-"""layoutopt tables as an Iceberg REST catalog that plans scans: engines read only files with a block that may match."""
+"""An Iceberg REST catalog that plans scans: engines read only files with a block that may match."""

@@ -1,4 +1,4 @@
-"""The HTTP side: Iceberg's REST endpoints as an ASGI application."""
+"""Iceberg's REST endpoints as an ASGI application, with limits, tokens and an access log."""
 
 from __future__ import annotations
 
@@ -20,36 +20,40 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from layoutopt.errors import LayoutoptError
 from layoutopt.events import NO_EVENTS, EventLog
-from layoutopt.serve.catalog import RestCatalog, namespace_of
-from layoutopt.serve.protocol import (
-    RefusedError,
-    bad_request,
-    not_authorized,
-    other_host,
-    read_only,
-    scan_request,
-    too_large,
-    too_many,
-    too_slow,
-)
-
-# ----------------------------------------------------------------------------------------------------
-# What every request passes before it is answered: the limits, the token, and the access log.
+from layoutopt.serve.catalog import RestCatalog, split_namespace
+from layoutopt.serve.protocol import RefusedError, bad_request, scan_request
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LONGEST_PATH: Final = 500
+T = TypeVar("T")
+_NAMESPACES: Final = "/v1/namespaces"
+_NAMESPACE: Final = f"{_NAMESPACES}/{{namespace}}"
+_TABLES: Final = f"{_NAMESPACE}/tables"
+_TABLE: Final = f"{_TABLES}/{{table}}"
+_WRITES: Final = {
+    _NAMESPACES: ["POST"],
+    _NAMESPACE: ["DELETE"],
+    f"{_NAMESPACE}/properties": ["POST"],
+    _TABLES: ["POST"],
+    _TABLE: ["POST", "DELETE"],
+    f"{_NAMESPACE}/register": ["POST"],
+    "/v1/tables/rename": ["POST"],
+    "/v1/transactions/commit": ["POST"],
+    f"{_NAMESPACE}/views": ["POST"],
+    "/v1/views/rename": ["POST"],
+}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How much the server takes.
+    """The limits of the server.
 
     Attributes:
-        body_bytes: of one request.
-        body_seconds: within which a request's body has to come.
+        body_bytes: of one request's body.
+        body_seconds: until a request's body must be complete.
         requests: answered or waiting at the same time.
-        threads: that plan scans; as many load tables, and as many do all else.
-        filter_depth: how deep filters may be nested.
+        threads: that plan scans; as many load tables, and as many do the rest.
+        filter_depth: the nesting depth of filters.
     """
 
     body_bytes: int = 4 << 20
@@ -61,12 +65,12 @@ class Limits:
 
 @dataclass(eq=False)
 class Guard:
-    """An ASGI application around another.
+    """Middleware that checks limits and tokens and logs each request.
 
     Attributes:
-        app: what answers.
-        tokens: any of which a request has to bear; none lets everybody in who asks this machine by its own name.
-        limits: how much is taken.
+        app: the guarded application.
+        tokens: the accepted tokens; without any, requests to this machine's own names are accepted.
+        limits: the limits.
         log: gets an event ``request`` for each.
     """
 
@@ -74,65 +78,66 @@ class Guard:
     tokens: Sequence[str] = ()
     limits: Limits = field(default_factory=Limits)
     log: EventLog = NO_EVENTS
-    _under_way: int = 0
+    _active: int = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        answer = _Answer(send)
+        response = _CountedResponse(send)
         started = time.perf_counter()
-        scope["layoutopt.said"] = {}
+        scope["layoutopt.event"] = {}
         try:
-            refused = self._refusal(scope)
-            self._under_way += 1
+            refusal = self._find_refusal(scope)
+            self._active += 1
             try:
-                app = self.app if refused is None else _refusing(refused)
-                await app(scope, receive, answer)
+                app = self.app if refusal is None else _refusal_response(refusal)
+                await app(scope, receive, response)
             except Exception:
-                if answer.status is None:  # else it was told, and logged
+                if response.status is None:  # else the client got an error, which was logged
                     raise
             finally:
-                self._under_way -= 1
+                self._active -= 1
         finally:
-            self._write(scope, answer, time.perf_counter() - started)
+            self._write_event(scope, response, time.perf_counter() - started)
 
-    def _refusal(self, scope: Scope) -> RefusedError | None:
+    def _find_refusal(self, scope: Scope) -> RefusedError | None:
         headers = {name.lower(): value for name, value in scope["headers"]}
         if self.tokens:
-            if not self._knows(headers.get(b"authorization", b"")):
-                return not_authorized()
-        # A page of the web could ask in its reader's name, under a host name that leads here.
+            if not self._has_token(headers.get(b"authorization", b"")):
+                return RefusedError(401, "NotAuthorizedException", "send a token that this server knows: Bearer TOKEN")
+        # A web page could send requests from its reader's browser, by a host name that resolves to this machine.
         elif _host(headers.get(b"host", b"").decode("latin-1")) not in LOOPBACK:
-            return other_host()
-        return too_many() if self._under_way >= self.limits.requests else None
+            message = "without a token only requests to this machine's own names are answered"
+            return RefusedError(403, "ForbiddenException", message)
+        if self._active >= self.limits.requests:
+            return RefusedError(429, "TooManyRequestsException", "too many requests at once; try again in a second")
+        return None
 
-    def _knows(self, header: bytes) -> bool:
-        """Whether a header bears one of the tokens; how long that takes tells nothing about them."""
+    def _has_token(self, header: bytes) -> bool:
         scheme, _, token = header.partition(b" ")
         digest = hashlib.sha256(token.strip()).digest()
+        # In a time that does not depend on the tokens.
         matches = [hmac.compare_digest(hashlib.sha256(known.encode()).digest(), digest) for known in self.tokens]
         return scheme.lower() == b"bearer" and any(matches)
 
-    def _write(self, scope: Scope, answer: _Answer, seconds: float) -> None:
+    def _write_event(self, scope: Scope, response: _CountedResponse, seconds: float) -> None:
         client = scope.get("client")
         self.log.write(
             "request",
             method=scope["method"],
             path=scope["path"][:_LONGEST_PATH],
-            status=answer.status,
+            status=response.status,
             seconds=round(seconds, 6),
-            bytes=answer.bytes,
+            bytes=response.bytes,
             client=client[0] if client else None,
-            **scope["layoutopt.said"],
+            **scope["layoutopt.event"],
         )
 
 
 @dataclass(eq=False)
-class _Answer:
-    """Sends an answer on, and notes its status and size."""
-
+class _CountedResponse:
     send: Send
     status: int | None = None
     bytes: int = 0
@@ -155,46 +160,27 @@ def _host(header: str) -> str:
     return name.strip("[]").lower()
 
 
-def _refusing(refused: RefusedError) -> ASGIApp:
-    return JSONResponse(refused.to_json(), refused.status, headers_of(refused))
+def _refusal_response(refusal: RefusedError) -> Response:
+    return JSONResponse(refusal.to_json(), refusal.status, refusal_headers(refusal))
 
 
-def headers_of(refused: RefusedError) -> dict[str, str]:
-    """The headers that belong to a refusal."""
-    if refused.status == 401:
+def refusal_headers(refusal: RefusedError) -> dict[str, str]:
+    """Return the headers of a refusal."""
+    if refusal.status == 401:
         return {"www-authenticate": "Bearer"}
-    return {"retry-after": "1"} if refused.status == 429 else {}
-
-
-T = TypeVar("T")
-_NAMESPACES: Final = "/v1/namespaces"
-_NAMESPACE: Final = f"{_NAMESPACES}/{{namespace}}"
-_TABLES: Final = f"{_NAMESPACE}/tables"
-_TABLE: Final = f"{_TABLES}/{{table}}"
-_WRITES: Final = {
-    _NAMESPACES: ["POST"],
-    _NAMESPACE: ["DELETE"],
-    f"{_NAMESPACE}/properties": ["POST"],
-    _TABLES: ["POST"],
-    _TABLE: ["POST", "DELETE"],
-    f"{_NAMESPACE}/register": ["POST"],
-    "/v1/tables/rename": ["POST"],
-    "/v1/transactions/commit": ["POST"],
-    f"{_NAMESPACE}/views": ["POST"],
-    "/v1/views/rename": ["POST"],
-}
+    return {"retry-after": "1"} if refusal.status == 429 else {}
 
 
 def application(
     catalog: RestCatalog, tokens: tuple[str, ...] = (), limits: Limits | None = None, log: EventLog = NO_EVENTS
 ) -> Guard:
-    """The application that serves a catalog.
+    """Return the application that serves a catalog.
 
     Args:
-        catalog: what is served.
-        tokens: any of which a request has to bear; with none, everybody who asks this machine by its own name may.
-        limits: how much is taken.
-        log: gets an event ``request`` for each request, ``failure`` for each error that is nobody's request's.
+        catalog: the served catalog.
+        tokens: as for :class:`Guard`.
+        limits: the limits.
+        log: gets an event ``request`` for each request, and ``failure`` for each server error.
     """
     limits = limits or Limits()
     endpoints = _Endpoints(catalog, limits, log)
@@ -215,23 +201,24 @@ def application(
         Exception: endpoints.failed,
     }
     app = Starlette(routes=routes, exception_handlers=handlers)
-    app.router.redirect_slashes = False  # to a host that the request names
+    app.router.redirect_slashes = False  # a redirect would go to a host that the request names
     return Guard(app, tokens, limits, log)
 
 
 async def _refuse_write(request: Request) -> Response:
-    raise read_only()
+    message = "this catalog is read-only; change tables by layoutopt's own commands"
+    raise RefusedError(406, "UnsupportedOperationException", message)
 
 
 class _Endpoints:
-    """What is answered at each path. Catalogs are read in threads, a few at a time."""
+    """The endpoints; catalogs are read in a few threads."""
 
     def __init__(self, catalog: RestCatalog, limits: Limits, log: EventLog) -> None:
         self._catalog, self._limits, self._log = catalog, limits, log
-        self._limiters: dict[str, CapacityLimiter] = {}  # which belong to the loop that they are made in
+        self._limiters: dict[str, CapacityLimiter] = {}  # bound to the event loop
 
     async def _in_thread(self, work: Callable[[], T], kind: str = "catalog") -> T:
-        """What work comes to, done in a thread. No kind of work waits for another: some of it takes seconds."""
+        """Run work in a thread; each kind has its own threads, since some work takes seconds."""
         if kind not in self._limiters:
             self._limiters[kind] = CapacityLimiter(self._limits.threads)
         return await to_thread.run_sync(work, limiter=self._limiters[kind])
@@ -241,12 +228,12 @@ class _Endpoints:
 
     async def namespaces(self, request: Request) -> Response:
         parent = request.query_params.get("parent")
-        wanted = namespace_of(parent) if parent else None
+        wanted = split_namespace(parent) if parent else None
         return JSONResponse(await self._in_thread(lambda: self._catalog.namespaces(wanted)))
 
     async def namespace(self, request: Request) -> Response:
-        said = await self._in_thread(lambda: self._catalog.namespace(_namespace(request)))
-        return Response(status_code=204) if request.method == "HEAD" else JSONResponse(said)
+        namespace = await self._in_thread(lambda: self._catalog.namespace(_namespace(request)))
+        return Response(status_code=204) if request.method == "HEAD" else JSONResponse(namespace)
 
     async def tables(self, request: Request) -> Response:
         return JSONResponse(await self._in_thread(lambda: self._catalog.table_names(_namespace(request))))
@@ -256,14 +243,14 @@ class _Endpoints:
         if request.method == "HEAD":
             await self._in_thread(lambda: self._catalog.exists(namespace, name))
             return Response(status_code=204)
-        said = await self._in_thread(lambda: self._catalog.table(namespace, name), "load")
-        return Response(said, media_type="application/json")
+        body = await self._in_thread(lambda: self._catalog.table(namespace, name), "load")
+        return Response(body, media_type="application/json")
 
     async def plan(self, request: Request) -> Response:
         namespace, name = _namespace(request), request.path_params["table"]
         wanted = scan_request(await self._body(request), request.headers.get("user-agent", ""))
         shown, planned = await self._in_thread(lambda: self._catalog.plan(namespace, name, wanted), "plan")
-        request.scope["layoutopt.said"].update(
+        request.scope["layoutopt.event"].update(
             table=".".join((*namespace, name)),
             snapshot=shown.table.catalog.snapshot.number,
             files=planned.files,
@@ -274,44 +261,43 @@ class _Endpoints:
         return Response(planned.body, media_type="application/json")
 
     async def _body(self, request: Request) -> bytes:
-        """The body, if it is not too long, and comes in time."""
         most, parts, length = self._limits.body_bytes, [], 0
-        said = request.headers.get("content-length", "")
-        if said.isdecimal() and int(said[:20]) > most:
-            raise too_large(most)
+        too_large = RefusedError(413, "RequestEntityTooLargeException", f"the request's body exceeds {most} bytes")
+        declared = request.headers.get("content-length", "")
+        if declared.isdecimal() and int(declared[:20]) > most:
+            raise too_large
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 async for part in request.stream():
                     length += len(part)
                     if length > most:
-                        raise too_large(most)
+                        raise too_large
                     parts.append(part)
         except TimeoutError as error:
-            raise too_slow() from error
+            message = "the request's body did not arrive in time; send it again"
+            raise RefusedError(408, "RequestTimeoutException", message) from error
         except ClientDisconnect as error:
             raise bad_request("the request's body ended early; send all of it") from error
         return b"".join(parts)
 
     async def refused(self, request: Request, error: RefusedError) -> Response:
-        return JSONResponse(error.to_json(), error.status, headers_of(error))
+        return _refusal_response(error)
 
     async def not_routed(self, request: Request, error: HTTPException) -> Response:
-        """A path or a method that is not there."""
         kind = {404: "NoSuchEndpointException", 405: "MethodNotAllowedException"}.get(
             error.status_code, "BadRequestException"
         )
-        said = f"{request.method} {request.url.path[:200]}: {error.detail}"
-        refused = RefusedError(error.status_code, kind, said)
-        return JSONResponse(refused.to_json(), refused.status, error.headers)
+        refusal = RefusedError(error.status_code, kind, f"{request.method} {request.url.path[:200]}: {error.detail}")
+        return JSONResponse(refusal.to_json(), refusal.status, error.headers)
 
     async def failed(self, request: Request, error: Exception) -> Response:
-        """An error of the table's or ours: only what we say on purpose is told, the rest is logged."""
-        ours = isinstance(error, LayoutoptError)
+        """Return the message of our own errors; other errors are only logged."""
+        is_own = isinstance(error, LayoutoptError)
         self._log.write("failure", path=request.url.path[:500], error=type(error).__name__, message=str(error)[:2000])
-        message = str(error) if ours else "the request can't be answered; the server's log says why"
-        refused = RefusedError(500, type(error).__name__ if ours else "InternalServerError", message)
-        return JSONResponse(refused.to_json(), refused.status)
+        message = str(error) if is_own else "the request failed; the server's log has the error"
+        refusal = RefusedError(500, type(error).__name__ if is_own else "InternalServerError", message)
+        return JSONResponse(refusal.to_json(), refusal.status)
 
 
 def _namespace(request: Request) -> tuple[str, ...]:
-    return namespace_of(request.path_params["namespace"])
+    return split_namespace(request.path_params["namespace"])

@@ -1,9 +1,12 @@
-"""Iceberg's filters, as clients send them in JSON, as conditions of ours.
+"""Translate Iceberg's JSON filters into conditions that are sound for every reader.
 
-Sound for every reader: a condition holds for each row for which some reader may take the filter for TRUE. Readers
-differ: of NULL, ``x != 5`` is TRUE to Iceberg's Java evaluator and NULL to SQL; of NaN, ``x > 5`` is TRUE to Spark and
-FALSE to Arrow, and ``NOT (x < 5)`` the other way round. So whatever is negated holds for NULL and NaN too, unless the
-table has none. What can't be judged (transforms, fields of structs, types of expressions to come) is TRUE.
+A condition holds for each row for which some reader may evaluate the filter to TRUE. Readers differ. For NULL,
+``x != 5`` is TRUE in Iceberg's Java evaluator and NULL in SQL. For NaN, ``x > 5`` is TRUE in Spark and FALSE in Arrow,
+and ``NOT (x < 5)`` is the reverse. Negated comparisons therefore hold for NULL and NaN, unless the column has none.
+Unsupported expressions (transforms, struct fields, unknown types) are TRUE.
+
+Engines also differ in literals that a column can't represent: 0.1 for a 32-bit float, too many digits, -0.0. Such a
+literal becomes a range of all its possible meanings; see :class:`Keys`.
 """
 
 from __future__ import annotations
@@ -27,12 +30,22 @@ from layoutopt.model.values import NAN_KEY, Key, ValueSet, key_kind, successor, 
 from layoutopt.model.values.keys import exact_number, float_key
 from layoutopt.sql.types import normal_type
 
-# ----------------------------------------------------------------------------------------------------
-# Literals of Iceberg's filters as keys of a column's type, as exactly as every reader would take them.
-#
-# Engines differ in what a literal means that the column can't hold: 0.1 beside a 32-bit float, more digits than a
-# decimal
-# has, -0.0. Such a literal is a range that holds whatever it may mean; see :class:`Keys`.
+# A value of ``json.loads``.
+Json = Any
+# The comparisons of one filter that are evaluated; the rest counts as TRUE.
+MOST_LITERALS: Final = 1_000
+# The values of a list that are evaluated one by one; of longer lists, the minimum and maximum are used.
+_MOST_VALUES: Final = 10_000
+_OPPOSITE: Final = MappingProxyType(
+    {
+        "lt": "gt-eq", "lt-eq": "gt", "gt": "lt-eq", "gt-eq": "lt", "eq": "not-eq", "not-eq": "eq", "in": "not-in",
+        "not-in": "in", "starts-with": "not-starts-with", "not-starts-with": "starts-with", "is-null": "not-null",
+        "not-null": "is-null", "is-nan": "not-nan", "not-nan": "is-nan",
+    }
+)  # fmt: skip
+_CONNECTIVES: Final = MappingProxyType({"and": "or", "or": "and"})
+_NULL_TOO: Final = frozenset({"not-eq", "not-in", "not-starts-with", "not-nan"})
+_CONSTANTS: Final[Mapping[object, bool]] = MappingProxyType({True: True, False: False, "true": True, "false": False})
 
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,6})?(Z|[+-]\d\d:\d\d)?", re.ASCII)
@@ -42,12 +55,11 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,80}(?:\.\d{0,80})?(?:[eE][+-]?\d{1,4})?"
 
 @dataclass(frozen=True)
 class Keys:
-    """Where a literal stands among the keys of its column's type.
+    """The position of a literal among the keys of its column's type.
 
     Attributes:
-        low, high: the smallest and the largest key that it may mean, both included.
-        none_below, none_above: whether no reader takes a value with one of these keys for smaller, or for larger, than
-            the literal.
+        low, high: the smallest and largest key that it may mean, both included.
+        none_below, none_above: whether no reader orders a value with one of these keys below, or above, the literal.
     """
 
     low: Key
@@ -57,14 +69,14 @@ class Keys:
 
     @property
     def exact(self) -> bool:
-        """Whether every reader takes the literal for one key, and every value of that key for equal to it."""
+        """Whether every reader maps the literal to one key and treats values of that key as equal to it."""
         return self.none_below and self.none_above
 
 
 def literal_keys(value: object, type: str) -> Keys | None:
-    """The keys of a literal as JSON has it, for a column of a Spark type; None where that can't be said.
+    """Return the keys of a JSON literal for a column of a Spark type, or None if unknown.
 
-    Numbers beyond the type's range have keys beyond its domain, which compare as they should.
+    Numbers beyond the type's range have keys beyond its domain, which compare correctly.
 
     >>> date, decimal = literal_keys("2024-02-29", "date"), literal_keys(1.005, "decimal(9,2)")
     >>> (date.low, date.high, date.exact), (decimal.low, decimal.high, decimal.exact)
@@ -89,7 +101,6 @@ def literal_keys(value: object, type: str) -> Keys | None:
 
 
 def _number(value: object) -> int | float | Decimal | None:
-    """A number, or what a text says, as which pyiceberg sends the 0.1 of "price > 0.1"; None for anything else."""
     try:
         if isinstance(value, str):
             return Decimal(value) if _NUMBER.fullmatch(value) else None
@@ -108,25 +119,24 @@ def _float_keys(value: object, type: str) -> Keys | None:
         return None
     with np.errstate(over="ignore", under="ignore"):
         nearest = float(np.float32(double)) if type == "float" else double
-    meant = [double, nearest]
-    if type == "float" and Decimal(double) != exact:  # a text that is read as a float at once is rounded only once
-        meant += [float(np.nextafter(np.float32(nearest), np.float32(end))) for end in (-math.inf, math.inf)]
-    low, high = min(map(float_key, meant)), max(map(float_key, meant))
-    is_exact = low == high and Decimal(double) == exact  # to some 0.1 is less than the double that is nearest to it
-    # The format orders -0.0 before 0.0, which have one key; of a text not all readers keep the sign.
+    candidates = [double, nearest]
+    if type == "float" and Decimal(double) != exact:  # a string may be rounded to float directly
+        candidates += [float(np.nextafter(np.float32(nearest), np.float32(end))) for end in (-math.inf, math.inf)]
+    low, high = min(map(float_key, candidates)), max(map(float_key, candidates))
+    is_exact = low == high and Decimal(double) == exact  # some readers order 0.1 below its nearest double
+    # The format orders -0.0 before 0.0, which have one key; not all readers keep the sign of a string.
     is_zero, is_negative = double == 0, math.copysign(1, double) < 0
     is_exact = is_exact and not (is_zero and isinstance(value, str))
     return Keys(low, high, is_exact and (not is_zero or is_negative), is_exact and not (is_zero and is_negative))
 
 
 def _decimal_keys(value: object, scale: int) -> Keys | None:
-    """Engines round what has more digits, each in its way."""
     number = _number(value)
     exact = None if number is None else exact_number(number)
     if exact is None:
         return None
     scaled = exact * 10**scale
-    # A float literal stands for its shortest text to some, for its exact value to others.
+    # Readers use a float literal's shortest text or its exact value, and round more digits differently.
     is_exact = scaled.denominator == 1
     return Keys(math.floor(scaled), math.ceil(scaled), is_exact, is_exact)
 
@@ -164,34 +174,14 @@ def _text_keys(value: str, type: str) -> Keys | None:
     return Keys(key, key)
 
 
-Json = Any
-"""A value as ``json.loads`` has it."""
-
-MOST_LITERALS: Final = 1_000
-"""So many comparisons of one filter are judged; those beyond are taken for TRUE."""
-_MOST_VALUES: Final = 10_000
-"""A longer list of values is judged by its smallest and largest one."""
-
-_OPPOSITE: Final = MappingProxyType(
-    {
-        "lt": "gt-eq", "lt-eq": "gt", "gt": "lt-eq", "gt-eq": "lt", "eq": "not-eq", "not-eq": "eq", "in": "not-in",
-        "not-in": "in", "starts-with": "not-starts-with", "not-starts-with": "starts-with", "is-null": "not-null",
-        "not-null": "is-null", "is-nan": "not-nan", "not-nan": "is-nan",
-    }
-)  # fmt: skip
-_JOINED: Final = MappingProxyType({"and": "or", "or": "and"})
-_NULL_TOO: Final = frozenset({"not-eq", "not-in", "not-starts-with", "not-nan"})
-_CONSTANTS: Final[Mapping[object, bool]] = MappingProxyType({True: True, False: False, "true": True, "false": False})
-
-
 @dataclass(frozen=True)
 class Target:
-    """What filters are about.
+    """The table that filters are about.
 
     Attributes:
-        columns: by their names.
-        may_be_null, may_be_nan: whether a column may have a NULL, or a NaN, in some row.
-        unjudged: columns whose comparisons are taken for TRUE: readers differ in what they make of the literals.
+        columns: by name.
+        may_be_null, may_be_nan: whether a column may have a NULL, or a NaN.
+        unjudged: columns whose comparisons are TRUE, because readers interpret the literals differently.
     """
 
     columns: Mapping[str, Column]
@@ -200,7 +190,7 @@ class Target:
     unjudged: frozenset[str] = frozenset()
 
     def column(self, name: str, case_sensitive: bool) -> Column | None:
-        """The column of a name; None for a field of a struct.
+        """Return the column of a name; None for a field of a struct.
 
         Raises:
             QueryError: there is neither.
@@ -213,20 +203,20 @@ class Target:
         outer = name.partition(".")[0]
         if outer != name and (outer in self.columns or outer.lower() in folded):
             return None
-        raise QueryError(f"the filter is about {name!r:.80}, which is no column of the table; choose one that it has")
+        raise QueryError(f"the filter names {name!r:.80}, which is no column of the table; use one of its columns")
 
 
 def condition_of(filter: Json, target: Target, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
-    """The condition that holds for every row for which some reader takes the filter for TRUE.
+    """Return a condition that holds for every row for which some reader evaluates the filter to TRUE.
 
     Args:
-        filter: Iceberg's expression as JSON; None for no filter.
+        filter: Iceberg's expression as JSON, or None.
         target: the table's columns.
-        case_sensitive: whether names of columns are to be written as the table has them.
-        deepest: how deep expressions may be nested.
+        case_sensitive: whether column names are case-sensitive.
+        deepest: the largest nesting depth.
 
     Raises:
-        QueryError: the filter is no expression, is nested deeper, or is about a column that is not there.
+        QueryError: the filter is no expression, is nested too deep, or names an unknown column.
     """
     if filter is None:
         return TRUE
@@ -234,10 +224,10 @@ def condition_of(filter: Json, target: Target, *, case_sensitive: bool = True, d
 
 
 def residual_of(filter: Json) -> Json:
-    """What readers still have to apply to the rows of a file: the filter itself, as its sender will read it.
+    """Return the filter that readers still have to apply to a file's rows: the filter itself.
 
-    Some senders write infinities and NaN as null, which nobody can read; what stands for the filter then is always
-    TRUE, in a form that nobody takes for "every row matches".
+    Some clients write infinities and NaN as null, which no client can parse. Then the result is a filter that is always
+    TRUE, but that no client treats as "every row matches".
     """
     if filter is None:
         return True
@@ -248,14 +238,14 @@ def residual_of(filter: Json) -> Json:
 
 
 def residual_without(residual: Json, columns: Collection[str]) -> Json:
-    """What is left to apply to the rows of a file that lacks some columns, whose values are told beside: no more.
+    """Return a residual that avoids comparisons of columns that a file lacks.
 
-    Some readers take a column that a file lacks for NULL when they look which of its row groups may match. They all
-    apply the filter itself to rows, with the values that they were told.
+    Some readers treat a missing column as NULL when they skip row groups. All of them apply the whole filter to rows,
+    with the partition values of missing columns.
 
     Args:
-        residual: as :func:`residual_of` gives it.
-        columns: in small letters.
+        residual: a result of :func:`residual_of`.
+        columns: in lower case.
     """
     named = next((term for term in columns_in(residual) if term.lower() in columns), None)
     if named is None:
@@ -266,7 +256,6 @@ def residual_without(residual: Json, columns: Collection[str]) -> Json:
 
 
 def _always(column: str) -> Json:
-    """A filter that every row meets, and that nobody takes for none."""
     return {"type": "or", "left": {"type": "is-null", "term": column}, "right": {"type": "not-null", "term": column}}
 
 
@@ -287,7 +276,7 @@ class _Translation:
             return FALSE if _CONSTANTS[kind] == negated else TRUE
         if kind == "not":
             return self.node(_part(filter, "child"), not negated, depth + 1)
-        if kind in _JOINED:
+        if kind in _CONNECTIVES:
             join = conjunction if (kind == "and") != negated else disjunction
             return join([self.node(part, negated, depth + below) for part, below in _operands(filter, kind)])
         self.literals += 1
@@ -299,7 +288,7 @@ class _Translation:
         if column is None or column.name in self.target.unjudged or self.literals > MOST_LITERALS:
             return TRUE
         wanted = _OPPOSITE[kind] if negated else kind
-        subject = Col(column.name, normal_type(column.type))  # as the filters of a log have it
+        subject = Col(column.name, normal_type(column.type))
         may_be_null = self.target.may_be_null(column.name)
         if wanted in ("is-null", "not-null"):
             if wanted == "is-null":
@@ -328,7 +317,7 @@ def _part(filter: Mapping[str, Json], name: str) -> Json:
 
 
 def _operands(filter: Mapping[str, Json], kind: str) -> Iterator[tuple[Json, int]]:
-    """What an AND or OR joins, through those of the same kind inside it, in order; with how much deeper each lies."""
+    """Yield an AND's or OR's operands in order, through nested ones of the same kind, with their extra depth."""
     waiting = [(filter, 0)]
     while waiting:
         part, below = waiting.pop()
@@ -339,7 +328,6 @@ def _operands(filter: Mapping[str, Json], kind: str) -> Iterator[tuple[Json, int
 
 
 def _reference(term: Json) -> str | None:
-    """The name of the column that a term is; None for a transform of one."""
     if isinstance(term, str):
         return term
     if not isinstance(term, Mapping):
@@ -349,47 +337,46 @@ def _reference(term: Json) -> str | None:
 
 
 def _values(filter: Mapping[str, Json], kind: str, type: str) -> ValueSet | None:
-    """The values for which a literal holds to some reader, NaN as in Spark's order; None where it can't be said."""
+    """Return the values for which a literal holds for some reader (NaN ordered as in Spark), or None if unknown."""
     if kind in ("is-nan", "not-nan"):
         nan = ValueSet.point(NAN_KEY)
         return (nan if kind == "is-nan" else nan.complement()) if type in ("float", "double") else None
     if kind in ("starts-with", "not-starts-with"):
-        return _with_prefix(_literal_value(_part(filter, "value")), kind, type)
+        return _match_prefix(_literal_value(_part(filter, "value")), kind, type)
     if kind in ("in", "not-in"):
         values = _part(filter, "values")
         if not isinstance(values, list):
             raise QueryError(f"the values of {_short(filter)} are no list; send one")
-        return _among([literal_keys(_literal_value(value), type) for value in values], kind, type)
+        return _match_list([literal_keys(_literal_value(value), type) for value in values], kind, type)
     keys = literal_keys(_literal_value(filter.get("value")), type)
-    return None if keys is None or key_kind(type) is None else _compared(keys, kind)
+    return None if keys is None or key_kind(type) is None else _compare(keys, kind)
 
 
 def _literal_value(value: Json) -> Json:
-    """A literal's value, which newer clients wrap."""
     return value.get("value") if isinstance(value, Mapping) and value.get("type") == "literal" else value
 
 
-def _with_prefix(text: Json, kind: str, type: str) -> ValueSet | None:
+def _match_prefix(text: Json, kind: str, type: str) -> ValueSet | None:
     if key_kind(type) != "str" or not isinstance(text, str) or literal_keys(text, type) is None:
         return None
-    found = ValueSet.prefix(text)
-    return found if kind == "starts-with" else found.complement()
+    values = ValueSet.prefix(text)
+    return values if kind == "starts-with" else values.complement()
 
 
-def _among(keys: list[Keys | None], kind: str, type: str) -> ValueSet | None:
-    known = [each for each in keys if each is not None]
+def _match_list(keys: list[Keys | None], kind: str, type: str) -> ValueSet | None:
+    known = [key for key in keys if key is not None]
     if len(known) < len(keys):
         return None
     if len(known) > _MOST_VALUES:
-        lows, highs = [each.low for each in known], [each.high for each in known]
+        lows, highs = [key.low for key in known], [key.high for key in known]
         return ValueSet.interval(min(lows), successor(max(highs))) if kind == "in" else None
-    exact = ValueSet.of(each.low for each in known if each.exact)
-    rounded = ValueSet.normalised(((each.low, successor(each.high)) for each in known if not each.exact), type)
-    # A value that another literal may be rounded to is taken for that one by some.
+    exact = ValueSet.of(key.low for key in known if key.exact)
+    rounded = ValueSet.normalised(((key.low, successor(key.high)) for key in known if not key.exact), type)
+    # Some readers round another literal to a listed value.
     return exact.union(rounded) if kind == "in" else exact.complement().union(rounded)
 
 
-def _compared(keys: Keys, kind: str) -> ValueSet:
+def _compare(keys: Keys, kind: str) -> ValueSet:
     low, high = keys.low, keys.high
     match kind:
         case "eq":
@@ -407,7 +394,6 @@ def _compared(keys: Keys, kind: str) -> ValueSet:
 
 
 def _is_readable(filter: Json) -> bool:
-    """Whether no literal is null, and no number other than JSON has them."""
     if isinstance(filter, Mapping):
         return all(map(_is_readable, filter.values()))
     if isinstance(filter, list):
@@ -416,7 +402,7 @@ def _is_readable(filter: Json) -> bool:
 
 
 def columns_in(filter: Json) -> Iterator[str]:
-    """The columns that a filter is about, so far as terms are names."""
+    """Yield the columns that a filter names."""
     if isinstance(filter, Mapping):
         for name, part in filter.items():
             if name == "term" and isinstance(part, str):

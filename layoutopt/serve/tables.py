@@ -1,4 +1,7 @@
-"""Which tables are served under which names. Names that clients send are looked up, never made into paths."""
+"""The served tables by name. Names that clients send are looked up, never turned into paths.
+
+Tables and external sources are checked for changes at each request.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ from layoutopt.external.listing import Listed, list_source, state_of
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.contents import View, views_of
-from layoutopt.publish.external import HeldFile, SourceTold, iceberg_source, named_source
+from layoutopt.publish.external import ExternalTable, FileWithSchema, iceberg_source, named_source
 from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.opened_table import OpenedTable
@@ -43,113 +46,102 @@ from layoutopt.serve.protocol import bad_request, no_such_table
 from layoutopt.sources.iceberg import open_iceberg
 from layoutopt.sources.snapshot import SourceName, source_name
 
-# ----------------------------------------------------------------------------------------------------
-# One table of Iceberg's: what a client loads and has scans planned of.
+_TRIES: Final = 3
+
+# The newest snapshot of the indexes, and a digest or file name of the source's state.
+State = tuple[int, str]
+DEFAULT_NAMESPACE: Final = ("default",)
+_NAMED: Final = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
+_VIEW: Final = re.compile(r"(.+)_layout_(0|[1-9][0-9]{0,5})", re.DOTALL)
+_UNSHOWN: Final = (
+    NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError, SourceError, SchemaError,
+    SettingError,
+)  # fmt: skip
+# The snapshots of a table kept open besides its history, by last use.
+_KEPT: Final = 4
+# The tables whose snapshots are kept open, by last use.
+_MOST_TABLES: Final = 1024
+# A table's namespace and name.
+Identifier = tuple[tuple[str, ...], str]
 
 
 @dataclass(frozen=True, eq=False)
-class ShownTable:
-    """A view of a table's snapshot.
-
-    Attributes:
-        table: at the snapshot.
-        view: what of it is shown.
-    """
+class TableView:
+    """A view of a table's snapshot, which clients load and scan as one Iceberg table."""
 
     table: OpenedTable
     view: View
 
     @property
     def constants(self) -> tuple[Column, ...]:
-        """The columns that files don't say: none."""
+        """The columns that files lack: none."""
         return ()
 
     @cached_property
     def planner(self) -> Planner:
-        """What plans its scans."""
+        """The planner of its scans."""
         return Planner(self.table, self.view)
 
-    def metadata(self, manifests: ManifestFolder, older: Sequence[Shown]) -> str:
-        """Iceberg's metadata as JSON, with some older snapshots.
+    def metadata(self, manifests: ManifestFolder, older: Sequence[ServedView]) -> str:
+        """Return Iceberg's metadata as JSON, with some older snapshots.
 
         Raises:
             CatalogError, PublicationError: the table is damaged, or can't be shown.
             OSError: its manifests can't be written.
         """
-        listed = [(each.table.catalog, each.view) for each in (*older, self)]
-        snapshots = [(catalog, manifests.manifest_list(catalog, view)) for catalog, view in listed]
+        catalogs = [(shown.table.catalog, shown.view) for shown in (*older, self)]
+        snapshots = [(catalog, manifests.manifest_list(catalog, view)) for catalog, view in catalogs]
         return metadata_json(snapshots, self.view)
 
 
 @dataclass(frozen=True, eq=False)
-class ShownSource:
-    """Files that somebody else keeps, as they are at one moment.
-
-    Attributes:
-        table: what is known of them.
-        source: what readers are told of them.
-    """
+class SourceView:
+    """An external source with indexes at one moment; ``table`` has the catalog of its indexes."""
 
     table: OpenedTable
-    source: SourceTold
+    source: ExternalTable
 
     @property
     def view(self) -> View:
-        """All columns."""
+        """The view of all columns."""
         return View(None, self.table.schema, None, Schema(()))
 
     @property
     def constants(self) -> tuple[Column, ...]:
-        """The columns that some files don't say."""
+        """The columns that some files lack."""
         return self.source.constants
 
     @cached_property
     def planner(self) -> Planner:
-        """What plans its scans."""
+        """The planner of its scans."""
         return Planner(self.table, self.view, self.source)
 
-    def metadata(self, manifests: ManifestFolder, older: Sequence[Shown]) -> str:
-        """Iceberg's metadata as JSON; there is no older snapshot. Raises OSError if manifests can't be written."""
+    def metadata(self, manifests: ManifestFolder, older: Sequence[ServedView]) -> str:
+        """Return Iceberg's metadata as JSON, without older snapshots; raises OSError if manifests can't be written."""
         return self.source.metadata(manifests)
 
 
-Shown = ShownTable | ShownSource
-
-
-# ----------------------------------------------------------------------------------------------------
-# Files that somebody else keeps, served with what `layoutopt index` measured of them: as they are at each request.
-
-_TRIES: Final = 3
-
-State = tuple[int, str]
-"""The number of the indexes' newest snapshot, and what tells the source from itself after a change."""
+ServedView = TableView | SourceView
 
 
 @dataclass(eq=False)
 class ServedSource:
-    """A source whose files are indexed.
-
-    The source is listed for each request. What it is like is kept until it, or what is known of it, is something else.
-
-    Attributes:
-        root: the folder of the indexes.
-        source: whose they are.
-    """
+    """An external source and its indexes in ``root``; listed at each request, reopened after a change."""
 
     root: str
     source: str
-    _opened: tuple[State, ShownSource] | None = None
-    _told: tuple[Column, ...] | None = None
+    _opened: tuple[State, SourceView] | None = None
+    _constants: tuple[Column, ...] | None = None
     _schemas: dict[str, tuple[str, pa.Schema]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
-    def shown(self, number: int | None = None) -> tuple[ShownSource, ...]:
-        """The one table that shows the source as it is now.
+    def views(self, number: int | None = None) -> tuple[SourceView, ...]:
+        """Return the one view of the current source.
 
         Raises:
-            NotATableError, CatalogError: what was measured can't be read.
+            NotATableError, CatalogError: the indexes can't be read.
             SourceError, SchemaError, PublicationError: the source can't be read, or shown.
-            RefusedError: an older snapshot is asked for.
+            RefusedError: ``number`` is an older snapshot.
         """
         state = self._state()
         with self._lock:
@@ -158,8 +150,7 @@ class ServedSource:
             shown = self._opened[1]
         if number is not None and number + 1 != shown.source.snapshot:
             raise bad_request(
-                f"files of others are shown as they are now, which is snapshot {shown.source.snapshot}; load the table "
-                "again"
+                f"external tables have only their current snapshot {shown.source.snapshot}; load the table again"
             )
         return (shown,)
 
@@ -172,74 +163,57 @@ class ServedSource:
 
     @property
     def _iceberg(self) -> SourceName | None:
-        """The source's name where it is a table of Iceberg's, whose files never change under one metadata file."""
+        """Return the name of an Iceberg source, whose files never change under one metadata file."""
         name = source_name(self.source)
         return name if name is not None and name.format == "iceberg" else None
 
-    def _open(self) -> tuple[State, ShownSource]:
-        """The source with what is known of it, and its state; read again if it changed meanwhile."""
+    def _open(self) -> tuple[State, SourceView]:
         for _ in range(_TRIES):
             before = self._state()
             catalog = open_indexed(self.root, self.source, any_arrow_type)
-            told = self._by_ids(catalog) if self._iceberg is not None else self._by_names(catalog)
+            if self._iceberg is not None:
+                source: ExternalTable = iceberg_source(catalog, open_iceberg(self._iceberg))
+            else:
+                source = self._read_named_source(catalog)
             if self._state() == before:
-                self._check_constants(told.constants)
-                return before, ShownSource(OpenedTable(catalog), told)
-        raise SourceError(f"{self.source!r} changes faster than it can be read; ask again")
+                self._check_constants(source.constants)
+                return before, SourceView(OpenedTable(catalog), source)
+        raise SourceError(f"{self.source!r} changes faster than it can be read; try again")
 
-    def _by_ids(self, catalog: Catalog) -> SourceTold:
-        assert self._iceberg is not None, "only then"
-        return iceberg_source(catalog, open_iceberg(self._iceberg))
-
-    def _by_names(self, catalog: Catalog) -> SourceTold:
+    def _read_named_source(self, catalog: Catalog) -> ExternalTable:
         files = catalog.data
         assert isinstance(files, SourceFiles), "the catalog is of a source's files"
         new = [key for key, mark in files.marks.items() if self._schemas.get(key, ("",))[0] != mark]
         listed = [Listed(files.held[key], files.marks[key]) for key in new]
         for key, footer in zip(new, read_footers(files, listed), strict=True):
             self._schemas[key] = (files.marks[key], footer.arrow)
-        self._schemas = {key: one for key, one in self._schemas.items() if key in files.marks}
-        held = [HeldFile(file, self._schemas[key][1]) for key, file in files.held.items()]
+        self._schemas = {key: item for key, item in self._schemas.items() if key in files.marks}
+        held = [FileWithSchema(file, self._schemas[key][1]) for key, file in files.held.items()]
         return named_source(catalog, held, int(time.time() * 1000))
 
     def _check_constants(self, columns: tuple[Column, ...]) -> None:
-        """Refuse other columns in folders' names than before: clients would take NULL for what they were not told."""
-        if self._told is None:
-            self._told = columns
-        if self._told != columns:
+        """Refuse changed folder columns: clients would read columns that they do not know of as NULL."""
+        if self._constants is None:
+            self._constants = columns
+        if self._constants != columns:
             raise PublicationError(
-                f"the folders of {self.source!r} say other columns, or of other types, than when it was first served; "
+                f"the columns or types in the folder names of {self.source!r} changed since it was first served; "
                 "restart the server and load the table again in its clients"
             )
 
 
-DEFAULT_NAMESPACE: Final = ("default",)
-_NAMED: Final = re.compile(r"([\w.-]+)=(.+)", re.DOTALL)
-_VIEW: Final = re.compile(r"(.+)_layout_(0|[1-9][0-9]{0,5})", re.DOTALL)
-_UNSHOWN: Final = (
-    NotATableError, CatalogError, PublicationError, EncryptedTableError, EncryptionKeyError, SourceError, SchemaError,
-    SettingError,
-)  # fmt: skip
-_KEPT: Final = 4
-"""So many snapshots of a table are kept open beside its history, those asked for last."""
-_MOST_TABLES: Final = 1024
-"""So many tables have snapshots kept open, those asked for last."""
+def parse_tables(places: Iterable[str]) -> dict[Identifier, str]:
+    """Return the paths of settings of the form ``FOLDER``, ``NAME=FOLDER`` or ``NAMESPACE.NAME=FOLDER``.
 
-Identifier = tuple[tuple[str, ...], str]
-"""A table's namespace and name."""
+    A folder or URL without a name is named by its last part.
 
-
-def tables_named(places: Iterable[str]) -> dict[Identifier, str]:
-    """Tables as settings name them: ``FOLDER`` (or a URL), called by its last part, or ``NAME=FOLDER``,
-    ``NAMESPACE.NAME=FOLDER``.
-
-    >>> tables_named(["/data/events", "sales.orders=s3://lake/o"])
+    >>> parse_tables(["/data/events", "sales.orders=s3://lake/o"])
     {(('default',), 'events'): '/data/events', (('sales',), 'orders'): 's3://lake/o'}
 
     Raises:
         SettingError: two tables have one name, or a name has an empty part.
     """
-    found: dict[Identifier, str] = {}
+    tables: dict[Identifier, str] = {}
     for place in places:
         match = _NAMED.fullmatch(place)
         path = place if match is None else match[2]
@@ -247,65 +221,62 @@ def tables_named(places: Iterable[str]) -> dict[Identifier, str]:
         if not all(parts):
             raise SettingError(f"{place!r} names no table; write FOLDER, NAME=FOLDER or NAMESPACE.NAME=FOLDER")
         name = (tuple(parts[:-1]) or DEFAULT_NAMESPACE, parts[-1])
-        if name in found:
+        if name in tables:
             raise SettingError(
-                f"{found[name]!r} and {path!r} would both be {'.'.join((*name[0], name[1]))!r}; write NAME=FOLDER"
+                f"{tables[name]!r} and {path!r} would both be {'.'.join((*name[0], name[1]))!r}; write NAME=FOLDER"
             )
-        found[name] = path
-    return found
+        tables[name] = path
+    return tables
 
 
 @dataclass(eq=False)
 class ServedTable:
-    """A table of ours, as new as it is: what others commit is seen by the next request.
-
-    Attributes:
-        root: its path or URL.
-        kept: how many snapshots are kept open, those asked for last.
-    """
+    """A layoutopt table, of which ``kept`` snapshots stay open by last use; each request sees the newest commits."""
 
     root: str
     kept: int = _KEPT
-    _opened: dict[tuple[int, object], tuple[Shown, ...]] = field(default_factory=dict)
+    _opened: dict[tuple[int, object], tuple[ServedView, ...]] = field(default_factory=dict)
     _lock: Lock = field(default_factory=Lock)
 
     def snapshots(self) -> dict[int, object]:
-        """Its snapshots, each with what tells it from one of the same number of a table that was there before."""
+        """Return the snapshots' states, which differ if another table had the same number before."""
         return {**snapshot_states(TableFiles(self.root))}
 
-    def shown(self, number: int | None = None) -> tuple[Shown, ...]:
-        """The tables that show a snapshot, the newest by default: one, or one for each layout.
+    def views(self, number: int | None = None) -> tuple[ServedView, ...]:
+        """Return the views of a snapshot, by default the newest: one, or one for each layout.
 
         Raises:
             NotATableError, CatalogError, PublicationError: it can't be read, or shown.
             RefusedError: there is no such snapshot.
         """
-        there = self.snapshots()
-        if not there:
+        states = self.snapshots()
+        if not states:
             raise NotATableError(f"there is no loaded table at {self.root!r}")
-        number = max(there) if number is None else number
-        if number not in there:
-            raise bad_request(f"there is no snapshot {number + 1}; the table has {min(there) + 1} to {max(there) + 1}")
-        key = (number, there[number])
+        number = max(states) if number is None else number
+        if number not in states:
+            raise bad_request(
+                f"there is no snapshot {number + 1}; the table has {min(states) + 1} to {max(states) + 1}"
+            )
+        key = (number, states[number])
         with self._lock:
-            found = self._opened.pop(key, None)
-            if found is None:
+            views = self._opened.pop(key, None)
+            if views is None:
                 table = OpenedTable(Catalog.open(self.root, number))
-                found = tuple(ShownTable(table, view) for view in views_of(table.catalog))
-            self._opened[key] = found
+                views = tuple(TableView(table, view) for view in views_of(table.catalog))
+            self._opened[key] = views
             while len(self._opened) > self.kept:
                 del self._opened[next(iter(self._opened))]
-        return found
+        return views
 
 
 @dataclass(eq=False)
 class Tables:
-    """The tables that are served.
+    """The served tables.
 
     Attributes:
-        named: those that were named one by one, by their names.
-        folder: a folder or URL whose tables are served too: ``FOLDER/TABLE`` and ``FOLDER/NAMESPACE/TABLE``.
-        history: how many snapshots before the newest one clients may ask for by their ids.
+        named: tables by name.
+        folder: a folder or URL of further tables: ``FOLDER/TABLE`` and ``FOLDER/NAMESPACE/TABLE``.
+        history: how many snapshots before the newest one clients may request.
     """
 
     named: Mapping[Identifier, str]
@@ -315,128 +286,123 @@ class Tables:
     _listed: dict[Identifier, str] = field(default_factory=dict)
 
     def check(self) -> None:
-        """Look whether what was named is there.
+        """Check that the named tables and the folder exist.
 
         Raises:
-            NotATableError: a path holds no table, or the folder is none.
-            CatalogError: a table is of a version that can't be read.
+            NotATableError: a path holds no table, or the folder does not exist.
+            CatalogError: a table's version can't be read.
             EncryptedTableError: a table is encrypted.
-            PublicationError, SourceError, SchemaError: files of others can't be read, or shown.
+            PublicationError, SourceError, SchemaError: an external source can't be read, or shown.
         """
         for path in self.named.values():
             served = self._table(path)
             if isinstance(served, ServedSource):
-                served.shown()
+                served.views()
                 continue
             files = TableFiles(path)
             check_is_table(files)
             files.check_plain()
         folder = None if self.folder is None else TableFiles(self.folder)
         if folder is not None and (folder.is_file("") or not folder.exists("")):
-            raise NotATableError(f"{self.folder!r} is no folder of tables; name one that is there")
+            raise NotATableError(f"{self.folder!r} is no folder; name an existing folder of tables")
 
     def roots(self) -> dict[Identifier, str]:
-        """The paths of all tables by their names, as they are now; those named one by one win."""
-        self._listed = self._in_folder()
-        found = {**self._listed, **self.named}
-        # Only while a source is there must it be known what clients were told of its columns.
-        for gone in set(self._sources) - set(found.values()):
-            self._sources.pop(gone, None)
-        return found
+        """Return the current paths of all tables by name; named tables take precedence."""
+        self._listed = self._list_folder()
+        roots = {**self._listed, **self.named}
+        # Forget the first-served columns of removed sources.
+        for root in set(self._sources) - set(roots.values()):
+            self._sources.pop(root, None)
+        return roots
 
-    def _in_folder(self) -> dict[Identifier, str]:
+    def _list_folder(self) -> dict[Identifier, str]:
         if self.folder is None:
             return {}
         files = TableFiles(self.folder)
-        found: dict[Identifier, str] = {}
+        roots: dict[Identifier, str] = {}
         for name in files.list(""):
             if files.is_file(f"{name}/{MARKER}"):
-                found[DEFAULT_NAMESPACE, name] = files.full_path(name)
+                roots[DEFAULT_NAMESPACE, name] = files.full_path(name)
                 continue
             inner = [] if name.startswith((".", "_")) or files.is_file(name) else files.list(name)
-            for each in inner:
-                if files.is_file(f"{name}/{each}/{MARKER}"):
-                    found[(name,), each] = files.full_path(f"{name}/{each}")
-        return found
+            for table in inner:
+                if files.is_file(f"{name}/{table}/{MARKER}"):
+                    roots[(name,), table] = files.full_path(f"{name}/{table}")
+        return roots
 
     def names(self) -> list[Identifier]:
-        """The names that clients may ask for, sorted; a table without a layout of all columns has several."""
-        found = []
+        """Return the sorted names that clients may request; a table without a covering layout has several."""
+        names = []
         for (namespace, name), root in self.roots().items():
             try:
-                for shown in self._table(root).shown():
-                    found.append((namespace, shown.view.named(name)))
+                for shown in self._table(root).views():
+                    names.append((namespace, shown.view.named(name)))
             except _UNSHOWN:
-                continue  # who asks for it by its name is told why
-        return sorted(found)
+                continue  # requests for the table get the error
+        return sorted(names)
 
-    def find(self, namespace: tuple[str, ...], name: str, snapshot: int | None = None) -> Shown:
-        """The table of a name, at a snapshot's number or the newest one.
+    def find(self, namespace: tuple[str, ...], name: str, snapshot: int | None = None) -> ServedView:
+        """Return the view of a name, at a snapshot's number or the newest one.
 
         Raises:
-            RefusedError: there is none, or it has no such snapshot.
+            RefusedError: there is no such table or snapshot.
             LayoutoptError: it is damaged, or can't be shown.
         """
-        for found, table in self._called(namespace, name):
+        for table_name, table in self._find_tables(namespace, name):
             try:
-                shown = table.shown(snapshot)
+                views = table.views(snapshot)
             except NotATableError as error:
                 raise no_such_table(namespace, name) from error
-            for each in shown:
-                if each.view.named(found) == name:
-                    return each
+            for shown in views:
+                if shown.view.named(table_name) == name:
+                    return shown
         raise no_such_table(namespace, name)
 
-    def older(self, namespace: tuple[str, ...], name: str, than: Shown) -> list[Shown]:
-        """The table of a name at the snapshots of its history before another, ascending; raises as above.
-
-        Those that can't be shown are left out, as some with deletion vectors.
-        """
+    def older(self, namespace: tuple[str, ...], name: str, than: ServedView) -> list[ServedView]:
+        """Return a name's views at the snapshots of its history before ``than``, ascending; skip unpublishable ones."""
         before = than.table.catalog.snapshot.number
-        for found, table in self._called(namespace, name) if self.history else ():
+        for table_name, table in self._find_tables(namespace, name) if self.history else ():
             if isinstance(table, ServedSource):
                 return []
             numbers = sorted(number for number in table.snapshots() if number < before)[-self.history :]
-            return [each for number in numbers for each in _shown(table, number) if each.view.named(found) == name]
+            views = [view for number in numbers for view in _find_views(table, number)]
+            return [view for view in views if view.view.named(table_name) == name]
         return []
 
-    def _called(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable | ServedSource]]:
-        """The tables that a name may mean, with their own: of that name, or one of which it is a layout.
+    def _find_tables(self, namespace: tuple[str, ...], name: str) -> list[tuple[str, ServedTable | ServedSource]]:
+        """Return the tables that a name may mean, each with its own name; a name may also mean a layout.
 
-        The folder is looked at only for a name that was not seen there before: that costs many requests to a store.
+        The folder is listed only for unknown names, since listing takes many requests to an object store.
         """
         match = _VIEW.fullmatch(name)
-        own = [name] if match is None else [name, match[1]]
-        known = {**self._listed, **self.named}
-        if not any((namespace, each) in known for each in own):
-            known = self.roots()
-        return [(each, self._table(known[namespace, each])) for each in own if (namespace, each) in known]
+        names = [name] if match is None else [name, match[1]]
+        roots = {**self._listed, **self.named}
+        if not any((namespace, name) in roots for name in names):
+            roots = self.roots()
+        return [(name, self._table(roots[namespace, name])) for name in names if (namespace, name) in roots]
 
     def _table(self, root: str) -> ServedTable | ServedSource:
         source = self._sources.get(root)
         if source is not None:
             return source
         try:
-            return self._opened(root)
-        except SourceIndexError as found:
-            return self._sources.setdefault(root, ServedSource(root, found.source))
-        except LayoutoptError:  # who asks for it is told
+            return self._open_table(root)
+        except SourceIndexError as error:
+            return self._sources.setdefault(root, ServedSource(root, error.source))
+        except LayoutoptError:  # requests for the table get the error
             return ServedTable(root)
 
     @cached_property
-    def _opened(self) -> Callable[[str], ServedTable]:
-        """Tables of ours by their paths, those asked for last."""
-
-        def opened(root: str) -> ServedTable:
+    def _open_table(self) -> Callable[[str], ServedTable]:
+        def open_table(root: str) -> ServedTable:
             check_is_table(TableFiles(root))
             return ServedTable(root, _KEPT + self.history)
 
-        return lru_cache(_MOST_TABLES)(opened)
+        return lru_cache(_MOST_TABLES)(open_table)
 
 
-def _shown(table: ServedTable, number: int) -> tuple[Shown, ...]:
-    """The tables that show a snapshot; none where none can."""
+def _find_views(table: ServedTable, number: int) -> tuple[ServedView, ...]:
     try:
-        return table.shown(number)
+        return table.views(number)
     except PublicationError:
         return ()

@@ -24,7 +24,7 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
-from layoutopt.publish.publishing import PUBLISH_POINTS, PublishReport, ShownTable, publish, stop
+from layoutopt.publish.publishing import PUBLISH_POINTS, PublishedTable, PublishReport, publish, stop
 from tests.scan.builder import Building, build, building, by_position
 
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("x", "double")))
@@ -56,7 +56,7 @@ def root(tmp_path: Path) -> Path:
 
 def show(
     root: Path, format: str, location: object = None, at: Callable[[str], None] = lambda point: None
-) -> ShownTable:
+) -> PublishedTable:
     """Publishes a table that needs one table to show."""
     (shown,) = report_of(root, format, location, at).shown
     return shown
@@ -315,7 +315,7 @@ def test_what_somebody_else_changed_there_is_not_overwritten(root: Path, format:
         metadata["properties"]["layoutopt.snapshot"] = "0"
         forge_iceberg(root, metadata)
     build(root, rows_of(1995, 20), plan_of(), "load-2")
-    with pytest.raises(PublicationError, match="somebody else"):
+    with pytest.raises(PublicationError, match="another writer"):
         show(root, format)
 
 
@@ -336,7 +336,7 @@ def forge_iceberg(root: Path, metadata: dict[str, object]) -> None:
 def test_two_publishers_at_once_commit_once(root: Path, format: str) -> None:
     show(root, format)
     build(root, rows_of(1995, 20), plan_of(), "load-2")
-    done: list[ShownTable] = []
+    done: list[PublishedTable] = []
 
     def meanwhile(point: str) -> None:
         if point == "noted" and not done:

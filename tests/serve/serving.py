@@ -22,8 +22,8 @@ from pyiceberg.table import Table
 from layoutopt.events import EventLog
 from layoutopt.serve.app import Limits, application
 from layoutopt.serve.catalog import RestCatalog
-from layoutopt.serve.server import manifest_folder, url_of
-from layoutopt.serve.tables import Tables, tables_named
+from layoutopt.serve.server import listener_url, manifest_folder
+from layoutopt.serve.tables import Tables, parse_tables
 
 TOKEN = "0123456789abcdef-the-token"
 
@@ -65,7 +65,7 @@ def serving(
 ) -> Iterator[Served]:
     """Serves tables while the block runs."""
     limits, log = limits or Limits(), io.StringIO()
-    tables = Tables(tables_named([str(place) for place in places]), None if folder is None else str(folder), history)
+    tables = Tables(parse_tables([str(place) for place in places]), None if folder is None else str(folder), history)
     with manifest_folder(manifests) as written, socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
         catalog = RestCatalog(tables, written, limits.filter_depth)
         app = application(catalog, tuple(tokens), limits, EventLog(log))
@@ -76,7 +76,7 @@ def serving(
             assert thread.is_alive()
             time.sleep(0.005)
         try:
-            yield Served(url_of(listener), log)
+            yield Served(listener_url(listener), log)
         finally:
             server.should_exit = True
             thread.join()

@@ -21,7 +21,7 @@ from layoutopt.external.listing import canonical
 from layoutopt.external.refresh import refresh
 from layoutopt.indexes.choosing import indexes_asked
 from layoutopt.scan.arrow_types import any_arrow_type
-from layoutopt.serve.tables import Tables, tables_named
+from layoutopt.serve.tables import Tables, parse_tables
 from tests.external.folders import write
 from tests.serve.expressions import ice
 from tests.serve.serving import ask, files_of, ids_of, serving
@@ -158,7 +158,7 @@ def check_iceberg(found: IcebergTable, table: IcebergTable) -> None:
 
 def refusal(into: Path) -> str:
     with pytest.raises(LayoutoptError) as caught:
-        Tables(tables_named([f"t={into}"])).check()
+        Tables(parse_tables([f"t={into}"])).check()
     return str(caught.value)
 
 
@@ -174,8 +174,8 @@ def test_deletion_vectors_of_delta_are_refused(tmp_path: Path, capsys: pytest.Ca
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (pa.table({"id": pa.array([1], pa.uint32())}), "'id' is uint32 in it"),
-        (pa.table({"id": [1], "raw": pa.array([b"ab"], pa.binary(2))}), "'raw' is fixed_size_binary"),
+        (pa.table({"id": pa.array([1], pa.uint32())}), "'id' has type uint32"),
+        (pa.table({"id": [1], "raw": pa.array([b"ab"], pa.binary(2))}), "'raw' has type fixed_size_binary"),
         (pa.table({"id": [1], "at": pa.array([1], pa.timestamp("us", "Europe/Prague"))}), "unsupported type"),
         (pa.table([[1]], pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"})])), "field ids"),
     ],
@@ -192,7 +192,7 @@ def test_folders_with_different_names_are_refused(tmp_path: Path) -> None:
     write(tmp_path / "s" / "day=1" / "f.parquet", pa.table({"id": [1]}))
     write(tmp_path / "s" / "month=1" / "f.parquet", pa.table({"id": [1]}))
     index(str(tmp_path / "s"), tmp_path / "t", "id:bloom")
-    assert "let all folders of the source have the same names" in refusal(tmp_path / "t")
+    assert "use the same names in all folders of the source" in refusal(tmp_path / "t")
 
 
 def test_folders_that_say_something_else_later_are_refused(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_table_with_vectors_from_its_first_delete_to_its_last_file(spark: Spar
     with pytest.raises(PublicationError, match="optimize --deleted-share 0"):
         publish(living.path, Publication("delta", str(tmp_path / "published")))
     with pytest.raises(PublicationError, match="optimize --deleted-share 0"):
-        ServedTable(living.path).shown()
+        ServedTable(living.path).views()
     assert main(["files", living.path]) == BAD_USAGE
 
     assert gone(living, "id IN (3, 9, 15)").deleted == 0  # nothing is found twice
