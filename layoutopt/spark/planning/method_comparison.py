@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from layoutopt.config.documents import read_features
+from layoutopt.config.reading import make_settings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 from layoutopt.errors import LogError
 from layoutopt.events import Progress
@@ -73,15 +74,9 @@ class Comparison:
 
         def plan() -> Product:
             say(f"{self.name}: planning by {method}")
-            settings = PlanSettings.model_validate(
-                {
-                    "source": self.source,
-                    "features": self.features,
-                    "method": method,
-                    "partition_by": self.partition_by,
-                    "block_rows": self.block_rows,
-                }
-            )
+            values = {"source": self.source, "features": self.features, "method": method}
+            sizes = {"partition_by": self.partition_by, "block_rows": self.block_rows}
+            settings = make_settings(PlanSettings, {**values, **sizes})
             started_at = time.perf_counter()
             made = plan_best(spark, settings, read_features(self.features))
             seconds = time.perf_counter() - started_at
