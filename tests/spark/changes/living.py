@@ -279,7 +279,7 @@ class Living:
         elif kind == "optimize":
             self.optimize()
         elif kind == "alone":
-            self.write_alone(choice)
+            self.write_layouts(choice)
         elif kind == "reload":
             self.load([row for row in self.new_rows(30) if row[1] == 2], replace=True)
         else:

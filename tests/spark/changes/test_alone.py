@@ -243,7 +243,7 @@ def test_a_table_lives_on_after_layouts_were_written_alone(spark: SparkSession, 
     living, choice = begun(spark, tmp_path, scheme), random.Random(3)
     living.check()
     changes: list[Callable[[], object]] = [
-        lambda: living.write_alone(choice),
+        lambda: living.write_layouts(choice),
         lambda: living.update("kind = 2"),
         lambda: living.append(6),
         lambda: living.restore(1),
@@ -261,7 +261,7 @@ def test_many_layouts_written_alone(spark: SparkSession, tmp_path: Path, seed: i
     living: Living = begun(spark, tmp_path, ("gsop", "gsop-r")[seed % 2])
     choice = random.Random(seed)
     for _ in range(6):
-        living.write_alone(choice)
+        living.write_layouts(choice)
         living.check()
         living.append(2) if choice.random() < 0.2 else None
     living.check_past()
