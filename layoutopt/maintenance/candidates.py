@@ -66,7 +66,7 @@ class Move:
 
 def sort_by_gain(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates by falling gain per byte."""
-    return sorted(candidates, key=lambda one: (-one.gain / max(1, one.bytes), one.key))
+    return sorted(candidates, key=lambda candidate: (-candidate.gain / max(1, candidate.bytes), candidate.key))
 
 
 def list_moves(candidates: Iterable[Candidate]) -> list[Move]:

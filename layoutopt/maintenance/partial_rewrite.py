@@ -111,7 +111,6 @@ def mix_plans(old: Plan, fresh: Plan, kept: Collection[int], taken: Collection[i
     It has all features of the fresh plan, and those that guide the kept layouts.
 
     Args:
-        old: the older plan.
         fresh: the fresh plan, see :func:`can_mix`.
         kept: indexes of layouts of the older plan.
         taken: indexes of layouts of the fresh plan.

@@ -1,6 +1,6 @@
 """Decide when to rewrite a partition, by a rule with a bounded cost for every workload.
 
-Each day's queries tell what a partition as it is reads more than a rewritten one. How long that will last is unknown:
+Each day's queries show how much more they read from a partition than after a rewrite. How long this lasts is unknown:
 this is the ski-rental problem, and over many changes a metrical task system of two states (Borodin, Linial and Saks
 1992), which OReO (Rong et al. 2024) uses for layouts. The rule counts the loss since the partition was written. If the
 expected saving exceeds the cost of writing, it acts once the loss is a given share of that cost. Otherwise it waits

@@ -53,7 +53,6 @@ def ratio_interval(
         over: the numerator of each kind of statement, ``float64[n]``.
         under: the denominator, ``float64[n]``; resamples in which its sum is 0 are left out.
         weights: the number of statements of each kind, ``float64[n]``, positive.
-        seed: the random seed.
         confidence: 0 to 1.
     """
     draws = np.random.default_rng(seed).multinomial(

@@ -57,7 +57,8 @@ def read_argument(tree: Tree, reader: Reader) -> Expr:
     """Return an operand as an argument: a constant, or a subject with explicit casts.
 
     Raises:
-        Unusable: it has no exact meaning here."""
+        Unusable: it has no exact meaning here.
+    """
     constant = get_constant(tree)
     return constant if constant is not None else explicit_cast(reader.subject(tree))
 
@@ -66,7 +67,8 @@ def text_argument(tree: Tree, reader: Reader) -> Expr:
     """Return an operand that must be a text, not cast from binary.
 
     Raises:
-        Unusable: it is not."""
+        Unusable: it is not.
+    """
     result = read_argument(tree, reader)
     if result.type != "string" or is_cast_from_binary(result):
         raise Unusable("coercion", f"{describe(tree)} is not a text that compares byte by byte")
@@ -333,19 +335,19 @@ def container_element(from_one: bool) -> Handler:
         container, key = tree.pair
         if container.name == "StringSplitSQL":
             return _split_part(tree, container, key, reader)
-        given = reader.subject(container)
+        operand = reader.subject(container)
         constant = get_constant(key)
         if constant is None or constant.value is None:
             raise Unusable("unsupported-expression", f"{describe(tree)} is supported for constant keys only")
         value = TypedConstant(constant.value, constant.type)  # an int or a text, of which the key is the value
-        result = sql_expressions.element_of(given.expr, value, from_one, describe(tree))
+        result = sql_expressions.element_of(operand.expr, value, from_one, describe(tree))
         return Subject(result, result.type)
 
     return read
 
 
 def _split_part(tree: Tree, split: Tree, place: Tree, reader: Reader) -> Subject:
-    """``split_part(text, ',', 2)``."""
+    """Read ``split_part(text, ',', 2)``."""
     text, separator = split.pair
     number = int_constant(place, tree)
     if number == 0 or tree.detail("failOnError") != "false":
@@ -394,11 +396,11 @@ def variant_get(tree: Tree, reader: Reader) -> Subject:
     """Read ``try_variant_get(v, '$.a', 'int')``, or ``variant_get``, which fails if that is NULL."""
     check_zone(tree, reader)
     variant, path = tree.pair
-    path_text, given = text_constant(path, tree), reader.subject(variant)
+    path_text, operand = text_constant(path, tree), reader.subject(variant)
     is_supported = tree.type in _VARIANT_TYPES or decimal_digits(tree.type)
-    if given.type != VARIANT or not is_supported or not _VARIANT_PATH.fullmatch(path_text):
+    if operand.type != VARIANT or not is_supported or not _VARIANT_PATH.fullmatch(path_text):
         raise Unusable("unsupported-expression", f"{describe(tree)} has a path or type that is not supported")
-    args = (given.expr, Const(path_text, "string"), Const(tree.type, "string"))
+    args = (operand.expr, Const(path_text, "string"), Const(tree.type, "string"))
     return Subject(Call("try_variant_get", args, tree.type), tree.type)
 
 

@@ -219,7 +219,6 @@ def read_condition(tree: list[Any], schema: Schema, settings: Settings, udfs: Ma
 
     Args:
         tree: the condition, as ``ReadBlocks.java`` writes it.
-        schema: the table's columns.
         settings: the session's settings.
         udfs: the declared functions by name; each must be the one that the session has under this name.
 
@@ -355,7 +354,6 @@ class _Reader:
         return disjunction([*branches, conjunction([no_earlier, self.exact(outcomes[-1], truth)])])
 
     def _combine(self, parts: Sequence[_Part], all_hold: bool) -> Node:
-        """Return the conjunction of parts, or their disjunction."""
         parts, nodes = _merge_affixes(parts, all_hold, self)
         nodes += [(part, self.node(*part)) for part in parts]
         if all_hold:

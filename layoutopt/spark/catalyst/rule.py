@@ -32,8 +32,6 @@ ScanHandler = Callable[[str, Any], Any]
 
 
 class _JavaFunction:
-    """A handler that Java can call."""
-
     class Java:
         implements: Final = ["java.util.function.BiFunction"]
 

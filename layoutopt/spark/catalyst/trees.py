@@ -27,7 +27,8 @@ class Tree(NamedTuple):
         name: the simple name of its class.
         type: Spark's type of its value.
         children: its operands, in Catalyst's order.
-        details: its other properties, by the names of the constructor's arguments."""
+        details: its other properties, by the names of the constructor's arguments.
+    """
 
     name: str
     type: str
@@ -43,7 +44,8 @@ class Tree(NamedTuple):
         """Return the only operand.
 
         Raises:
-            Unusable: there is not exactly one operand."""
+            Unusable: there is not exactly one operand.
+        """
         if len(self.children) != 1:
             raise unknown(self)
         return self.children[0]
@@ -53,7 +55,8 @@ class Tree(NamedTuple):
         """Return the two operands.
 
         Raises:
-            Unusable: there are not exactly two operands."""
+            Unusable: there are not exactly two operands.
+        """
         if len(self.children) != 2:
             raise unknown(self)
         return self.children[0], self.children[1]
@@ -223,7 +226,8 @@ def passes_null(tree: Tree, target: Tree, strict: frozenset[str]) -> bool:
     Args:
         tree: the outer expression.
         target: the inner expression.
-        strict: the classes whose values are NULL if an operand is."""
+        strict: the classes whose values are NULL if an operand is.
+    """
     if tree == target:
         return True
     if tree.name not in strict:
@@ -269,21 +273,21 @@ def is_alike_in_both_modes(source: str, to: str) -> bool:
     )
 
 
-def cast_operand(tree: Tree, given: Subject, context: Context) -> Subject:
+def cast_operand(tree: Tree, operand: Subject, context: Context) -> Subject:
     """Return an operand as a Cast expression casts it.
 
     Raises:
         Unusable: the cast has no exact form that never fails.
     """
     mode = tree.detail("evalMode")
-    if mode not in ("ANSI", "TRY") and not is_alike_in_both_modes(given.type, tree.type):
-        lossless = cast_subject(given, tree.type, context)
-        if lossless.expr == given.expr:
+    if mode not in ("ANSI", "TRY") and not is_alike_in_both_modes(operand.type, tree.type):
+        lossless = cast_subject(operand, tree.type, context)
+        if lossless.expr == operand.expr:
             return lossless
         raise Unusable("coercion", f"{describe(tree)} has another meaning without ANSI mode")
     if "collate" in tree.type or tree.type.startswith(("char", "varchar")):
         raise Unusable("unordered-type", f"{describe(tree)} is {tree.type}, which is not compared byte by byte")
-    return cast_subject(given, tree.type, context)
+    return cast_subject(operand, tree.type, context)
 
 
 def is_cast_from_binary(expr: Expr) -> bool:

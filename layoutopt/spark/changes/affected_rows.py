@@ -147,7 +147,6 @@ def _list_segments(pruned: PrunedPlan) -> Iterator[_SegmentSource]:
 
 
 def _combine_results(segment: _SegmentSource, table: pa.Table, number: int, names: Sequence[str]) -> SegmentMatches:
-    """Return the sum of all tasks' results for one segment."""
     results = table.filter(pa.compute.equal(table["segment"], number))
     sums = np.array(results["sums"].to_pylist(), dtype=np.int64).reshape(results.num_rows, -1).sum(axis=0)
     return SegmentMatches(

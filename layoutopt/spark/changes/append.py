@@ -35,12 +35,6 @@ from layoutopt.writer.task_result import LoadReport
 def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
     """Compact small entries of some partitions in one commit, by the table's newest plan.
 
-    Args:
-        spark: the session.
-        path: the table's path.
-        keys: the partitions' keys.
-        watch: times the stages.
-
     Returns:
         The commit; None if there is nothing to compact, or another commit changed one of the entries.
 
@@ -77,12 +71,6 @@ def append_by(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
     """Append a source's rows in one commit, compact small entries in another, and publish if the settings ask for it.
-
-    Args:
-        spark: the session.
-        settings: the settings of `append`.
-        say: called with a short sentence as each stage begins.
-        log: gets an event for each stage.
 
     Raises:
         MissingPartitionError: the source has no rows.

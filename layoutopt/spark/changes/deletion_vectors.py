@@ -85,12 +85,6 @@ class _SegmentTask:
 def mark_deleted(change: TableChange, operation: str, matches: Sequence[SegmentMatches], watch: Stages) -> MarkReport:
     """Delete rows by deletion vectors, in one commit.
 
-    Args:
-        change: the table.
-        operation: its name in the history.
-        matches: the rows.
-        watch: times the stages.
-
     Raises:
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`make_marks`.
@@ -109,9 +103,6 @@ def make_marks(
     """Return the deletion vectors of rows in every layout, and the content that is deleted afterwards.
 
     Args:
-        change: the table.
-        matches: the rows.
-        watch: times the stage.
         exclusive: see ``alone`` of :class:`~layoutopt.catalog.deletion_vectors.Marks`.
 
     Raises:
@@ -196,7 +187,6 @@ def _list_block_ids(match: SegmentMatches, files: Sequence[FileRead]) -> list[in
 
 
 def _find_segment_blocks(match: SegmentMatches) -> Ints:
-    """Return the indexes of all blocks of the segment."""
     blocks, segment_of = match.source.blocks, match.source.segment_of
     first = np.flatnonzero(blocks.file == blocks.files.index(match.read.layouts[0].files[0].path))[0]
     return np.flatnonzero(segment_of == segment_of[first])
@@ -228,7 +218,6 @@ def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[
 
 
 def _list_layouts(match: SegmentMatches) -> tuple[_SegmentLayout, ...]:
-    """Return all layouts of the segment."""
     blocks, indexes = match.source.blocks, _find_segment_blocks(match)
     indexes = indexes[np.lexsort((blocks.row_group[indexes], blocks.file[indexes]))]
     layouts = []
@@ -280,11 +269,8 @@ def commit_merge_on_read(
     """Delete rows by deletion vectors and add rows in entries of their own, in one commit.
 
     Args:
-        change: the table.
-        operation: its name in the history.
         matches: the rows to delete; may be empty.
         new_rows: the rows to add; they must be the same each time they are read.
-        watch: times the stages.
         content: the expected content of ``new_rows``, for the columns for which it is known beforehand.
         exclusive: whether rows that another commit adds to the partitions are a conflict.
 

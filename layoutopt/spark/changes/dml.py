@@ -271,7 +271,6 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
 
 
 def _find_matches(change: TableChange, source: DataFrame, keys: Sequence[str]) -> LocatedRows:
-    """Return the table's rows that have a key of the source."""
     read = plan_table_read(change, marked_rows(change.spark, change.table).where(_key_condition(source, keys)))
     assert read is not None, "a condition on columns reads the table once"
     source_keys = source.select(*map(quoted, keys))

@@ -79,12 +79,6 @@ def optimize_by(
 ) -> OptimizeReport:
     """Rewrite partitions that are worth it, in a commit each; running the command again continues.
 
-    Args:
-        spark: the session.
-        settings: the settings of `optimize`.
-        say: called with a short sentence as each stage begins.
-        log: gets an event for each stage.
-
     Raises:
         SettingError: there is no such partition, two budgets are given, or a log is missing.
         LogError: the log can't be used.
@@ -180,7 +174,6 @@ def is_worthwhile(candidate: Candidate, deleted_share: float = DELETED_SHARE) ->
     """Return whether to rewrite a candidate if the budget allows it.
 
     Args:
-        candidate: the partition.
         deleted_share: the least share of deleted rows, above 0, that justifies a rewrite.
     """
     # Several entries are always compacted: the cost of small files is not in the bytes of their columns.

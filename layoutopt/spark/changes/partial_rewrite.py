@@ -127,9 +127,7 @@ def write_layouts(
     """Write some layouts of a partition and commit them together with the kept ones.
 
     Args:
-        change: the table.
         work: the layouts to write and to keep.
-        watch: times the stages.
         at: called at the commit's points, see :data:`layoutopt.catalog.commit.CRASH_POINTS`; for tests.
         in_task: called in every task after its files are written; for tests.
 
@@ -434,7 +432,6 @@ def find_parts(
     """Find the possible partial rewrites of some partitions.
 
     Args:
-        spark: the session.
         table: at one snapshot.
         target: the wanted layout.
         candidates: partitions worth considering.
@@ -468,7 +465,6 @@ def find_levels(
     """Return levels for entries of one plan, by falling gain per byte; each level contains the one before.
 
     Args:
-        spark: the session.
         table: at one snapshot.
         entries: of one plan, without deleted rows.
         fresh: the wanted plan.

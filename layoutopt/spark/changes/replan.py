@@ -57,11 +57,9 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
     """Plan a table for a log's queries; a plan that the table already has for them is reused.
 
     Args:
-        spark: the session.
         table: at its newest snapshot.
         newest: its newest plan, whose method and parameters are used.
         queries: the log's analysed queries.
-        say: called with a short sentence at each stage.
 
     Raises:
         PlanError: the log has no feature, or no query that reads a partition of the table.

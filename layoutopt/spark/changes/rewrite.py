@@ -61,12 +61,9 @@ def rewrite(
     """Replace all rows of some partitions, by the table's newest plan.
 
     Args:
-        change: the table.
-        operation: its name in the history.
         values: the partitions' values.
         rows: the new rows of these partitions.
         content: the expected content; columns that it lacks are checked against ``rows`` only.
-        watch: times the stages.
         fingerprints: by partition key, the digest of the source files whose rows the partition still has.
 
     Raises:

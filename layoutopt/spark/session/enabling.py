@@ -276,9 +276,6 @@ def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> No
     Unlike the shadow check of the scan, this also checks the translation of the condition.
 
     Args:
-        spark: the session.
-        read: the planned read.
-        scan: the rule's scan.
         plan: the plan that replaces the scan.
 
     Raises:

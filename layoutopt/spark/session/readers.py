@@ -257,9 +257,7 @@ def read_by_tasks(spark: SparkSession, read: TableRead, segments: Sequence[Segme
     """Return some segments as tasks read them by Arrow, with the columns and the filter of a read.
 
     Args:
-        spark: the session.
         read: gives the columns and the filter.
-        segments: the segments to read.
         label: the name of the scan in the plan.
     """
     data = read.table.catalog.data
@@ -403,7 +401,6 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
     """Return the fastest reader for a read with columns, among those that can read it.
 
     Args:
-        read: the planned read.
         by_driver: whether the driver may read.
     """
     data, work = read.table.catalog.data, work_of(read.pruned)
@@ -440,9 +437,6 @@ def plan_read(
     """Return the plan that replaces a scan.
 
     Args:
-        spark: the session.
-        read: the planned read.
-        scan: the rule's scan.
         files: the snapshot's files; None if Spark's own reader can't read them.
         label: the name of the scan in Spark's UI.
         by_driver: whether the driver may read.

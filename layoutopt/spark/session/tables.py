@@ -155,7 +155,6 @@ def register(spark: SparkSession, name: str, path: str, key: str | None = None) 
     Registering the same name again replaces the view.
 
     Args:
-        spark: the session.
         name: a name without qualifier.
         path: the table's folder or URL.
         key: the source of the key of an encrypted table, as for :func:`layoutopt.open_table`.
@@ -267,6 +266,5 @@ def has_view(spark: SparkSession, entry: Registration) -> bool:
 
 
 def _find_view(spark: SparkSession, name: str) -> Any | None:
-    """Return Spark's record of a temporary view."""
     view = java_session(spark).sessionState().catalog().getRawTempView(name)
     return view.get() if view.isDefined() else None
