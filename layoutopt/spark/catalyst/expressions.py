@@ -120,9 +120,9 @@ def function_call(name: str, kinds: Sequence[str] | None = None, result: str | N
         check_zone(tree, reader)
         if kinds is not None and tuple(child.type for child in tree.children) != tuple(kinds):
             raise Unusable("unsupported-function", f"{describe(tree)} has other arguments than are supported")
-        take = text_argument if kinds is not None and "string" in kinds else None
+        takes_text = kinds is not None and "string" in kinds
         args = tuple(
-            (take if take is not None and child.type == "string" else read_argument)(child, reader)
+            text_argument(child, reader) if takes_text and child.type == "string" else read_argument(child, reader)
             for child in tree.children
         )
         kind = result or tree.type
@@ -205,17 +205,22 @@ def _count_decimals(kind: str) -> int | None:
     return None if digits is None else digits[1]
 
 
+def _check_ansi_mode(tree: Tree) -> None:
+    if tree.detail("failOnError") != "true":
+        raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
+
+
 def negate(tree: Tree, reader: Reader) -> Subject:
     """Read ``-a``."""
-    if is_integer(tree.type) and tree.detail("failOnError") != "true":
-        raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
+    if is_integer(tree.type):
+        _check_ansi_mode(tree)
     return sql_arithmetic.negative(reader.subject(tree.only), reader.context, describe(tree))
 
 
 def absolute_value(tree: Tree, reader: Reader) -> Subject:
     """Read ``abs(a)``."""
-    if is_integer(tree.type) and tree.detail("failOnError") != "true":
-        raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
+    if is_integer(tree.type):
+        _check_ansi_mode(tree)
     return sql_arithmetic.absolute(reader.subject(tree.only), describe(tree))
 
 
@@ -228,8 +233,7 @@ def floor_or_ceil_double(tree: Tree, reader: Reader) -> Subject | None:
     """Read ``floor(x)`` or ``ceil(x)`` of a double, compared with a constant; None for other expressions."""
     if tree.name not in ("Floor", "Ceil") or len(tree.children) != 1 or not is_floating(tree.children[0].type):
         return None
-    if tree.detail("failOnError") != "true":
-        raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
+    _check_ansi_mode(tree)
     return sql_arithmetic.whole_of_double(tree.name.lower(), reader.subject(tree.children[0]), reader.context)
 
 

@@ -103,8 +103,8 @@ class PartialRewrite:
         wanted = set().union(*(feature.columns for feature in self.plan.features))
         for query in self.plan.queries:
             wanted |= columns_of(query.filter.root)
-        for place in self.written:
-            layout = self.plan.scheme.layouts[place]
+        for index in self.written:
+            layout = self.plan.scheme.layouts[index]
             wanted |= {*layout.columns, *layout.looked_at}
         return tuple(name for name in self.plan.schema.names if name in wanted)
 
@@ -113,7 +113,7 @@ def can_rewrite_partially(table: Table, entry: PartitionEntry) -> bool:
     """Return whether the catalog can prove that writing layouts of this entry alone loses no value."""
     if entry.deletes is not None or not entry.rows:
         return False
-    sums = _known_sums(table, entry)
+    sums = _get_known_sums(table, entry)
     return all(set(table.schema.names) <= set(columns) for columns in sums.values())
 
 
@@ -193,8 +193,8 @@ def _write_blocks(
     rows = located.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(change.path)), compiled_in_parts(change.spark):
         featurised = with_feature_words(rows, plan.features.features)
-        result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    results = list(answers_of(result))
+        table = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+    results = list(answers_of(table))
     words = carry_words(kept.words, change.table.catalog.plans[entry.plan].features, plan.features)
     for result in results:
         if result.also is None:
@@ -246,7 +246,7 @@ def _collect_blocks(
     """
     entry, names = work.entry, work.plan.schema.names
     tables = [block_schema(work.plan.schema, words_for(len(work.plan.features))).empty_table()]
-    known = _known_sums(change.table, entry)
+    known = _get_known_sums(change.table, entry)
     expected: dict[tuple[str, int, int], dict[str, int]] = {}
     read: dict[tuple[str, int, int], dict[str, int]] = {}
     for result in results:
@@ -266,7 +266,7 @@ def _collect_blocks(
     return blocks
 
 
-def _known_sums(table: Table, entry: PartitionEntry) -> TidSums:
+def _get_known_sums(table: Table, entry: PartitionEntry) -> TidSums:
     """Return each segment's position sums by column, under layout 0; a column's sums come from its master layout."""
     masters = [set(layout.master) for layout in table.catalog.plans[entry.plan].scheme.layouts]
     known: dict[tuple[str, int, int], dict[str, int]] = {}
