@@ -1,8 +1,8 @@
-"""Which entries of a partition are joined when rows come to it: few remain, and no row is written often.
+"""Choose the entries of a partition to compact after an append, so that few remain and rows are seldom rewritten.
 
-Rows of a small entry cost queries more than those of a large one: the fewer rows, the less alike they are within
-blocks, and the worse these compress. Joining is as size-tiered log-structured merge trees do it: an entry waits until
-those that came later are together several times as large, and is then joined with all of them at once.
+Small entries cost queries more per row: their blocks hold less similar rows and compress worse. Compaction works as in
+size-tiered log-structured merge trees: an entry waits until the later entries together are several times as large, and
+is then compacted with all of them.
 """
 
 from __future__ import annotations
@@ -14,43 +14,40 @@ from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_is_table, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 
+# The operation of a snapshot that compacts entries.
 JOIN: Final = "join"
-"""The operation of a snapshot in which entries were joined."""
-
+# An entry with at most this share of the later rows is compacted: four entries of about one size. A larger share
+# compacts sooner, so that queries read less and more is written; docs/performance.md has the measurements.
 SMALLER: Final = 0.36
-"""An entry with at most this share of the rows that came later is joined: four of one size, if they differ a little.
-
-A larger share joins sooner, so that queries read less and more is written; docs/performance.md tells what was measured.
-"""
 
 
-def joined_from(rows: Sequence[int]) -> int | None:
-    """The first of the entries that are joined with all later ones; None where none are.
+def first_to_join(rows: Sequence[int]) -> int | None:
+    """Return the index of the entry to compact with all later ones; None if there is nothing to compact.
 
-    The oldest, what the partition was loaded with, stays as it is. Afterwards each of the others, but the last, has
-    over :data:`SMALLER` times the rows of all later ones together. So of ``n`` appends of one size at most
-    3 log(n) + 1 entries are left, to the base 4, and a row is written again at most log(n) times.
+    The first entry, of the initial load, is never compacted. Afterwards each other entry but the last has over
+    :data:`SMALLER` times the rows of all later ones. So ``n`` appends of one size leave at most 3 log4(n) + 1 entries,
+    and rewrite a row at most log4(n) times.
 
     Args:
-        rows: of the entries, in the order in which they came.
+        rows: the rows of the entries, oldest first.
 
-    >>> joined_from([100, 1, 1, 1]), joined_from([100, 1, 1, 1, 1]), joined_from([100, 4, 4, 4, 1, 1, 1, 1])
+    >>> first_to_join([100, 1, 1, 1]), first_to_join([100, 1, 1, 1, 1]), first_to_join([100, 4, 4, 4, 1, 1, 1, 1])
     (None, 1, 1)
     """
     later = rows[-1] if rows else 0
     first = None
-    for place in range(len(rows) - 2, 0, -1):
-        if rows[place] <= SMALLER * later:
-            first = place
-        later += rows[place]
+    for index in range(len(rows) - 2, 0, -1):
+        if rows[index] <= SMALLER * later:
+            first = index
+        later += rows[index]
     return first
 
 
 def has_small_entries(path: str, keys: Collection[str]) -> bool:
-    """Whether some partitions of a table have entries to be joined: mostly not, so no plan and no block is read.
+    """Return whether some partitions of a table have entries to compact; reads no plan and no blocks file.
 
     Raises:
-        NotATableError: the path holds something else, or nothing.
+        NotATableError: there is no table at the path.
     """
     files = TableFiles(path)
     check_is_table(files)
@@ -58,15 +55,15 @@ def has_small_entries(path: str, keys: Collection[str]) -> bool:
 
 
 def in_place_of(entries: Collection[PartitionEntry]) -> Marks:
-    """What a commit says of entries whose rows it has anew."""
+    """Return the marks of a commit that replaces some entries."""
     return Marks({}, {}, replaced=frozenset(entry.name for entry in entries))
 
 
 def small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
-    """The entries of some partitions that are to be joined."""
-    found: list[PartitionEntry] = []
+    """Return the entries of some partitions that are to be compacted."""
+    small: list[PartitionEntry] = []
     for key in keys:
         entries = () if snapshot is None else snapshot.by_key.get(key, ())
-        first = joined_from([entry.live_rows for entry in entries])
-        found += () if first is None else entries[first:]
-    return found
+        first = first_to_join([entry.live_rows for entry in entries])
+        small += () if first is None else entries[first:]
+    return small

@@ -1,4 +1,8 @@
-"""Blocks that stay where they are while others of their entry are written anew: rows of the next blocks file."""
+"""Mix the layouts of an older plan with those of a fresh one, and carry kept blocks into the next blocks file.
+
+Kept blocks know the features of the older plan. The bits of features that both plans have are carried over; all other
+bits are 1, which means that the block may match, until they are measured.
+"""
 
 from __future__ import annotations
 
@@ -11,55 +15,51 @@ import pyarrow as pa
 from layoutopt.catalog.block_index import block_schema
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import column_statistics_type
-from layoutopt.model.arrays import Ints, Words
-from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.arrays import Words
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.predicates import Predicate
-from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack, unpack, words_for
 
 
-def in_layouts(blocks: BlockTable, layouts: Sequence[int]) -> BlockTable:
-    """The blocks of some layouts, which then are the layouts 0, 1, ... in the order given."""
-    place = np.full(max(blocks.layout.max(initial=-1), max(layouts, default=-1)) + 1, -1, dtype=np.int16)
-    place[list(layouts)] = np.arange(len(layouts))
-    part = blocks.take(place[blocks.layout] >= 0)
-    index = part.block_index
-    moved = pa.array(place[part.layout], index.schema.field("layout").type)
-    return replace(part, block_index=index.set_column(index.schema.get_field_index("layout"), "layout", moved))
+def select_layout_blocks(blocks: BlockTable, layouts: Sequence[int]) -> BlockTable:
+    """Return the blocks of some layouts, which are renumbered 0, 1, ... in the given order."""
+    number = np.full(max(blocks.layout.max(initial=-1), max(layouts, default=-1)) + 1, -1, dtype=np.int16)
+    number[list(layouts)] = np.arange(len(layouts))
+    selected = blocks.take(number[blocks.layout] >= 0)
+    index = selected.block_index
+    numbers = pa.array(number[selected.layout], index.schema.field("layout").type)
+    return replace(selected, block_index=index.set_column(index.schema.get_field_index("layout"), "layout", numbers))
 
 
-def as_rows(blocks: BlockTable, words: Words, plan: Plan) -> pa.Table:
-    """Blocks of an opened table as rows of a blocks file.
+def to_block_rows(blocks: BlockTable, words: Words, plan: Plan) -> pa.Table:
+    """Return blocks of an opened table as rows of a blocks file.
 
     Args:
         blocks: without deleted rows.
         words: their union vectors under the features of ``plan``, ``uint64[n, w]``.
-        plan: of the same columns, whose layouts the blocks name.
+        plan: the plan whose layouts the blocks name; it has the same columns.
     """
     schema = block_schema(plan.schema, words_for(len(plan.features)))
     index = blocks.block_index
     columns = {name: index[name] for name in index.column_names}
-    columns |= {"words": listed(words), "stats": _statistics(blocks, plan.schema)}
-    arrays = [columns[of.name].cast(of.type) for of in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    statistics = [
+        _conform_statistics(blocks.statistics(column.name), column_statistics_type(column.type))
+        for column in plan.schema.columns
+    ]
+    names = [f"c{i}" for i in range(len(statistics))]
+    columns |= {"words": to_word_lists(words), "stats": pa.StructArray.from_arrays(statistics, names)}
+    return pa.Table.from_arrays([columns[field.name].cast(field.type) for field in schema], schema=schema)
 
 
-def listed(words: Words) -> pa.Array:
-    """Union vectors, ``uint64[n, w]``, as the catalog lists them."""
+def to_word_lists(words: Words) -> pa.Array:
+    """Return union vectors, ``uint64[n, w]``, as the catalog's lists."""
     bits = pa.array(words.view(np.int64).reshape(-1))
     return pa.FixedSizeListArray.from_arrays(bits, words.shape[1]).cast(pa.list_(pa.int64()))
 
 
-def _statistics(blocks: BlockTable, schema: Schema) -> pa.StructArray:
-    children = [
-        _of_type(blocks.statistics(column.name), column_statistics_type(column.type)) for column in schema.columns
-    ]
-    return pa.StructArray.from_arrays(children, [f"c{i}" for i in range(len(children))])
-
-
-def _of_type(statistics: pa.StructArray, type: pa.StructType) -> pa.StructArray:
-    """Statistics with all members that are written today: those that an older file lacks are unknown."""
+def _conform_statistics(statistics: pa.StructArray, type: pa.StructType) -> pa.StructArray:
+    """Return statistics with all current members; those that an older file lacks are NULL."""
     members = [
         pa.nulls(len(statistics), member.type)
         if statistics.type.get_field_index(member.name) < 0
@@ -69,113 +69,97 @@ def _of_type(statistics: pa.StructArray, type: pa.StructType) -> pa.StructArray:
     return pa.StructArray.from_arrays(members, fields=list(type), mask=statistics.is_null())
 
 
-# ----------------------------------------------------------------------------------------------------
-# Plans that keep some layouts of an older plan and take others of a fresh one: what a segment has of both.
-#
-# Blocks that stay know the features of the older plan. A feature that is new is unknown of them, which means: might
-# match. So the bits of blocks are carried over by their features, and all others are 1 until somebody measures them.
-
+# What a feature means; its weight may differ between plans.
 _Meaning = tuple[Predicate, ...]
 
 
-def can_be_mixed(old: Plan, fresh: Plan) -> bool:
-    """Whether layouts of a fresh plan can stand beside those of an older one, in one segment.
+def can_mix(old: Plan, fresh: Plan) -> bool:
+    """Return whether a segment can have layouts of both plans; the files of the older plan must have row positions."""
+    names = ("table", "schema", "partition_by", "settings", "segment_rows", "codec", "indexes")
+    return old.scheme.has_tids and not old.indexes and all(getattr(old, name) == getattr(fresh, name) for name in names)
 
-    Rows of several layouts are put together by their positions, which files of a single layout don't have.
+
+def restrict_to_columns(plan: Plan, columns: Collection[str]) -> Plan:
+    """Return the plan with only some columns in its layouts; the others go to one more layout in the source's order.
+
+    So columns that no query reads need not be written again if an older layout has them.
     """
-    alike = ("table", "schema", "partition_by", "settings", "segment_rows", "codec", "indexes")
-    return old.scheme.has_tids and not old.indexes and all(getattr(old, of) == getattr(fresh, of) for of in alike)
 
+    def restrict(names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(name for name in names if name in columns)
 
-def of_columns(plan: Plan, columns: Collection[str]) -> Plan:
-    """The plan whose layouts hold only some columns, and one more, of the source's order, those that none holds then.
-
-    What no query reads need not be written again where another layout has it.
-    """
-    held = [
-        replace(layout, columns=of, master=_among(layout.master, columns), row_order=_among(layout.row_order, columns))
+    layouts = [
+        replace(layout, columns=names, master=restrict(layout.master), row_order=restrict(layout.row_order))
         for layout in plan.scheme.layouts
-        if (of := _among(layout.columns, columns))
+        if (names := restrict(layout.columns))
     ]
     rest = tuple(name for name in plan.schema.names if name not in columns)
-    layouts = [*held, Layout(rest, (), rest, ByOrder("input"))] if rest else held
+    if rest:
+        layouts.append(Layout(rest, (), rest, ByOrder("input")))
     return replace(plan, scheme=Scheme(tuple(layouts)))
 
 
-def _among(names: Sequence[str], columns: Collection[str]) -> tuple[str, ...]:
-    return tuple(name for name in names if name in columns)
+def missing_layouts(old: Plan, fresh: Plan) -> tuple[int, ...]:
+    """Return the indexes of the fresh plan's layouts that the older plan does not have in the same form."""
+    forms = {_describe_layout(old, layout) for layout in old.scheme.layouts}
+    return tuple(i for i, layout in enumerate(fresh.scheme.layouts) if _describe_layout(fresh, layout) not in forms)
 
 
-def lacked(old: Plan, fresh: Plan) -> tuple[int, ...]:
-    """The layouts of a fresh plan, by their places, that an older one has not in the same form."""
-    there = {_form(old, layout) for layout in old.scheme.layouts}
-    return tuple(i for i, layout in enumerate(fresh.scheme.layouts) if _form(fresh, layout) not in there)
+def mix_plans(old: Plan, fresh: Plan, kept: Collection[int], taken: Collection[int]) -> Plan:
+    """Return the plan with some layouts of an older plan, followed by some of a fresh one.
 
-
-def mixed(old: Plan, fresh: Plan, kept: Collection[int], taken: Collection[int]) -> Plan:
-    """The plan with some layouts of an older plan, first, and some of a fresh one, each in their order.
-
-    It has the features by which kept layouts were blocked, and all of the fresh plan, whose queries it is for.
+    It has all features of the fresh plan, and those that guide the kept layouts.
 
     Args:
-        old: the older plan.
-        fresh: the fresh one, see :func:`can_be_mixed`.
-        kept: places of layouts of the older plan.
-        taken: places of layouts of the fresh one.
+        fresh: the fresh plan, see :func:`can_mix`.
+        kept: indexes of layouts of the older plan.
+        taken: indexes of layouts of the fresh plan.
 
     Raises:
         SchemaError: a column would be in no layout.
         ValueError: a column would be master in no layout.
     """
-    wanted = {_meaning(feature) for feature in fresh.features}
-    guiding = {index for place in kept for index in old.scheme.layouts[place].guiding}
-    of_old = [feature for i, feature in enumerate(old.features) if i in guiding or _meaning(feature) in wanted]
-    known = {_meaning(feature) for feature in of_old}
-    features = (*of_old, *(feature for feature in fresh.features if _meaning(feature) not in known))
+    fresh_meanings = {feature.predicates for feature in fresh.features}
+    guiding = {index for i in kept for index in old.scheme.layouts[i].guiding}
+    old_features = [
+        feature for i, feature in enumerate(old.features) if i in guiding or feature.predicates in fresh_meanings
+    ]
+    known = {feature.predicates for feature in old_features}
+    features = (*old_features, *(feature for feature in fresh.features if feature.predicates not in known))
     both = FeatureSet(features, fresh.settings)
-    # What the older layouts serve was said of other queries: whoever reads their columns.
-    layouts = [replace(under(old.scheme.layouts[i], old.features, both), serves=None) for i in sorted(kept)]
-    layouts += [under(fresh.scheme.layouts[i], fresh.features, both) for i in sorted(taken)]
+    # The queries that the older layouts serve were those of the older plan.
+    layouts = [replace(renumber_features(old.scheme.layouts[i], old.features, both), serves=None) for i in sorted(kept)]
+    layouts += [renumber_features(fresh.scheme.layouts[i], fresh.features, both) for i in sorted(taken)]
     return replace(fresh, features=both, scheme=Scheme(tuple(layouts)), reads=(), older_layouts=len(kept))
 
 
-def carried(words: Words, old: FeatureSet, new: FeatureSet) -> Words:
-    """Union vectors under other features: the bits of features that both have, and 1 for those that were not measured.
+def carry_words(words: Words, old: FeatureSet, new: FeatureSet) -> Words:
+    """Return union vectors under other features: the bits of common features, and 1 for features not yet measured.
 
     Args:
-        words: of blocks, ``uint64[n, w]``.
-        old: the features that they are of.
-        new: those that they are to be of.
+        words: union vectors of blocks, ``uint64[n, w]``.
+        old: their features.
+        new: the wanted features.
     """
     bits = np.ones((len(words), len(new)), dtype=np.bool_)
-    before = _places(old, new)
-    known = before >= 0
-    bits[:, known] = unpack(words, len(old))[:, before[known]].astype(np.bool_)
+    old_index = {feature.predicates: i for i, feature in enumerate(old)}
+    indexes = np.array([old_index.get(feature.predicates, -1) for feature in new], dtype=np.int64)
+    known = indexes >= 0
+    bits[:, known] = unpack(words, len(old))[:, indexes[known]].astype(np.bool_)
     return pack(bits)
 
 
-def _places(old: FeatureSet, new: FeatureSet) -> Ints:
-    """Of each new feature its place among the old ones, -1 where it is not among them, ``int64[new]``."""
-    place = {_meaning(feature): i for i, feature in enumerate(old)}
-    return np.array([place.get(_meaning(feature), -1) for feature in new], dtype=np.int64)
-
-
-def under(layout: Layout, old: FeatureSet, new: FeatureSet) -> Layout:
-    """A layout by the same features among others, which have them."""
-    features, guides = (tuple(new.places(old.only(of))) for of in (layout.features, layout.guides))
+def renumber_features(layout: Layout, old: FeatureSet, new: FeatureSet) -> Layout:
+    """Return a layout with its features numbered as in another set, which contains them."""
+    features, guides = (tuple(new.places(old.only(indexes))) for indexes in (layout.features, layout.guides))
     return replace(layout, features=features, guides=guides)
 
 
-def _form(plan: Plan, layout: Layout) -> tuple[object, ...]:
-    """What makes two layouts of two plans store the same, and skip alike."""
+def _describe_layout(plan: Plan, layout: Layout) -> tuple[object, ...]:
+    """Return a key that is equal for layouts, of any plan, that store and skip the same."""
 
     def meanings(indexes: Sequence[int]) -> frozenset[_Meaning]:
-        return frozenset(_meaning(plan.features[index]) for index in indexes)
+        return frozenset(plan.features[index].predicates for index in indexes)
 
     columns = frozenset(layout.columns), frozenset(layout.master), layout.row_order
     return *columns, layout.blocking, meanings(layout.features), meanings(layout.guides), plan.block_rows
-
-
-def _meaning(feature: Feature) -> _Meaning:
-    """What a feature says of a row; its weight may differ between plans."""
-    return feature.predicates

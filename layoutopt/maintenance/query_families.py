@@ -1,6 +1,6 @@
-"""Which families of queries are new, gone, grown or shrunk between two logs.
+"""Compare the query families of two logs: new, gone, grown or shrunk.
 
-A family is the queries that read the same columns and filter by the same ones, as those of one report do.
+A family is the queries that read the same columns and filter by the same ones.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ SAME: Final = "same"
 
 @dataclass(frozen=True)
 class FamilyChange:
-    """One family, and what became of it.
+    """The change of a query family.
 
     Attributes:
-        columns: what its queries read.
-        filtered: what they filter by.
+        columns: the columns that its queries read.
+        filtered: the columns that they filter by.
         then: its share of the older log's statements, 0 to 1.
-        now: its share of the newer log's.
-        interval: in which its share lies of all that is asked now, of which the newer log is a sample.
-        change: ``new`` or ``gone`` where one log has none of it; ``grown`` or ``shrunk`` where its shares differ by
-            more than two samples of one workload would; ``same`` otherwise. A family that is gone or new, but so small
-            that chance explains it, is the ``same``.
-        example: a text of one of its statements.
+        now: its share of the newer log's statements.
+        interval: the confidence interval of its share of the current workload, of which the newer log is a sample.
+        change: ``new`` or ``gone`` if one log lacks it, ``grown`` or ``shrunk`` if its shares differ; ``same`` if the
+            difference is within that of two samples of one workload.
+        example: one of its statements.
     """
 
     columns: tuple[str, ...]
@@ -47,13 +46,13 @@ class FamilyChange:
 
 @dataclass(frozen=True)
 class FamilyChanges:
-    """All families of two logs, the largest change first.
+    """The changes of all families of two logs.
 
     Attributes:
-        families: with what became of each.
-        unknown: the share of the newer log's statements that are of no family of the older one.
-        unknown_interval: in which that share lies of all that is asked now. The upper bound holds for families too
-            that the newer log, being a sample, has not seen.
+        families: by falling change of the share.
+        unknown: the share of the newer log's statements whose family the older log lacks.
+        unknown_interval: the confidence interval of that share in the current workload; its upper bound includes
+            families that the newer log has not seen.
     """
 
     families: tuple[FamilyChange, ...]
@@ -62,31 +61,30 @@ class FamilyChanges:
 
 
 def family_changes(then: Sequence[Query], now: Sequence[Query]) -> FamilyChanges:
-    """Compare the families of two logs; all intervals hold together as surely as :data:`CONFIDENCE` says.
+    """Compare the families of two logs; the intervals hold jointly with probability :data:`CONFIDENCE`.
 
     Args:
         then: the analysed older log, not empty.
         now: the newer one, not empty.
     """
-    before, after = _weights(then), _weights(now)
+    before, after = _sum_weights(then), _sum_weights(now)
     examples = {family_of(query): query.sql for query in (*then, *now)}
     n_then, n_now = sum(before.values()), sum(after.values())
-    # Of many families one would seem to have changed by chance; each interval is that much wider (Bonferroni).
-    each = 1 - (1 - CONFIDENCE) / len(examples)
-    found = []
+    # Bonferroni's correction: with many families, one would seem to have changed by chance.
+    confidence = 1 - (1 - CONFIDENCE) / len(examples)
+    changes = []
     for family, example in examples.items():
-        old = share_interval(before.get(family, 0.0), n_then, each)
-        new = share_interval(after.get(family, 0.0), n_now, each)
+        old = share_interval(before.get(family, 0.0), n_then, confidence)
+        new = share_interval(after.get(family, 0.0), n_now, confidence)
         shares = before.get(family, 0.0) / n_then, after.get(family, 0.0) / n_now
-        found.append(
-            FamilyChange(family[0], tuple(sorted(family[1])), *shares, new, _change(old, new, *shares), example)
-        )
-    found.sort(key=lambda one: (-abs(one.now - one.then), one.columns, one.filtered))
+        kind = _classify_change(old, new, *shares)
+        changes.append(FamilyChange(family[0], tuple(sorted(family[1])), *shares, new, kind, example))
+    changes.sort(key=lambda change: (-abs(change.now - change.then), change.columns, change.filtered))
     unknown = sum(weight for family, weight in after.items() if family not in before)
-    return FamilyChanges(tuple(found), unknown / n_now, share_interval(unknown, n_now))
+    return FamilyChanges(tuple(changes), unknown / n_now, share_interval(unknown, n_now))
 
 
-def _weights(queries: Sequence[Query]) -> dict[Family, float]:
+def _sum_weights(queries: Sequence[Query]) -> dict[Family, float]:
     weights: dict[Family, float] = {}
     for query in queries:
         family = family_of(query)
@@ -94,7 +92,7 @@ def _weights(queries: Sequence[Query]) -> dict[Family, float]:
     return weights
 
 
-def _change(old: Interval, new: Interval, then: float, now: float) -> str:
+def _classify_change(old: Interval, new: Interval, then: float, now: float) -> str:
     if new.low > old.high:
         return GROWN if then else NEW
     if new.high < old.low:

@@ -1,14 +1,10 @@
-"""When to write a partition anew: a rule that is good where the future is like the past, and bounded where it is not.
+"""Decide when to rewrite a partition, by a rule with a bounded cost for every workload.
 
-There are two choices for a partition, to leave it as it is or to write it anew, and with each day the queries tell what
-the one would have read more than the other. Nobody knows how long that lasts: it is the ski-rental problem, and over
-many changes a metrical task system of two states (Borodin, Linial and Saks 1992), which OReO (Rong et al. 2024)
-uses for layouts. The rule counts what was lost since the partition was written. It acts once that comes to a part of
-what writing costs, if more is expected to be saved within the horizon than writing costs; without such an expectation
-it waits until more was lost than the cost.
-
-Whatever is asked, and whoever asks it, :meth:`Rule.bound` says how many times as much the rule costs at most as the
-best that could have been done by somebody who knew all days before. That is proved beside it.
+Each day's queries show how much more they read from a partition than after a rewrite. How long this lasts is unknown:
+this is the ski-rental problem, and over many changes a metrical task system of two states (Borodin, Linial and Saks
+1992), which OReO (Rong et al. 2024) uses for layouts. The rule counts the loss since the partition was written. If the
+expected saving exceeds the cost of writing, it acts once the loss is a given share of that cost. Otherwise it waits
+until more was lost than the cost. :meth:`Rule.bound` gives the competitive ratio and its proof.
 """
 
 from __future__ import annotations
@@ -21,15 +17,17 @@ import numpy as np
 
 from layoutopt.model.arrays import Floats
 
+_MIN_LOSS: Final = 1e-12
+
 
 @dataclass(frozen=True)
 class Loss:
-    """What was lost by leaving a partition as it is, since it was written; all in the units of the cost.
+    """The loss by not rewriting a partition, since it was written, in the units of the cost.
 
     Attributes:
-        counted: what its queries read more than they would have if it were written anew, less what they read less.
-            It is kept within the cost on either side: what it was good for long ago is no reason to keep it.
-        overdue: what was lost more than that, on days when the count stood at the cost.
+        counted: what its queries read more than after a rewrite, minus what they read less; clipped to [-cost, cost],
+            so that old savings don't count forever.
+        overdue: the loss above that limit.
     """
 
     counted: float = 0.0
@@ -37,15 +35,15 @@ class Loss:
 
     @property
     def total(self) -> float:
-        """What was lost, within the cost and beyond it."""
+        """Return the whole loss."""
         return self.counted + self.overdue
 
     def after(self, difference: float, cost: float) -> Loss:
-        """The loss one day later.
+        """Return the loss one day later.
 
         Args:
-            difference: what the day's queries read more than they would have if the partition were written anew.
-            cost: of writing it, positive.
+            difference: what the day's queries read more than they would after a rewrite.
+            cost: the cost of the rewrite, positive.
         """
         total = self.counted + difference
         return Loss(min(cost, max(-cost, total)), self.overdue + max(0.0, total - cost))
@@ -53,48 +51,46 @@ class Loss:
 
 @dataclass(frozen=True)
 class Rule:
-    """When to act.
+    """The rule when to rewrite.
 
     Attributes:
-        trust: the share of the cost that must have been lost where the saving expected exceeds the cost; within 0
-            and 1. The less, the sooner the rule follows what the days before say of those to come.
-        patience: how many times the cost may be lost beyond the cost where no such saving is expected.
+        trust: the loss at which to act if the expected saving exceeds the cost, as a share of the cost, 0 to 1; smaller
+            values follow forecasts sooner.
+        patience: the overdue loss at which to act otherwise, in multiples of the cost.
     """
 
     trust: float = 1.0
     patience: float = 1.0
 
     def acts(self, loss: Loss, cost: float, expected: float) -> bool:
-        """Whether to write the partition anew now.
+        """Return whether to rewrite the partition now.
 
         Args:
-            loss: since it was written.
-            cost: of writing it, positive.
-            expected: what is expected to be saved within the horizon.
+            loss: the loss since it was written.
+            cost: the cost of the rewrite, positive.
+            expected: the expected saving within the horizon.
         """
         if expected > cost:
             return loss.counted >= self.trust * cost
-        return loss.overdue >= max(self.patience * cost, _NOTHING)
+        return loss.overdue >= max(self.patience * cost, _MIN_LOSS)
 
     def bound(self, step: float = 0.0) -> float:
-        """How many times the best in hindsight the rule costs at most, but for a constant number of costs.
+        """Return the competitive ratio: the most that the rule costs, relative to the best decisions in hindsight.
 
-        Between two acts the queries lose S, at least ``trust`` of the cost C, and at most ``patience`` C + C and a day
-        beyond it; then C is paid. All of what is lost up to C raises the least cost at which either state can be
-        reached, of which the best in hindsight has at least half. So it pays S / 2 where the rule pays
-        S + (1 + patience + step) C, which is the most where S is ``trust`` C.
+        It holds up to a constant number of rewrites. Between two rewrites the queries lose S: at least ``trust`` times
+        the cost C, and at most (``patience`` + 1) C plus the last day's loss; then C is paid. The loss up to C raises
+        the least cost at which either state can be reached, and the best in hindsight pays at least half of this. So
+        the best pays S / 2 while the rule pays at most S + (1 + patience + step) C. The ratio is largest at
+        S = ``trust`` C.
 
         Args:
-            step: the most that one day can lose, in times the cost: a rule that is asked each night comes so late.
+            step: the largest loss of one day, in multiples of the cost; a rule applied once a day acts that much later.
         """
         return 2 + 2 * (1 + self.patience + step) / self.trust
 
 
-_NOTHING = 1e-12
-
-
 def loss_of(differences: Iterable[float], cost: float) -> Loss:
-    """What was lost over some days, the oldest first.
+    """Return the loss over some days, oldest first.
 
     >>> loss_of([0.4, 0.3, -0.2], cost=1.0).counted, loss_of([0.8, 0.7], cost=1.0)
     (0.49999999999999994, Loss(counted=1.0, overdue=0.5))
@@ -105,39 +101,31 @@ def loss_of(differences: Iterable[float], cost: float) -> Loss:
     return loss
 
 
-# ----------------------------------------------------------------------------------------------------
-# How fast a workload changes: the half-life by which the days before tell most of the day to come.
-
+# The half-lives to try, in days.
 HALF_LIVES: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0)
-"""What is tried, in days."""
-
-_REMEMBERED: Final = 7.0
-"""Days after which it counts half how well a half-life foretold a day."""
+# The half-life, in days, of the weights of forecast errors.
+_ERROR_HALF_LIFE: Final = 7.0
+_TOLERANCE: Final = 1e-9
 
 
 def best_half_life(mixes: Floats) -> float:
-    """The half-life by which the days so far would have foretold each next day best, of :data:`HALF_LIVES`.
+    """Return the value of :data:`HALF_LIVES` that predicts each day best from the days before.
 
-    What a half-life foretells of a day is the mix of the days before, each weighing half as much a half-life earlier.
-    It is wrong by the share of the day's statements that it has elsewhere (the total variation). Days of long ago
-    count less, so that a workload that becomes restless is noticed. Of half-lives that are as good the longest is
-    taken, since it knows more statements.
+    The forecast of a day is the mean of the earlier days' mixes, whose weights halve each half-life. Its error is the
+    total variation distance. Older errors weigh less, so that a workload that starts to change faster is noticed. Among
+    equally good half-lives the longest wins, since it uses more statements.
 
     Args:
-        mixes: of each day the shares of the families of queries, ``float64[days, families]``; each row sums to 1.
+        mixes: each day's shares of the query families, ``float64[days, families]``; each row sums to 1.
     """
-    days = len(mixes)
-    counts = 0.5 ** (np.arange(max(0, days - 1))[::-1] / _REMEMBERED)
-    wrong = [float(counts @ _errors(mixes, half_life)) for half_life in HALF_LIVES]
-    least = min(wrong)
-    return max(half_life for half_life, error in zip(HALF_LIVES, wrong, strict=True) if error <= least + _NO_HALF_LIFE)
+    weights = 0.5 ** (np.arange(max(0, len(mixes) - 1))[::-1] / _ERROR_HALF_LIFE)
+    errors = [float(weights @ _forecast_errors(mixes, half_life)) for half_life in HALF_LIVES]
+    limit = min(errors) + _TOLERANCE
+    return max(half_life for half_life, error in zip(HALF_LIVES, errors, strict=True) if error <= limit)
 
 
-_NO_HALF_LIFE: Final = 1e-9
-
-
-def _errors(mixes: Floats, half_life: float) -> Floats:
-    """How wrong each day but the first was foretold, ``float64[days - 1]``, each within 0 and 1."""
+def _forecast_errors(mixes: Floats, half_life: float) -> Floats:
+    """Return the error of each day's forecast but the first, ``float64[days - 1]``, within 0 and 1."""
     keep = 0.5 ** (1 / half_life)
     sums, weight = np.zeros(mixes.shape[1]), 0.0
     errors = np.zeros(max(0, len(mixes) - 1))

@@ -1,7 +1,7 @@
-"""What a sample of a log can't tell: intervals in which figures of the whole log lie.
+"""Confidence intervals for figures that are measured on a log.
 
-A log that is looked at is taken for a sample of what people ask: statements drawn independently. Where a few programs
-repeat theirs, statements are less independent than that, and the true intervals wider.
+A log is treated as a sample of independent statements of the workload. Where a few programs repeat their statements,
+they are less independent, and the true intervals are wider.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from scipy.special import betaincinv
 
 from layoutopt.model.arrays import Floats
 
+# The default probability that an interval contains the true value.
 CONFIDENCE = 0.95
-"""How surely an interval holds what it is of."""
-
 RESAMPLES = 400
 
 
 class Interval(NamedTuple):
-    """From a lower to an upper bound."""
+    """An interval from a lower to an upper bound."""
 
     low: float
     high: float
 
 
 def share_interval(part: float, whole: float, confidence: float = CONFIDENCE) -> Interval:
-    """The interval of a share, of which a sample of ``whole`` has ``part`` (Clopper and Pearson 1934).
+    """Return the confidence interval of a share of which ``part`` of ``whole`` was sampled (Clopper and Pearson 1934).
 
-    It holds the true share at least as surely as ``confidence`` says, for small samples and shares of 0 and 1 too.
+    It contains the true share with at least this confidence, also for small samples and shares of 0 and 1.
 
     Args:
-        part: at most ``whole``; weights of statements may make it no whole number.
-        whole: the sample's size, not negative. Of an empty one nothing is known.
-        confidence: within 0 and 1.
+        part: at most ``whole``; may be fractional, as weights are.
+        whole: the sample size, not negative; 0 gives the interval [0, 1].
+        confidence: 0 to 1.
 
     >>> [round(bound, 3) for bound in share_interval(0, 100)], share_interval(0, 0)
     ([0.0, 0.036], Interval(low=0.0, high=1.0))
@@ -48,23 +47,22 @@ def share_interval(part: float, whole: float, confidence: float = CONFIDENCE) ->
 def ratio_interval(
     over: Floats, under: Floats, weights: Floats, seed: int = 0, confidence: float = CONFIDENCE
 ) -> Interval:
-    """The interval of a ratio of two sums over a log's statements, by resampling them (the bootstrap).
+    """Return the bootstrap confidence interval of a ratio of two sums over a log's statements.
 
     Args:
-        over: what is summed above, of each kind of statement, ``float64[n]``.
-        under: what is summed below, ``float64[n]``; resamples in which it is 0 tell nothing.
-        weights: how many statements of the sample are of each kind, ``float64[n]``, positive.
-        seed: of the draws.
-        confidence: within 0 and 1.
+        over: the numerator of each kind of statement, ``float64[n]``.
+        under: the denominator, ``float64[n]``; resamples in which its sum is 0 are left out.
+        weights: the number of statements of each kind, ``float64[n]``, positive.
+        confidence: 0 to 1.
     """
     draws = np.random.default_rng(seed).multinomial(
         max(1, round(float(weights.sum()))), weights / weights.sum(), size=RESAMPLES
     )
     below = draws @ under
-    told = below > 0
-    if not told.any():
+    valid = below > 0
+    if not valid.any():
         return Interval(0.0, 0.0)
-    ratios = (draws @ over)[told] / below[told]
+    ratios = (draws @ over)[valid] / below[valid]
     tail = (1 - confidence) / 2
     low, high = np.quantile(ratios, [tail, 1 - tail])
     return Interval(float(low), float(high))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.candidates import Candidate, Part, best_first, moves, regained, within
+from layoutopt.maintenance.candidates import Candidate, Part, gain_curve, list_moves, sort_by_gain, spend_budget
 
 PARTS = st.lists(st.builds(Part, st.integers(0, 9), st.integers(1, 100), st.floats(-9, 99)), max_size=4).map(tuple)
 CANDIDATES = st.lists(
@@ -40,9 +40,9 @@ def written(one: Candidate, chosen: Mapping[str, Part | None]) -> int:
 def test_the_budget_is_kept_and_no_partition_that_fits_is_left(
     candidates: list[Candidate], budget: float | None
 ) -> None:
-    chosen = within(best_first(candidates), budget)
+    chosen = spend_budget(sort_by_gain(candidates), budget)
     if budget is None:
-        assert list(chosen.items()) == [(one.key, None) for one in best_first(candidates)]
+        assert list(chosen.items()) == [(one.key, None) for one in sort_by_gain(candidates)]
         return
     left = budget - sum(written(one, chosen) for one in candidates)
     assert left >= 0
@@ -60,15 +60,15 @@ def test_the_budget_is_kept_and_no_partition_that_fits_is_left(
 
 def test_more_of_a_candidate_is_written_for_a_clear_gain_alone() -> None:
     one = Candidate("a", 1, True, 100, 61.0, read=1000.0, parts=(Part(0, 10, 60.0),))
-    assert within([one], 1000, 0.05) == {"a": one.parts[0]}
-    assert within([replace(one, gain=200.0)], 1000, 0.05) == {"a": None}
-    assert within([one], 1000) == {"a": None}
+    assert spend_budget([one], 1000, 0.05) == {"a": one.parts[0]}
+    assert spend_budget([replace(one, gain=200.0)], 1000, 0.05) == {"a": None}
+    assert spend_budget([one], 1000) == {"a": None}
 
 
 @given(CANDIDATES)
 def test_moves_lead_to_all_of_a_candidate_unless_a_part_gains_more(candidates: list[Candidate]) -> None:
     for one in candidates:
-        found = moves([one])
+        found = list_moves([one])
         ends = [one.gain, *(part.gain for part in one.parts if part.bytes < one.bytes)]
         assert sum(move.gain for move in found) == pytest.approx(max(ends) if one.parts and max(ends) > 0 else one.gain)
         slopes = [move.gain / max(1, move.bytes) for move in found]
@@ -77,8 +77,8 @@ def test_moves_lead_to_all_of_a_candidate_unless_a_part_gains_more(candidates: l
 
 @given(CANDIDATES)
 def test_the_curve_rises_ever_more_slowly(candidates: list[Candidate]) -> None:
-    gaining = [one for one in best_first(candidates) if one.gain > 1e-3 and one.bytes > 0]
-    curve = regained(gaining)
+    gaining = [one for one in sort_by_gain(candidates) if one.gain > 1e-3 and one.bytes > 0]
+    curve = gain_curve(gaining)
     assert curve[0] == (0, 0.0)
     if gaining:
         assert curve[-1][1] == pytest.approx(1)

@@ -7,13 +7,13 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.compaction import SMALLER, joined_from
+from layoutopt.maintenance.compaction import SMALLER, first_to_join
 
 
 def after(rows: list[int], come: int) -> tuple[list[int], int]:
     """The entries once rows have come, and how many rows were written again for it."""
     rows = [*rows, come]
-    first = joined_from(rows)
+    first = first_to_join(rows)
     return (rows, 0) if first is None else ([*rows[:first], sum(rows[first:])], sum(rows[first:]))
 
 
@@ -49,7 +49,7 @@ def test_twenty_appends_of_about_one_size_leave_a_few_entries() -> None:
 
 
 def test_a_partition_of_its_own_is_not_joined_with_what_comes() -> None:
-    assert joined_from([]) is None
-    assert joined_from([5]) is None
-    assert joined_from([5, 100]) is None
-    assert joined_from([5, 100, 300]) == 1
+    assert first_to_join([]) is None
+    assert first_to_join([5]) is None
+    assert first_to_join([5, 100]) is None
+    assert first_to_join([5, 100, 300]) == 1

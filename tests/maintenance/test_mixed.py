@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import SchemaError
-from layoutopt.maintenance.partial_rewrite import can_be_mixed, carried, lacked, mixed, of_columns
+from layoutopt.maintenance.partial_rewrite import can_mix, carry_words, missing_layouts, mix_plans, restrict_to_columns
 from layoutopt.model.feature import Feature, FeatureSet, Settings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
@@ -47,7 +47,7 @@ def test_a_bit_of_a_block_that_stays_is_0_only_where_no_row_has_the_feature(
     # A feature is the same whatever weight a plan gives it.
     before = FeatureSet(tuple(replace(FEATURES[i], weight=3.0) for i in old), Settings())
     after = FeatureSet(tuple(FEATURES[i] for i in new), Settings())
-    found = unpack(carried(pack(unions[:, old]), before, after), len(new)).astype(bool)
+    found = unpack(carry_words(pack(unions[:, old]), before, after), len(new)).astype(bool)
     assert (found >= unions[:, new]).all()
     both = [i for i, feature in enumerate(new) if feature in old]
     assert (found[:, both] == unions[:, [new[i] for i in both]]).all()
@@ -56,19 +56,19 @@ def test_a_bit_of_a_block_that_stays_is_0_only_where_no_row_has_the_feature(
 def test_a_mixed_plan_has_the_layouts_of_both_by_the_features_that_they_mean() -> None:
     old = plan_of([0, 1, 2], layout("ab", 0, 1), layout("cd", 2))
     fresh = plan_of([3, 1], layout("a", 0, 1), layout("bcd", 1))
-    assert can_be_mixed(old, fresh)
-    assert lacked(old, fresh) == (0, 1)
-    both = mixed(old, fresh, (0, 1), (0,))
+    assert can_mix(old, fresh)
+    assert missing_layouts(old, fresh) == (0, 1)
+    both = mix_plans(old, fresh, (0, 1), (0,))
     assert [one.columns for one in both.scheme.layouts] == [tuple("ab"), tuple("cd"), ("a",)]
     assert [guided_by(both, one) for one in both.scheme.layouts] == [{0, 1}, {2}, {3, 1}]
     assert set(meant(both.features)) == {0, 1, 2, 3}
     # What guides no layout that stays, and is of no use to the fresh plan's queries, is not asked any more.
-    assert set(meant(mixed(old, fresh, (1,), (0, 1)).features)) == {1, 2, 3}
-    assert (both.older_layouts, mixed(old, fresh, (1,), (0, 1)).older_layouts) == (2, 1)
-    assert lacked(both, fresh) == (1,)
-    assert lacked(mixed(both, fresh, (2,), (1,)), fresh) == ()
+    assert set(meant(mix_plans(old, fresh, (1,), (0, 1)).features)) == {1, 2, 3}
+    assert (both.older_layouts, mix_plans(old, fresh, (1,), (0, 1)).older_layouts) == (2, 1)
+    assert missing_layouts(both, fresh) == (1,)
+    assert missing_layouts(mix_plans(both, fresh, (2,), (1,)), fresh) == ()
     with pytest.raises(SchemaError, match="column"):
-        mixed(old, fresh, (0,), (0,))
+        mix_plans(old, fresh, (0,), (0,))
 
 
 def guided_by(plan: Plan, layout: Layout) -> set[int]:
@@ -81,30 +81,30 @@ def meant(features: object) -> list[int]:
 
 def test_columns_that_nobody_reads_are_left_where_they_are() -> None:
     in_order = Layout(tuple("cd"), (1,), tuple("cd"), row_order=("d", "c"))
-    found = of_columns(plan_of([0, 1], layout("ab", 0), in_order), {"a", "c"}).scheme.layouts
+    found = restrict_to_columns(plan_of([0, 1], layout("ab", 0), in_order), {"a", "c"}).scheme.layouts
     assert [(one.columns, one.master, one.features) for one in found[:2]] == [
         (("a",),) * 2 + ((0,),),
         (("c",),) * 2 + ((1,),),
     ]
     assert [one.row_order for one in found] == [(), ("c",), ()]
     assert found[2] == Layout(tuple("bd"), (), tuple("bd"), ByOrder("input"))
-    assert len(of_columns(plan_of([0], layout("ab", 0), layout("cd")), set("ab")).scheme.layouts) == 2
-    assert len(of_columns(plan_of([0], layout("ab", 0), layout("cd")), set("abcd")).scheme.layouts) == 2
+    assert len(restrict_to_columns(plan_of([0], layout("ab", 0), layout("cd")), set("ab")).scheme.layouts) == 2
+    assert len(restrict_to_columns(plan_of([0], layout("ab", 0), layout("cd")), set("abcd")).scheme.layouts) == 2
 
 
 def test_layouts_of_the_same_form_are_known() -> None:
     old = plan_of([0, 1], layout("ab", 0), layout("cd", 1))
     fresh = plan_of([1, 0], layout("cd", 0), layout("ab", 1))
-    assert lacked(old, fresh) == ()
-    assert lacked(old, replace(fresh, block_rows=99)) == (0, 1)
+    assert missing_layouts(old, fresh) == ()
+    assert missing_layouts(old, replace(fresh, block_rows=99)) == (0, 1)
     in_order = Layout(tuple("ab"), (), tuple("ab"), ByOrder("sort", ("a",)))
-    assert lacked(old, replace(fresh, scheme=Scheme((fresh.scheme.layouts[0], in_order)))) == (1,)
+    assert missing_layouts(old, replace(fresh, scheme=Scheme((fresh.scheme.layouts[0], in_order)))) == (1,)
 
 
 def test_some_plans_can_not_be_mixed() -> None:
     old, fresh = plan_of([0], layout("ab", 0), layout("cd")), plan_of([1])
-    assert can_be_mixed(old, fresh)
-    assert not can_be_mixed(fresh, old)  # files of one layout have no positions
-    assert not can_be_mixed(old, replace(fresh, segment_rows=5))
-    assert not can_be_mixed(old, replace(fresh, partition_by="a"))
+    assert can_mix(old, fresh)
+    assert not can_mix(fresh, old)  # files of one layout have no positions
+    assert not can_mix(old, replace(fresh, segment_rows=5))
+    assert not can_mix(old, replace(fresh, partition_by="a"))
     assert isinstance(fresh.features[0], Feature)

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.candidates import steps
+from layoutopt.maintenance.candidates import plan_steps
 
 BYTES = {0: 10.0, 1: 20.0, 2: 5.0, 3: 1.0}
 
@@ -17,7 +17,7 @@ def test_layouts_that_help_together_are_taken_together_and_those_that_do_not_hel
         return 100.0 - 60 * (0 in there) - 30 * ({1, 2} <= there)
 
     sets = [frozenset({layout}) for layout in BYTES] + [frozenset({1, 2})]
-    found = steps(sets, BYTES, read)
+    found = plan_steps(sets, BYTES, read)
     assert [(sorted(step.layouts), step.bytes, step.read) for step in found] == [
         ([], 0, 100),
         ([0], 10, 40),
@@ -30,7 +30,7 @@ def test_each_step_writes_more_and_reads_less(saves: dict[frozenset[int], float]
     def read(there: frozenset[int]) -> float:
         return 1000.0 - sum(saved for needed, saved in saves.items() if needed <= there)
 
-    found = steps(list(saves), BYTES, read)
+    found = plan_steps(list(saves), BYTES, read)
     assert found[0].layouts == frozenset()
     assert all(
         one.layouts < two.layouts and one.bytes < two.bytes and one.read > two.read for one, two in pairwise(found)

@@ -51,17 +51,16 @@ import org.apache.spark.unsafe.types.CalendarInterval;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
- * An optimiser rule: each scan of a registered table in an optimised plan becomes a scan of the blocks that may match.
+ * An optimiser rule that replaces each scan of a registered table by a scan of the blocks that may match.
  *
  * A registered table is a {@link LogicalRelation} over files of the format {@link RegisteredFormat}, with the table's
- * schema. The rule gives Python the condition and the columns that Spark's optimiser left at the scan, and puts what
- * Python answers in the scan's place. Janino, which Spark ships, compiles this file in the driver; executors need none
- * of its classes.
+ * schema. The rule sends the scan's condition and columns to Python, and replaces the scan by the returned plan. Spark's
+ * Janino compiles this file in the driver; executors need none of its classes.
  */
 public class ReadBlocks extends Rule {
-  /** The option of a relation that names the table that it is a scan of. */
+  /** The option of a relation with the id of its table. */
   public static final String OPTION = "layoutopt";
-  // A chain of columns that are computed of each other grows twofold a step.
+  // Substituting a chain of computed columns may double the expression at each step.
   private static final int MOST_ABOVE = 1000;
   private static final AtomicLong TOKENS = new AtomicLong();
   private static final ThreadLocal ONLY_PLANNING = new ThreadLocal();
@@ -72,15 +71,15 @@ public class ReadBlocks extends Rule {
   private final Map usual;
 
   /**
-   * ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table. usual: the
-   * settings under which expressions give what layoutopt takes them to give.
+   * ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table.
+   * usual: the settings under which expressions have the meaning that layoutopt knows.
    */
   public ReadBlocks(java.util.function.BiFunction ask, Map usual) {
     this.ask = ask;
     this.usual = new HashMap(usual);
   }
 
-  /** A setting of the session under which an expression may give something else, as key=value; null where none is. */
+  /** A session setting that may change the meaning of expressions, as key=value; null if there is none. */
   private String unusual() {
     Map settings = org.apache.spark.sql.internal.SQLConf.get().settings();
     synchronized (settings) {
@@ -98,7 +97,7 @@ public class ReadBlocks extends Rule {
 
   public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan, null); }
 
-  /** above: what each row of the plan must meet to be of use; null where that is not known. */
+  /** above: the condition that rows of the plan must meet further up; null if unknown. */
   private LogicalPlan visit(LogicalPlan plan, Expression above) {
     scala.collection.immutable.Seq projected = null;
     Expression condition = null;
@@ -112,7 +111,7 @@ public class ReadBlocks extends Rule {
       LogicalPlan made = read(scan, plan, above);
       if (projected == null) return made;
       made = withSubqueriesOf(new Project(projected, made));
-      // Spark's rule that leaves fields of structs unread ran before it knew that the files are Parquet.
+      // Spark's rule that prunes fields of structs ran before the files were known to be Parquet.
       return scan.isNested() ? (LogicalPlan) SchemaPruning$.MODULE$.apply(made) : made;
     }
     Expression passed = through(plan, above);
@@ -128,8 +127,8 @@ public class ReadBlocks extends Rule {
   }
 
   /**
-   * What the rows below a plan must meet to be of use above it. Spark takes conditions that call functions of Python
-   * away from the scan, and computes the functions between the two.
+   * The condition that rows below a plan must meet further up. Spark separates conditions with Python functions from
+   * the scan, and computes the functions in between.
    */
   private static Expression through(LogicalPlan plan, Expression above) {
     if (plan instanceof Filter) {
@@ -157,7 +156,7 @@ public class ReadBlocks extends Rule {
     return isSmall(replaced, new int[] {MOST_ABOVE}) ? replaced : null;
   }
 
-  /** Whether an expression has at most so many parts, each counted as often as it stands there. */
+  /** Whether an expression has at most so many parts, repeated ones included. */
   private static boolean isSmall(Expression expression, int[] left) {
     if (--left[0] < 0) return false;
     scala.collection.immutable.Seq children = expression.children();
@@ -165,7 +164,7 @@ public class ReadBlocks extends Rule {
     return true;
   }
 
-  /** Puts expressions in the place of attributes. */
+  /** Replaces attributes by expressions. */
   static class Replacing extends scala.runtime.AbstractFunction1 {
     private final Map values;
 
@@ -178,7 +177,7 @@ public class ReadBlocks extends Rule {
     }
   }
 
-  /** Subqueries that the optimiser made after it had optimised the others: runtime filters and partition pruning. */
+  /** Optimises subqueries that the optimiser added late: runtime filters and partition pruning. */
   private LogicalPlan withSubqueriesOf(LogicalPlan plan) {
     boolean has = false;
     scala.collection.immutable.Seq expressions = plan.expressions();
@@ -196,7 +195,7 @@ public class ReadBlocks extends Rule {
     return before == after ? made : (Expression) ((PlanExpression) made).withNewPlan(after);
   }
 
-  /** Asks what stands in a scan's place. Whatever fails before there is an answer leaves the table whole. */
+  /** Asks Python for the plan that replaces a scan. If this fails before the answer, the whole table is read. */
   private LogicalPlan read(Scan scan, LogicalPlan plan, Expression above) {
     Planning planning = planning();
     boolean isOnlyPlanned = ONLY_PLANNING.get() != null;
@@ -205,7 +204,7 @@ public class ReadBlocks extends Rule {
     try {
       scan.above = scan.projected ? through(plan, above) : above;
       String text = scan.toJson(unusual(), scan.all());
-      // The text leaves out what Python need not know, such as the plans of subqueries.
+      // Details that Python does not need, such as the plans of subqueries, are left out.
       key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
       LogicalPlan known = (LogicalPlan) planning.made.get(key);
       if (known != null) return known;
@@ -239,12 +238,12 @@ public class ReadBlocks extends Rule {
     }
   }
 
-  /** Throws the checked exception that PySpark knows, from a method that cannot declare it. */
+  /** Throws a checked exception that PySpark translates, from a method that can't declare it. */
   static void raise(String sentence) {
     new scala.util.Failure(new org.apache.spark.sql.execution.QueryExecutionException(sentence, null)).get();
   }
 
-  /** What is known while one query is planned, its subqueries included: which snapshots it reads, and its scans. */
+  /** The state of planning one query and its subqueries: the snapshots that it reads, and its scans. */
   static class Planning {
     final long token = TOKENS.incrementAndGet();
     final Map made = new ConcurrentHashMap();
@@ -259,9 +258,9 @@ public class ReadBlocks extends Rule {
   }
 
   /**
-   * Returns the relation that stands for a table in plans.
+   * Returns the relation that represents a table in plans.
    *
-   * partition: the name of the partition column, or null where there is none that files have one value of.
+   * partition: the partition column, or null if there is none with a single value for each file.
    */
   public LogicalPlan register(Object session, String id, String name, StructType schema, String partition, long bytes) {
     StructType partitions = new StructType();
@@ -276,8 +275,8 @@ public class ReadBlocks extends Rule {
   }
 
   /**
-   * Plans a query of which nothing is to be read; returns the token by which Python knows it, -1 where it has no scan
-   * of a registered table.
+   * Plans a query without reading anything; returns its token for Python, or -1 if it has no scan of a registered
+   * table.
    */
   public long plan(org.apache.spark.sql.classic.SparkSession session, LogicalPlan analyzed) {
     org.apache.spark.sql.execution.QueryExecution query = session.sessionState().executePlan(analyzed,
@@ -292,13 +291,13 @@ public class ReadBlocks extends Rule {
     return planning == null ? -1 : planning.token;
   }
 
-  /** Lets SQL texts of a session read a table by its path: {@code SELECT ... FROM name('PATH')}. */
+  /** Adds the table function that reads a table by its path: {@code SELECT ... FROM name('PATH')}. */
   public void addFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
     session.sessionState().tableFunctionRegistry().registerFunction(ofSession(name),
         new ExpressionInfo("layoutopt.TableFunction", name), new TableFunction(ask, name));
   }
 
-  /** Takes the function away. */
+  /** Removes the table function. */
   public void dropFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
     session.sessionState().tableFunctionRegistry().dropFunction(ofSession(name));
   }
@@ -326,22 +325,22 @@ public class ReadBlocks extends Rule {
     }
   }
 
-  /** A parsed query in which a name means a relation, unless the query itself gives it another meaning. */
+  /** Binds a name to a relation in a parsed query, unless the query itself defines the name. */
   public LogicalPlan named(LogicalPlan query, String name, LogicalPlan relation) {
     List relations = new ArrayList();
     relations.add(new scala.Tuple3(name, SubqueryAlias$.MODULE$.apply(name, relation), scala.Option.apply(null)));
     return new UnresolvedWith(query, Seqs.of(relations), false);
   }
 
-  /** The optimised plan's scan of one registered table: what Python is asked about, and how an answer stands in. */
+  /** A scan of a registered table in the optimised plan; its methods make the plans that can replace it. */
   public static class Scan {
     final RegisteredIndex table;
     final LogicalRelation relation;
     final Expression condition;
-    /** What rows must meet beside the condition, further up in the plan; null where nothing is known. */
+    /** What rows must meet further up in the plan, besides the condition; null if unknown. */
     Expression above;
     final boolean projected;
-    /** The attributes that are read, in the relation's order. */
+    /** The attributes to read, in the relation's order. */
     final List wanted = new ArrayList();
 
     Scan(RegisteredIndex table, LogicalRelation relation, Expression condition,
@@ -366,7 +365,7 @@ public class ReadBlocks extends Rule {
       return false;
     }
 
-    /** Whether the condition says the same of a row wherever it is asked: it has no subquery, and nothing random. */
+    /** Whether the condition is deterministic and has no subquery. */
     public boolean isPlain() {
       Expression all = all();
       return all == null || all.deterministic() && !all.containsPattern(TreePattern.PLAN_EXPRESSION());
@@ -376,7 +375,7 @@ public class ReadBlocks extends Rule {
       return condition == null ? above : above == null ? condition : new And(condition, above);
     }
 
-    /** A plan that stands in the scan's place, and of its rows those of use further up. */
+    /** The rows of a replacement plan that meet the conditions further up. */
     public LogicalPlan ofUse(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
 
     String ids() {
@@ -402,7 +401,7 @@ public class ReadBlocks extends Rule {
       return text.append('}').toString();
     }
 
-    /** The scan with another plan as its source, which has the wanted columns by their names. */
+    /** The scan over another source, which has the wanted columns by name. */
     public LogicalPlan over(LogicalPlan source) {
       List aliases = new ArrayList();
       List values = columns(source);
@@ -418,7 +417,7 @@ public class ReadBlocks extends Rule {
       return found;
     }
 
-    /** The column of a source that a wanted attribute is, by its name. */
+    /** The source column of a wanted attribute, by name. */
     private Expression column(LogicalPlan source, AttributeReference attribute) {
       Expression found = null;
       for (int i = 0; i < source.output().size(); i++)
@@ -441,15 +440,17 @@ public class ReadBlocks extends Rule {
       return new Snapshot(key, block, schema, paths, partition, partitionOf, values, options);
     }
 
-    /** What tells the code of a Python function from that of others. */
+    /** A digest of the code of a Python function. */
     public String digest(org.apache.spark.api.python.PythonFunction function) { return Json.digest(function); }
 
     /**
      * Reads files by Spark's own Parquet reader.
      *
-     * files: their numbers in the snapshot. blocks: the numbers of the blocks to read, ascending; null
-     * for all of these files. opaque: the columns whose conditions must not reach Parquet, one a line. bytes: how large
-     * the scan is to the planner of joins. rest: a plan of other rows of the table, or null.
+     * files: their numbers in the snapshot.
+     * blocks: the ids of the blocks to read, ascending; null for all blocks of these files.
+     * opaque: the columns whose conditions must not be pushed to Parquet, one a line.
+     * bytes: the size of the scan for the join planner.
+     * rest: a plan of other rows of the table, or null.
      */
     public LogicalPlan read(Snapshot snapshot, String files, String blocks, String opaque, long bytes, String label,
         LogicalPlan rest) {
@@ -489,20 +490,20 @@ public class ReadBlocks extends Rule {
       LogicalPlan made = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
           scala.Option.apply(null));
       if (blocks != null) made = new Filter(Blocks.among(block, Text.longs(blocks)), made);
-      // Beside columns in another form Spark finds no condition that it can take to Parquet.
+      // With changed columns, Spark finds no condition that it can push to Parquet.
       Expression pushed = hasHidden && condition != null ? pushed(condition, hidden) : null;
       if (pushed != null) made = new Filter(pushed, made);
       if (hasHidden || blocks != null) made = new Project(Seqs.of(shown), made);
       if (condition != null) made = new Filter(condition, made);
       if (rest == null) return made;
-      // Each side has the condition, which may be random: it is asked of each row once.
+      // Both sides have the condition, which may be random: it is evaluated once for each row.
       List both = new ArrayList();
       both.add(made);
       both.add(over(rest));
       return new Union(Seqs.of(both), false, false);
     }
 
-    /** Few rows that the driver has, as an Arrow stream of the wanted columns: Spark needs no job to read them. */
+    /** Few rows that the driver has, as an Arrow stream of the wanted columns; Spark reads them without a job. */
     public LogicalPlan local(byte[] stream, String label) {
       scala.Tuple2 read = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$.fromIPCStream(stream);
       scala.collection.Iterator rows = (scala.collection.Iterator) read._1();
@@ -511,12 +512,12 @@ public class ReadBlocks extends Rule {
       List copies = new ArrayList();
       while (rows.hasNext()) copies.add(((InternalRow) rows.next()).copy());
       LogicalPlan local = new LocalRelation(Seqs.of(wanted), Seqs.of(copies), false, scala.Option.apply(null));
-      // Always true: so that the plan tells what was read.
+      // Always true: it shows in the plan what was read.
       Expression said = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
       return new Filter(condition == null ? said : new And(said, condition), local);
     }
 
-    /** The parts of a condition that Parquet can be asked for, without some columns; null where there is none. */
+    /** The parts of a condition that can be pushed to Parquet, without some columns; null if there is none. */
     private static Expression pushed(Expression condition, List hidden) {
       if (condition instanceof And) {
         Expression left = pushed(((And) condition).left(), hidden);
@@ -528,7 +529,7 @@ public class ReadBlocks extends Rule {
       return DataSourceStrategy$.MODULE$.translateFilter(condition, true).isDefined() ? condition : null;
     }
 
-    /** More rows that the driver has, with their size, by which the planner of joins sees whether to broadcast them. */
+    /** More rows that the driver has, with their size, by which the join planner decides on a broadcast. */
     public LogicalPlan held(LogicalPlan rows, long bytes, String label) {
       if (!(rows instanceof LogicalRDD)) return over(rows);
       LogicalRDD held = (LogicalRDD) rows;
@@ -541,12 +542,12 @@ public class ReadBlocks extends Rule {
           scala.Option.apply(size), scala.Option.apply(null), false));
     }
 
-    /** No rows: the scan was only planned. */
+    /** No rows, for a scan that is only planned. */
     public LogicalPlan nothing() {
       return over(new LocalRelation(Seqs.of(wanted), Seqs.none(), false, scala.Option.apply(null)));
     }
 
-    /** So many rows without columns. */
+    /** A number of rows without columns. */
     public LogicalPlan count(long rows) {
       return over(new Project(Seqs.none(), new Range(0, rows, 1, scala.Option.apply(null), rangeOutput(), false)));
     }
@@ -563,7 +564,7 @@ public class ReadBlocks extends Rule {
           scala.Option.apply(attribute.metadata()), Seqs.none());
     }
 
-    /** The same value in a form that Spark does not push to Parquet. */
+    /** An equal expression that Spark does not push to Parquet. */
     private static Expression opaque(AttributeReference column) {
       if (column.dataType() instanceof FractionalType) return new NaNvl(column, column);
       List branches = new ArrayList();
@@ -571,7 +572,7 @@ public class ReadBlocks extends Rule {
       return new CaseWhen(Seqs.of(branches), scala.Option.apply(null));
     }
 
-    /** What the scan is called in Spark's plans and on its pages. */
+    /** The name of the scan in Spark's plans and UI. */
     private static scala.Option named(String label, StructType schema) {
       CatalogTable$ d = CatalogTable$.MODULE$;
       return scala.Option.apply(d.apply(new TableIdentifier(label), CatalogTableType.EXTERNAL(),
@@ -596,9 +597,11 @@ public class ReadBlocks extends Rule {
     private final Map statuses = new HashMap();
 
     /**
-     * key: of the table and the snapshot. schema: the table's. paths: of files, one a line. partitionOf: the number of each file's
-     * partition. values: the partition column's value of each partition as text, one a line, "n" for NULL and "v..."
-     * for others, as Spark holds it inside.
+     * key: identifies the table and the snapshot.
+     * schema: the table's schema.
+     * paths: the files' paths, one a line.
+     * partitionOf: the number of each file's partition.
+     * values: each partition's value in Spark's internal form, one a line: "n" for NULL, else "v" and the text.
      */
     Snapshot(String key, String block, StructType schema, String paths, String partition, String partitionOf,
         String values, Map options) {
@@ -620,7 +623,7 @@ public class ReadBlocks extends Rule {
       return index.isDefined() ? schema.fields()[((Integer) index.get()).intValue()].dataType() : null;
     }
 
-    /** What the file system says of a file; its folder is listed once, since data files never change. */
+    /** The file system's status of a file; folders are listed once, since data files never change. */
     synchronized FileStatus status(int file, Configuration configuration) throws java.io.IOException {
       Path path = new Path(paths[file]);
       if (!statuses.containsKey(path.getName() + path.getParent())) {
@@ -633,7 +636,7 @@ public class ReadBlocks extends Rule {
     }
   }
 
-  /** The files of a read, each whole or, beside a condition on blocks, in part. */
+  /** The files of a read; with a condition on blocks, only parts of them are read. */
   static class BlockIndex implements FileIndex {
     private final Snapshot snapshot;
     private final org.apache.spark.sql.SparkSession session;
@@ -715,7 +718,7 @@ public class ReadBlocks extends Rule {
 
     public StructType partitionSchema() { return partitions; }
 
-    // What reads the same blocks is equal, so that Spark reuses it; what reads others never is.
+    // Reads are equal only if they read the same blocks, so that Spark reuses equal ones.
     public boolean equals(Object other) {
       if (!(other instanceof BlockIndex)) return false;
       BlockIndex that = (BlockIndex) other;
@@ -726,7 +729,7 @@ public class ReadBlocks extends Rule {
     public int hashCode() { return 31 * snapshot.key.hashCode() + Arrays.hashCode(files); }
   }
 
-  /** The files of a registered table, which only the rule knows. */
+  /** The files of a registered table, before the rule replaces the relation. */
   static class RegisteredIndex implements FileIndex {
     final String id;
     final String name;
@@ -776,7 +779,7 @@ public class ReadBlocks extends Rule {
     public int hashCode() { return id.hashCode(); }
   }
 
-  /** Marks the relations of registered tables. Not Parquet's own, so that no other rule takes them for files. */
+  /** The format of registered tables' relations. It is not Parquet, so no other rule treats them as files. */
   public static class RegisteredFormat implements FileFormat, org.apache.spark.sql.sources.DataSourceRegister {
     public String shortName() { return "layoutopt"; }
 
@@ -796,7 +799,7 @@ public class ReadBlocks extends Rule {
       return refuse((String) options.apply(OPTION));
     }
 
-    /** Fails where a plan is run that the rule has not seen. */
+    /** Fails if a plan runs to which the rule was not applied. */
     static scala.Function1 refuse(String name) {
       raise("the table " + name + " was registered with layoutopt, which this session no longer has; call"
           + " layoutopt.spark.enable(spark), and run the query again");
@@ -808,12 +811,12 @@ public class ReadBlocks extends Rule {
     public int hashCode() { return 17; }
   }
 
-  /** Conditions that a row's block is one of some. */
+  /** Conditions that select the rows of some blocks. */
   static class Blocks {
-    // As the session's threshold for lists (session/listing.py): Parquet compares with one value after another, each a
-    // call within the last, and more would exhaust its stack.
+    // As MAX_IN_VALUES in session/enabling.py: Parquet compares values by nested calls, so much longer lists would
+    // overflow its stack.
     private static final int MOST_LISTED = 400;
-    // Of fewer values Spark compiles a comparison with each, which gives each query code of its own.
+    // For fewer values Spark compiles a comparison with each, so each query would need its own code.
     private static final int LEAST_LISTED = 11;
 
     static Expression among(AttributeReference block, long[] ids) {
@@ -842,7 +845,7 @@ public class ReadBlocks extends Rule {
     private static Literal bigint(long value) { return new Literal(new Long(value), LongType$.MODULE$); }
   }
 
-  /** Texts that came from Python as numbers and values. */
+  /** Parses numbers and values from Python. */
   static class Text {
     static String[] lines(String text) { return text.isEmpty() ? new String[0] : text.split("\n", -1); }
 
@@ -901,7 +904,7 @@ public class ReadBlocks extends Rule {
   }
 
   /**
-   * Expressions as JSON: a node is [class, type, [children], {what else it is made of}].
+   * Writes expressions as JSON: a node is [class, type, [children], {details}].
    *
    * Columns of the scan have a "name", literals a "value", lambda variables an "id". Numbers, texts, names of modes and
    * time zones stand under the names of the constructor's arguments.
@@ -921,7 +924,7 @@ public class ReadBlocks extends Rule {
     void write(StringBuilder text, Expression node) {
       if (++nodes > MOST_NODES) throw new IllegalStateException("a condition of more than " + MOST_NODES + " parts");
       text.append('[');
-      // A part of AND, OR and NOT that gives something else each time leaves the other parts what they are.
+      // A non-deterministic part of AND, OR and NOT does not affect the other parts.
       boolean isRandom = !node.deterministic()
           && !(node instanceof And || node instanceof Or || node instanceof Not);
       quote(text, isRandom ? "NonDeterministic" : node.getClass().getSimpleName());

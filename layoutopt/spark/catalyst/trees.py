@@ -21,13 +21,13 @@ _LONGEST_TEXT: Final = 160
 
 
 class Tree(NamedTuple):
-    """One expression.
+    """A Catalyst expression.
 
     Attributes:
-        name: the simple name of Catalyst's class.
-        type: Spark's type of the value.
-        children: the operands, in Catalyst's order.
-        details: what else the expression is made of, by the names of the constructor's arguments.
+        name: the simple name of its class.
+        type: Spark's type of its value.
+        children: its operands, in Catalyst's order.
+        details: its other properties, by the names of the constructor's arguments.
     """
 
     name: str
@@ -36,15 +36,15 @@ class Tree(NamedTuple):
     details: dict[str, Any]
 
     def detail(self, name: str) -> Any:
-        """Return a detail; None where the expression has none of that name."""
+        """Return a detail, or None."""
         return self.details.get(name)
 
     @property
     def only(self) -> Tree:
-        """The only operand.
+        """Return the only operand.
 
         Raises:
-            Unusable: there are more, or none.
+            Unusable: there is not exactly one operand.
         """
         if len(self.children) != 1:
             raise unknown(self)
@@ -52,40 +52,40 @@ class Tree(NamedTuple):
 
     @property
     def pair(self) -> tuple[Tree, Tree]:
-        """The two operands.
+        """Return the two operands.
 
         Raises:
-            Unusable: there are more, or fewer.
+            Unusable: there are not exactly two operands.
         """
         if len(self.children) != 2:
             raise unknown(self)
         return self.children[0], self.children[1]
 
 
-def tree_of(written: Any) -> Tree:
-    """Return an expression as it was written; one that is damaged has the name ``Damaged``.
+def parse_tree(value: Any) -> Tree:
+    """Return an expression as ``ReadBlocks.java`` writes it; a damaged one gets the name ``Damaged``.
 
     >>> tree_of(["Literal", "int", [], {"value": 5}]).detail("value")
     5
     """
-    if not isinstance(written, list) or len(written) != 4:
+    if not isinstance(value, list) or len(value) != 4:
         return Tree("Damaged", "", (), {})
-    name, kind, children, details = written
+    name, kind, children, details = value
     is_whole = isinstance(name, str) and isinstance(kind, str) and isinstance(children, list)
     if not is_whole or not isinstance(details, dict):
         return Tree("Damaged", "", (), {})
-    return Tree(name, kind, tuple(map(tree_of, children)), details)
+    return Tree(name, kind, tuple(map(parse_tree, children)), details)
 
 
-def parts_of(tree: Tree) -> Iterator[Tree]:
-    """Yield an expression and all expressions within it, outer ones first, level by level."""
+def iterate_tree(tree: Tree) -> Iterator[Tree]:
+    """Yield an expression and all expressions within it, level by level."""
     level = [tree]
     while level:
         yield from level
         level = [child for part in level for child in part.children]
 
 
-def text_of(tree: Tree) -> str:
+def describe(tree: Tree) -> str:
     """Return an expression as a short text for messages."""
     return _text(tree, 4)[:_LONGEST_TEXT]
 
@@ -100,15 +100,15 @@ def _text(tree: Tree, depth: int) -> str:
 
 
 def unknown(tree: Tree) -> Unusable:
-    """Return the signal that an expression has no exact meaning here."""
-    return Unusable("unsupported-expression", f"{text_of(tree)} has no exact meaning here")
+    """Return the exception for an expression without an exact meaning here."""
+    return Unusable("unsupported-expression", f"{describe(tree)} has no exact meaning here")
 
 
-def key_of(value: Any, kind: str, text: str) -> Key | None:
+def literal_key(value: Any, kind: str, text: str) -> Key | None:
     """Return the key of a literal's value; None for NULL.
 
     Raises:
-        Unusable: the type has no keys, or a text is no UTF-8.
+        Unusable: the type has no keys, or a text is not UTF-8.
 
     >>> key_of({"text": "YQ=="}, "string", ""), key_of({"bits": 0}, "double", ""), key_of(150, "decimal(5,2)", "")
     ('a', 0, 150)
@@ -124,20 +124,20 @@ def key_of(value: Any, kind: str, text: str) -> Key | None:
             try:
                 return base64.b64decode(value["text"]).decode()
             except UnicodeDecodeError as error:
-                raise Unusable("inexact", f"{text} has a text that is no UTF-8") from error
+                raise Unusable("inexact", f"{text} has a text that is not UTF-8") from error
         if kind == "binary" and isinstance(value.get("binary"), str):
             return base64.b64decode(value["binary"])
-    raise Unusable("unordered-type", f"{text} has a constant of type {kind}, which is not compared here")
+    raise Unusable("unordered-type", f"{text} has a constant of type {kind}, whose values are not comparable here")
 
 
-def constant_of(tree: Tree) -> Const | None:
-    """Return a literal as the model's constant; None of any other expression.
+def get_constant(tree: Tree) -> Const | None:
+    """Return a literal as the model's constant; None for other expressions.
 
     Raises:
         Unusable: its type has no keys.
     """
-    if tree.name == "Coalesce" and tree.children:  # as a choice leaves it
-        values = [constant_of(child) for child in tree.children]
+    if tree.name == "Coalesce" and tree.children:  # left by a choice whose branches were taken apart
+        values = [get_constant(child) for child in tree.children]
         known = [value for value in values if value is not None]
         if len(known) < len(values):
             return None
@@ -147,32 +147,32 @@ def constant_of(tree: Tree) -> Const | None:
     if "value" not in tree.details:
         raise unknown(tree)
     try:
-        return Const(key_of(tree.details["value"], tree.type, text_of(tree)), tree.type)
+        return Const(literal_key(tree.details["value"], tree.type, describe(tree)), tree.type)
     except ValueError as error:
-        raise Unusable("inexact", f"{text_of(tree)} is no {tree.type} ({error})") from error
+        raise Unusable("inexact", f"{describe(tree)} is not a valid {tree.type} ({error})") from error
 
 
 def text_constant(tree: Tree, parent: Tree) -> str:
-    """Return the value of an operand that has to be a constant text.
+    """Return the value of an operand that must be a constant text.
 
     Raises:
-        Unusable: it is none.
+        Unusable: it is not.
     """
-    constant = constant_of(tree)
+    constant = get_constant(tree)
     if constant is None or not isinstance(constant.value, str) or constant.type != "string":
-        raise Unusable("unsupported-expression", f"{text_of(parent)} is followed for constants only")
+        raise Unusable("unsupported-expression", f"{describe(parent)} is supported for constants only")
     return constant.value
 
 
-def whole_constant(tree: Tree, parent: Tree) -> int:
-    """Return the value of an operand that has to be a constant int.
+def int_constant(tree: Tree, parent: Tree) -> int:
+    """Return the value of an operand that must be a constant integer.
 
     Raises:
-        Unusable: it is none.
+        Unusable: it is not.
     """
-    constant = constant_of(tree)
+    constant = get_constant(tree)
     if constant is None or not isinstance(constant.value, int) or constant.type not in INTEGER_BITS:
-        raise Unusable("unsupported-expression", f"{text_of(parent)} is followed for constants only")
+        raise Unusable("unsupported-expression", f"{describe(parent)} is supported for constants only")
     return constant.value
 
 
@@ -181,36 +181,36 @@ class Reader(Protocol):
 
     @property
     def schema(self) -> Schema:
-        """The table's columns."""
+        """Return the table's columns."""
 
     @property
     def udfs(self) -> Udfs:
-        """The functions that users declared."""
+        """Return the declared functions."""
 
     @property
     def context(self) -> Context:
-        """The settings under which values are cast: those of ANSI mode, where a cast gives NULL or the one value."""
+        """Return the settings for casts: as in ANSI mode, a cast has one value or NULL."""
 
     @property
     def zone(self) -> str:
-        """The time zone of all parts that depend on one."""
+        """Return the time zone of all parts that depend on one."""
 
     @property
     def element(self) -> Subject | None:
-        """The variable of the lambda that is read; None outside of lambdas."""
+        """Return the variable of the lambda being read; None outside of lambdas."""
 
     def node(self, tree: Tree, truth: bool = True) -> Node:
         """Return the rows for which a condition is TRUE (or, with ``truth=False``, FALSE), or more."""
 
     def exact(self, tree: Tree, truth: bool = True) -> Node:
-        """Return just the rows for which a condition is TRUE (or FALSE).
+        """Return exactly the rows for which a condition is TRUE (or FALSE).
 
         Raises:
-            Unusable: a part is not understood.
+            Unusable: a part is not supported.
         """
 
     def subject(self, tree: Tree) -> Subject:
-        """Return an expression of columns.
+        """Return an expression over columns.
 
         Raises:
             Unusable: it has no exact, error-free meaning here, or is a constant.
@@ -221,12 +221,12 @@ class Reader(Protocol):
 
 
 def passes_null(tree: Tree, target: Tree, strict: frozenset[str]) -> bool:
-    """Return whether an expression is NULL wherever another within it is.
+    """Return whether an expression is NULL if another within it is.
 
     Args:
         tree: the outer expression.
-        target: the inner one.
-        strict: the names of the classes whose values are NULL where an operand is.
+        target: the inner expression.
+        strict: the classes whose values are NULL if an operand is.
     """
     if tree == target:
         return True
@@ -236,24 +236,24 @@ def passes_null(tree: Tree, target: Tree, strict: frozenset[str]) -> bool:
     return any(passes_null(child, target, strict) for child in operands)
 
 
-def zones_of(tree: Tree) -> set[str]:
+def find_zones(tree: Tree) -> set[str]:
     """Return the time zones that the value of an expression depends on."""
-    return {zone_of(part) for part in parts_of(tree) if depends_on_zone(part)}
+    return {get_zone(part) for part in iterate_tree(tree) if depends_on_zone(part)}
 
 
-def zone_of(tree: Tree) -> str:
-    """Return the zone of one expression by its normal name."""
+def get_zone(tree: Tree) -> str:
+    """Return the normalised time zone of one expression."""
     return normal_zone(str(tree.detail("timeZoneId")))
 
 
-_OF_CLOCKS: Final = frozenset({"date", "timestamp_ntz", "string"})
+_CLOCK_TYPES: Final = frozenset({"date", "timestamp_ntz", "string"})
 
 
 def depends_on_zone(tree: Tree) -> bool:
-    """Return whether the expression itself, its operands given, depends on its time zone."""
+    """Return whether the expression itself, apart from its operands, depends on its time zone."""
     if tree.name == "Cast":
         pair = {child.type for child in tree.children} | {tree.type}
-        return "timestamp" in pair and bool(pair & _OF_CLOCKS)
+        return "timestamp" in pair and bool(pair & _CLOCK_TYPES)
     if tree.name == "VariantGet":
         return tree.type in ("string", "date", "timestamp", "timestamp_ntz")
     types = {child.type for child in tree.children} | {tree.type}
@@ -273,23 +273,23 @@ def is_alike_in_both_modes(source: str, to: str) -> bool:
     )
 
 
-def read_cast(tree: Tree, given: Subject, context: Context) -> Subject:
-    """Return a subject as a Cast casts it.
+def cast_operand(tree: Tree, operand: Subject, context: Context) -> Subject:
+    """Return an operand as a Cast expression casts it.
 
     Raises:
-        Unusable: there is no exact form that fails on no row.
+        Unusable: the cast has no exact form that never fails.
     """
     mode = tree.detail("evalMode")
-    if mode not in ("ANSI", "TRY") and not is_alike_in_both_modes(given.type, tree.type):
-        lossless = cast_subject(given, tree.type, context)
-        if lossless.expr == given.expr:
+    if mode not in ("ANSI", "TRY") and not is_alike_in_both_modes(operand.type, tree.type):
+        lossless = cast_subject(operand, tree.type, context)
+        if lossless.expr == operand.expr:
             return lossless
-        raise Unusable("coercion", f"{text_of(tree)} has another meaning without ANSI mode")
+        raise Unusable("coercion", f"{describe(tree)} has another meaning without ANSI mode")
     if "collate" in tree.type or tree.type.startswith(("char", "varchar")):
-        raise Unusable("unordered-type", f"{text_of(tree)} is {tree.type}, which is not compared byte by byte")
-    return cast_subject(given, tree.type, context)
+        raise Unusable("unordered-type", f"{describe(tree)} is {tree.type}, which is not compared byte by byte")
+    return cast_subject(operand, tree.type, context)
 
 
-def is_of_binary(expr: Expr) -> bool:
-    """Return whether a text is cast from binary, where functions of texts mean something else."""
+def is_cast_from_binary(expr: Expr) -> bool:
+    """Return whether a text is cast from binary, for which text functions differ."""
     return isinstance(expr, Call) and expr.fn == "try_cast" and expr.args[0].type == "binary"

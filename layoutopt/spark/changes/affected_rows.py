@@ -1,4 +1,8 @@
-"""What a change concerns: its rows by a user's texts, each misunderstanding in a sentence, and what the rows hold."""
+"""Find the rows that a change affects, their positions in their segments, and their content.
+
+Spark selects the rows from what skipping leaves, as in any query. A row's position is its tid if the plan has several
+layouts, otherwise its index among the rows of the segment's row groups that are read.
+"""
 
 from __future__ import annotations
 
@@ -44,27 +48,23 @@ from layoutopt.spark.session.enabling import marked_rows, planned_reads, with_fu
 from layoutopt.spark.session.readers import segment_numbers
 from layoutopt.sql.scans import TableScan
 
-# ----------------------------------------------------------------------------------------------------
-# The rows that a change concerns, by their places in the segments of a table, and what they hold: in one pass.
-#
-# Spark chooses them of what skipping leaves, as in any query. A row's place is its tid where the plan has
-# several layouts, else its place among the rows of the segment's row groups that are read.
-
+# The column with the index of a row's segment among those that are read.
 SEGMENT_NUMBER: Final = "_w_segment"
-"""Of a row with its place: the number of its segment among those that are read."""
-_FOUND: Final = "segment int, rows bigint, places binary, sums array<bigint>"
+_MATCHES: Final = "segment int, rows bigint, places binary, sums array<bigint>"
+_VALUE: Final = "_w_value"
+_DATA_EXCEPTION: Final = "22"  # the class of SQL states
 
 
 @dataclass(frozen=True, eq=False)
-class FoundIn:
-    """The rows found in one segment.
+class SegmentMatches:
+    """The affected rows of one segment.
 
     Attributes:
-        source: the blocks of its plan.
-        entry: what the snapshot has of its partition.
-        read: what was read of it.
-        rows: how many were found.
-        places: where, a bitmap.
+        source: the blocks of the segment's plan.
+        entry: the segment's partition entry.
+        read: the part of the segment that was read.
+        rows: the number of affected rows.
+        places: their positions, a bitmap.
         sums: the checksums of their columns.
     """
 
@@ -77,39 +77,37 @@ class FoundIn:
 
 
 @dataclass(frozen=True, eq=False)
-class _Place:
-    """A segment to look through, and where it is from."""
-
+class _SegmentSource:
     source: PlanBlocks
     entry: PartitionEntry
     read: SegmentRead
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """Rows of a table with their places.
+class LocatedRows:
+    """Rows of a table with their positions.
 
     Attributes:
-        read: what was read of the table.
-        places: the segments that were.
-        numbered: the rows' columns, the number of each row's segment and its place there.
+        read: the read that returned them.
+        segments: the segments of the read.
+        numbered: the rows' columns, the index of each row's segment, and its position there.
     """
 
     read: TableRead
-    places: Sequence[_Place]
+    segments: Sequence[_SegmentSource]
     numbered: DataFrame
 
     @property
     def rows(self) -> DataFrame:
-        """The rows without their places."""
+        """Return the rows without their positions."""
         return self.numbered.select(*map(quoted, self.read.table.schema.names))
 
-    def narrowed(self, by: Callable[[DataFrame], DataFrame]) -> Placed:
-        """Some of the rows: what a function leaves of them, their places among the columns."""
-        return replace(self, numbered=by(self.numbered).select(*map(quoted, self.numbered.columns)))
+    def transform(self, function: Callable[[DataFrame], DataFrame]) -> LocatedRows:
+        """Return the rows that a function selects."""
+        return replace(self, numbered=function(self.numbered).select(*map(quoted, self.numbered.columns)))
 
-    def kept(self) -> Placed:
-        """The same rows, computed now, and the same ones however often they are read.
+    def checkpoint(self) -> LocatedRows:
+        """Compute the rows now, so that each read returns the same ones.
 
         Raises:
             DataFileError: a data file is missing or damaged.
@@ -117,82 +115,80 @@ class Placed:
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
             return replace(self, numbered=self.numbered.localCheckpoint())
 
-    def found(self) -> list[FoundIn]:
-        """Where the rows are, one item for each segment that has any.
+    def collect(self) -> list[SegmentMatches]:
+        """Return the rows' positions and checksums, an item for each segment that has any.
 
         Raises:
             DataFileError: a data file is missing or damaged.
         """
         names = self.read.table.schema.names
-        fields = [of for of in self.numbered.schema.fields if of.name in names]
-        hashes = [hash_column(of.name, of.dataType).alias(f"_w_hash_{n}") for n, of in enumerate(fields)]
-        collected = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _collect, _FOUND)
+        fields = [field for field in self.numbered.schema.fields if field.name in names]
+        hashes = [hash_column(field.name, field.dataType).alias(f"_w_hash_{i}") for i, field in enumerate(fields)]
+        results = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _sum_by_segment, _MATCHES)
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
-            found = collected.toArrow()
-        numbers = sorted(set(found["segment"].to_pylist()))
-        return [_found_in(self.places[number], found, number, names) for number in numbers]
+            table = results.toArrow()
+        numbers = sorted(set(table["segment"].to_pylist()))
+        return [_combine_results(self.segments[number], table, number, names) for number in numbers]
 
 
-def rows_with_places(spark: SparkSession, read: TableRead) -> Placed:
-    """The rows of a read of all columns, and others that share their blocks, each with its place."""
-    places = [place for pruned in read.pruned for place in _places(pruned)]
-    return Placed(read, places, _numbered(spark, read, places))
+def locate_rows(spark: SparkSession, read: TableRead) -> LocatedRows:
+    """Return all rows in the blocks of a read of all columns, with their positions."""
+    segments = [segment for pruned in read.pruned for segment in _list_segments(pruned)]
+    return LocatedRows(read, segments, _number_rows(spark, read, segments))
 
 
-def _places(pruned: PrunedPlan) -> Iterator[_Place]:
+def _list_segments(pruned: PrunedPlan) -> Iterator[_SegmentSource]:
     blocks, source = pruned.source.blocks, pruned.source
     entry_of = dict(zip(blocks.file.tolist(), source.entry_of.tolist(), strict=True))
     number = {path: i for i, path in enumerate(blocks.files)}
     for read in segments_to_read(pruned):
         path = read.layouts[0].files[0].path
-        yield _Place(source, source.entries[entry_of[number[path]]], read)
+        yield _SegmentSource(source, source.entries[entry_of[number[path]]], read)
 
 
-def _found_in(place: _Place, found: pa.Table, number: int, names: Sequence[str]) -> FoundIn:
-    """What all tasks found in a segment."""
-    mine = found.filter(pa.compute.equal(found["segment"], number))
-    sums = np.array(mine["sums"].to_pylist(), dtype=np.int64).reshape(mine.num_rows, -1).sum(axis=0)
-    return FoundIn(
-        place.source,
-        place.entry,
-        place.read,
-        int(pa.compute.sum(mine["rows"]).as_py()),
-        united(mine["places"].to_pylist()),
+def _combine_results(segment: _SegmentSource, table: pa.Table, number: int, names: Sequence[str]) -> SegmentMatches:
+    results = table.filter(pa.compute.equal(table["segment"], number))
+    sums = np.array(results["sums"].to_pylist(), dtype=np.int64).reshape(results.num_rows, -1).sum(axis=0)
+    return SegmentMatches(
+        segment.source,
+        segment.entry,
+        segment.read,
+        int(pa.compute.sum(results["rows"]).as_py()),
+        united(results["places"].to_pylist()),
         dict(zip(names, sums.tolist(), strict=True)),
     )
 
 
-def _numbered(spark: SparkSession, read: TableRead, places: Sequence[_Place]) -> DataFrame:
-    """The rows of some segments, each with the number of its segment and its place there."""
-    segments = [place.read for place in places]
-    of_tids = [place.source.plan.scheme.has_tids for place in places]
+def _number_rows(spark: SparkSession, read: TableRead, segments: Sequence[_SegmentSource]) -> DataFrame:
+    """Return the rows of some segments with the segment's index and the position."""
     columns = list(read.columns)
-    files = read.table.catalog.files.for_tasks()
     schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(SEGMENT_NUMBER, "int")])
-    if not places:
+    if not segments:
         return spark.createDataFrame([], schema)
-    reader = _reader(files, segments, of_tids, columns, read.scan.filter.root)
-    return map_in_workers(segment_numbers(spark, segments), reader, schema)
+    reads = [segment.read for segment in segments]
+    has_tids = [segment.source.plan.scheme.has_tids for segment in segments]
+    reader = _make_reader(read.table.catalog.files.for_tasks(), reads, has_tids, columns, read.scan.filter.root)
+    return map_in_workers(segment_numbers(spark, reads), reader, schema)
 
 
-def _reader(
-    files: TableFiles, segments: list[SegmentRead], of_tids: list[bool], columns: list[Column], condition: Node
+def _make_reader(
+    files: TableFiles, segments: list[SegmentRead], has_tids: list[bool], columns: list[Column], condition: Node
 ) -> Task:
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         names = [*(column.name for column in columns), PLACE, SEGMENT_NUMBER]
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-            wanted = [*columns, Column(TID if of_tids[number] else PLACE, "bigint")]
-            for rows in read_segments(files, [segments[number]], wanted, condition=condition, checked=checked):
-                of_segment = pa.array(np.full(rows.num_rows, number, dtype=np.int32))
-                yield pa.RecordBatch.from_arrays([*rows.columns, of_segment], names=names)
+            located = [*columns, Column(TID if has_tids[number] else PLACE, "bigint")]
+            for rows in read_segments(files, [segments[number]], located, condition=condition, checked=checked):
+                numbers = pa.array(np.full(rows.num_rows, number, dtype=np.int32))
+                yield pa.RecordBatch.from_arrays([*rows.columns, numbers], names=names)
 
     return read
 
 
-def _collect(batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The task: of each segment how many rows came, their places, and the sums of their hashes."""
+def _sum_by_segment(batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Count rows, collect positions and sum hashes of each segment; runs in tasks."""
     rows: dict[int, int] = {}
     places: dict[int, bytes] = {}
     sums: dict[int, np.ndarray] = {}
@@ -200,11 +196,11 @@ def _collect(batches: Batches) -> Iterator[pa.RecordBatch]:
         segments = batch.column(0).to_numpy()
         hashes = np.array([column.to_numpy() for column in batch.columns[2:]], dtype=np.int64)
         for number in np.unique(segments).tolist():
-            here = segments == number
-            rows[number] = rows.get(number, 0) + int(here.sum())
-            new = packed(batch.column(1).to_numpy()[here])
-            places[number] = united([places[number], new]) if number in places else new
-            sums[number] = sums.get(number, 0) + hashes[:, here].sum(axis=1)
+            mask = segments == number
+            rows[number] = rows.get(number, 0) + int(mask.sum())
+            positions = packed(batch.column(1).to_numpy()[mask])
+            places[number] = united([places[number], positions]) if number in places else positions
+            sums[number] = sums.get(number, 0) + hashes[:, mask].sum(axis=1)
     if rows:
         yield pa.RecordBatch.from_pydict(
             {
@@ -216,15 +212,9 @@ def _collect(batches: Batches) -> Iterator[pa.RecordBatch]:
         )
 
 
-# ----------------------------------------------------------------------------------------------------
-# A table that is to be changed, and the plan by which it goes on.
-
-_VALUE = "_w_value"
-
-
 @dataclass(frozen=True)
-class Place:
-    """A table that is being changed, at one snapshot."""
+class TableChange:
+    """A table that is being changed, at one snapshot, and the plan for new rows."""
 
     spark: SparkSession
     path: str
@@ -233,11 +223,11 @@ class Place:
 
     @property
     def names(self) -> PartitionNames:
-        """Of the table's partitions."""
+        """Return the names of the table's partitions."""
         return PartitionNames.of(self.plan.schema, self.plan.partition_by, self.table.catalog.snapshot)
 
-    def known_values(self, entries: Sequence[PartitionEntry]) -> tuple[PlainValue, ...] | None:
-        """The values of some partitions by what the catalog knows of their rows; None where it doesn't tell one."""
+    def get_known_values(self, entries: Sequence[PartitionEntry]) -> tuple[PlainValue, ...] | None:
+        """Return the partition values that the catalog knows, or None if one is unknown."""
         names = self.names
         by_key: dict[str, PlainValue] = {}
         for entry in entries:
@@ -245,124 +235,111 @@ class Place:
                 by_key[entry.key] = value
         return tuple(by_key.values()) if len(by_key) == len({entry.key for entry in entries}) else None
 
-    def values_in(self, rows: DataFrame) -> tuple[PlainValue, ...]:
-        """The values of the partition column that some rows have; one None where there are no partitions."""
+    def read_values(self, rows: DataFrame) -> tuple[PlainValue, ...]:
+        """Return the distinct values of the partition column in some rows; (None,) without partitions."""
         if self.plan.partition_by is None:
             return (None,)
         column = partition_column(rows, self.plan.partition_by).alias(_VALUE)
         return tuple(row[_VALUE] for row in rows.select(column).distinct().collect())
 
-    def values_of(self, keys: Collection[str]) -> tuple[PlainValue, ...]:
-        """The values of some partitions, by what their files hold: deleted rows tell it where no other is left."""
+    def read_stored_values(self, keys: Collection[str]) -> tuple[PlainValue, ...]:
+        """Return the values of some partitions, read from their files, deleted rows included."""
         catalog = self.table.catalog
         stored = tuple(replace(entry, deletes=None) for entry in catalog.partitions)
         whole = replace(self.table, catalog=replace(catalog, snapshot=replace(catalog.snapshot, partitions=stored)))
         chosen = [entry for entry in stored if entry.key in keys]
-        return self.values_in(rows_of_entries(self.spark, whole, chosen)) if chosen else ()
+        return self.read_values(rows_of_entries(self.spark, whole, chosen)) if chosen else ()
 
     def entries(self, values: Sequence[PlainValue]) -> tuple[PartitionEntry, ...]:
-        """What the table has of some partitions."""
+        """Return the table's entries of some partitions."""
         names = self.names
         by_key = self.table.catalog.snapshot.by_key
         return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
 
 
-def open_to_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
-    """A table at its newest snapshot, and its newest plan.
+def open_for_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
+    """Open a table at its newest snapshot, and return its newest plan too.
 
     Raises:
-        NotATableError: there is no table, or none that names a plan.
-        SettingError: the session's settings or functions are not those of the table's plans.
+        NotATableError: there is no table, or it has no plan.
+        SettingError: the session's settings or functions differ from those of the table's plans.
     """
     table = open_own_table(path, udfs=tuple(declared(spark).values()))
     if not table.catalog.plans:
-        raise NotATableError(f"the table at {path!r} names no plan yet; run `layoutopt load` first")
+        raise NotATableError(f"the table at {path!r} has no plan yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
         check_plan(spark, plan, "the table")
     return table, current_plan(table.catalog)
 
 
-_OF_VALUES: Final = "22"  # the class of SQL's states
-
-
-def matching_rows(place: Place, where: str) -> DataFrame:
-    """Return the table's rows that meet a condition, read as a query reads them.
+def matching_rows(change: TableChange, where: str) -> DataFrame:
+    """Return the table's rows that meet a condition, read as by a query.
 
     Raises:
-        SettingError: Spark can't understand it, or it is not the same each time it is asked of a row.
+        SettingError: Spark can't parse the condition, or it is not deterministic.
     """
-    with understood("--where", where):
-        kept = marked_rows(place.spark, with_functions(place.spark, place.table)).where(F.expr(f"({where})"))
-        plan = analyzed(kept)
+    with translate_parse_errors("--where", where):
+        rows = marked_rows(change.spark, with_functions(change.spark, change.table)).where(F.expr(f"({where})"))
+        plan = analyzed(rows)
     if not plan.deterministic():
-        raise SettingError(
-            f"--where {where!r} is not the same each time it is asked of a row; name the rows by what they hold"
-        )
-    return kept
+        raise SettingError(f"--where {where!r} is not deterministic; use a condition on the values of the rows")
+    return rows
 
 
 @contextmanager
-def understood(flag: str, text: str) -> Iterator[None]:
-    """Turn what Spark says of a text that it can't read, or can't compute for a row, into a sentence.
-
-    Raises:
-        SettingError: it can't.
-    """
+def translate_parse_errors(flag: str, text: str) -> Iterator[None]:
+    """Raise Spark's errors about an expression as SettingError."""
     try:
         yield
     except PySparkException as error:
-        said = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} is of no use here: {said}") from error
+        message = str(error).strip().splitlines()[0]
+        raise SettingError(f"{flag} {text!r} is invalid: {message}") from error
 
 
 @contextmanager
-def computed(flag: str, text: str) -> Iterator[None]:
-    """Turn Spark's errors about values, as it computes a text for each row, into a sentence; others pass.
-
-    Raises:
-        SettingError: a value has no result: a text that is no number, a division by zero.
-    """
+def translate_value_errors(flag: str, text: str) -> Iterator[None]:
+    """Raise Spark's data exceptions, such as a failed cast or a division by zero, as SettingError."""
     try:
         yield
     except PySparkException as error:
-        if (error.getSqlState() or "").startswith(_OF_VALUES):
-            said = str(error).strip().splitlines()[0]
-            raise SettingError(f"{flag} {text!r} fails on a row: {said}") from error
+        if (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            message = str(error).strip().splitlines()[0]
+            raise SettingError(f"{flag} {text!r} fails on a row: {message}") from error
         raise
 
 
-def holds(condition: str) -> SparkColumn:
-    """Whether a condition is TRUE; never NULL."""
+def is_true(condition: str) -> SparkColumn:
+    """Return whether a condition is TRUE, as a column that is never NULL."""
     return F.coalesce(F.expr(f"({condition})"), F.lit(False))
 
 
-def measured(rows: DataFrame, named: str) -> Content:
-    """What some rows hold, counted now."""
-    return measure_content(rows, repr(named))
+def measure_rows(rows: DataFrame, name: str) -> Content:
+    """Count and sum some rows now; errors call them by ``name``."""
+    return measure_content(rows, repr(name))
 
 
-def nothing(like: Content) -> Content:
-    """What no row holds, of the same columns."""
-    return Content(0, dict.fromkeys(like.sums, 0))
+def no_rows(template: Content) -> Content:
+    """Return the content of no rows, for the columns of another content."""
+    return Content(0, dict.fromkeys(template.sums, 0))
 
 
-def may_mark(place: Place, settings: DeleteSettings | UpdateSettings | MergeSettings) -> bool:
-    """Whether rows may be only marked: not where all is to be written anew, nor where others read the table."""
-    return bool(settings.rewrite_share) and not settings.publish and not publications(place.table.catalog.files)
+def can_mark(change: TableChange, settings: DeleteSettings | UpdateSettings | MergeSettings) -> bool:
+    """Return whether deletion vectors may be used: not if the settings forbid it or the table is published."""
+    return bool(settings.rewrite_share) and not settings.publish and not publications(change.table.catalog.files)
 
 
-def placed_rows(place: Place, where: str) -> Placed | None:
-    """The rows that meet a condition, with their places; None where these can't be told by one scan of the table."""
-    read = read_of(place, matching_rows(place, where))
+def locate_matches(change: TableChange, where: str) -> LocatedRows | None:
+    """Return the rows that meet a condition, with their positions; None if not read by a single scan."""
+    read = plan_table_read(change, matching_rows(change, where))
     if read is None:
         return None
-    return rows_with_places(place.spark, read).narrowed(lambda rows: rows.where(holds(where)))
+    return locate_rows(change.spark, read).transform(lambda rows: rows.where(is_true(where)))
 
 
-def read_of(place: Place, rows: DataFrame) -> TableRead | None:
-    """Return what some rows of the table need of its blocks; None where that is not one scan of all columns."""
+def plan_table_read(change: TableChange, rows: DataFrame) -> TableRead | None:
+    """Return what some rows read of the table's blocks; None if that is not a single scan of all columns."""
     reads = planned_reads(rows)
-    table, names = place.table, place.table.schema.names
+    table, names = change.table, change.table.schema.names
     if not reads:  # no row can match
         scan = TableScan(table.name, table.name, names, Filter.of(FALSE))
         return table_read(table, scan, table.settings)

@@ -1,7 +1,7 @@
-"""Append: late rows come to the partitions that they belong to, each batch once however often it is retried.
+"""Append rows to the partitions of a table; retrying a batch adds it only once.
 
-What is there is not touched: a partition gets one more entry in the snapshot, with blocks of its own by the table's
-newest plan. Then what appends left is joined, once several times as many rows have come since; `optimize` joins all.
+An append adds an entry with its own blocks, by the table's newest plan, and leaves the other entries unchanged. Then
+small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optimize` compacts all entries.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from layoutopt.maintenance.compaction import JOIN, has_small_entries, in_place_o
 from layoutopt.publish.publishing import published_after
 from layoutopt.sources.external_tables import pinned
 from layoutopt.sources.snapshot import batch_of, source_name
-from layoutopt.spark.changes.affected_rows import Place, open_to_change
+from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.core.source import conformed, open_source
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
@@ -31,29 +31,20 @@ from layoutopt.spark.loading.source_files import check_reachable, source_partiti
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
-# ----------------------------------------------------------------------------------------------------
-# The rows of small entries joined: what appends left of a partition, in one entry beside what it was loaded with.
-
 
 def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    """Join small entries of some partitions, in one commit, by the table's newest plan.
-
-    Args:
-        spark: the session.
-        path: of the table.
-        keys: of the partitions.
-        watch: times the stages.
+    """Compact small entries of some partitions in one commit, by the table's newest plan.
 
     Returns:
-        The commit; None where none is to be joined, or somebody else changed one meanwhile: theirs counts.
+        The commit; None if there is nothing to compact, or another commit changed one of the entries.
 
     Raises:
-        ContentMismatchError: what was written is not what the entries have.
+        ContentMismatchError: the written rows differ from the entries' content.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     if not has_small_entries(path, keys):
         return None
-    table, plan = open_to_change(spark, path)
+    table, plan = open_for_change(spark, path)
     snapshot = table.catalog.snapshot
     entries = small_entries(snapshot, keys)
     if not entries:
@@ -63,7 +54,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
     basis = Basis(
         snapshot,
         f"the table {path!r}",
-        values=None if plan.partition_by is None else Place(spark, path, table, plan).known_values(live),
+        values=None if plan.partition_by is None else TableChange(spark, path, table, plan).get_known_values(live),
         whole=True,
         rows=rows,
         content=content_of_entries(entries),
@@ -79,17 +70,11 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
 def append_by(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Add a source's rows to a table, in one commit, join small entries in another, and publish as the settings ask.
-
-    Args:
-        spark: the session.
-        settings: of the verb.
-        say: called with a short sentence as each stage begins.
-        log: gets an event for each stage.
+    """Append a source's rows in one commit, compact small entries in another, and publish if the settings ask for it.
 
     Raises:
         MissingPartitionError: the source has no rows.
-        NotATableError: there is no table to append to.
+        NotATableError: there is no table at the path.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
     with published_after(settings.table_path, settings.publish, say, log):
@@ -99,13 +84,13 @@ def append_by(
 def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> AppendReport:
     with watch.stage("all", "looking at the source"):
         settings = settings.model_copy(update={"source": pinned(settings.source)})
-        table, plan = open_to_change(spark, settings.table_path)
+        table, plan = open_for_change(spark, settings.table_path)
         rows = conformed(open_source(spark, settings.source), plan.schema, "the table")
         by = plan.partition_by
         partitions = source_partitions(rows, settings.source, by)
         if not any(partition.rows for partition in partitions):
-            raise MissingPartitionError(f"{settings.source!r} has no rows to append; append when they have come")
-        if by is not None and isinstance(rows.schema[by].dataType, StringType):  # others lose no row in Python
+            raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
+        if by is not None and isinstance(rows.schema[by].dataType, StringType):  # other types lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
         snapshot = table.catalog.snapshot
         batch = settings.batch_id or batch_of(partitions)
@@ -125,7 +110,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         return AppendReport(settings.table_path, batch, None)
     try:
         report = load(spark, rows, settings.table_path, plan, basis=basis, stages=watch)
-    except AlreadyLoadedError:  # by another process meanwhile, that was taken for dead
+    except AlreadyLoadedError:  # by another process that was assumed dead
         return AppendReport(settings.table_path, batch, None)
-    done = AppendReport(settings.table_path, batch, report)
-    return done if settings.keep_apart else joined_after(done, partial(join_small, spark), watch)
+    appended = AppendReport(settings.table_path, batch, report)
+    return appended if settings.keep_apart else joined_after(appended, partial(join_small, spark), watch)

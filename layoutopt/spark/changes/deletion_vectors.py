@@ -1,4 +1,7 @@
-"""Rows deleted by vectors: their places in the blocks of every layout, written beside these, which stay as they are."""
+"""Delete rows by deletion vectors: the positions of deleted rows in the blocks of every layout; no block is rewritten.
+
+Rows may be added in the same commit, in entries of their own (merge-on-read).
+"""
 
 from __future__ import annotations
 
@@ -22,16 +25,15 @@ from layoutopt.events import Stages
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import FileRead, file_reads
-from layoutopt.spark.changes.affected_rows import FoundIn, Place
+from layoutopt.spark.changes.affected_rows import SegmentMatches, TableChange
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.workers import Batches, map_in_workers
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
 
-_MARKED = "work int, layout int, block bigint, rows bigint, places binary"
+_TASK_RESULT = "work int, layout int, block bigint, rows bigint, places binary"
 
 
 @dataclass(frozen=True)
@@ -39,11 +41,11 @@ class MarkReport:
     """What a delete by vectors wrote.
 
     Attributes:
-        load_id: of the change.
-        snapshot: that it committed.
-        partitions: their keys.
-        blocks: how many have a deleted row now.
-        bytes: of the vectors, which is all that was written beside the snapshot.
+        load_id: the change's id.
+        snapshot: the number of the committed snapshot.
+        partitions: the keys of the changed partitions.
+        blocks: the number of blocks that have a deleted row now.
+        bytes: the size of the vectors.
     """
 
     load_id: str
@@ -54,18 +56,18 @@ class MarkReport:
 
     @classmethod
     def of(cls, load_id: str, snapshot: int, marks: Marks) -> MarkReport:
-        """The report of rows that were deleted in a commit."""
+        """Return the report of a commit's deletion vectors."""
         keys = tuple(sorted({key for key, _ in marks.deleted}))
         return cls(load_id, snapshot, keys, len(marks.vectors), len(marks.data))
 
     def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
-class _OfLayout:
-    """A layout of a segment: all its row groups, deleted rows included, and the blocks' numbers in that order."""
+class _SegmentLayout:
+    """The row groups of a segment's layout, deleted rows included, and the ids of their blocks in the same order."""
 
     layout: int
     files: tuple[FileRead, ...]
@@ -73,100 +75,80 @@ class _OfLayout:
 
 
 @dataclass(frozen=True, eq=False)
-class _Work:
-    """Rows of a segment, by their tids (a bitmap), to be looked up in its layouts."""
+class _SegmentTask:
+    """The tids of deleted rows of a segment (a bitmap), and the layouts to find them in."""
 
     tids: bytes
-    layouts: tuple[_OfLayout, ...]
+    layouts: tuple[_SegmentLayout, ...]
 
 
-def mark_deleted(place: Place, operation: str, found: Sequence[FoundIn], watch: Stages) -> MarkReport:
-    """Delete rows by vectors, in one commit; no data file is written.
-
-    Args:
-        place: the table in which the rows were found.
-        operation: what the history calls it.
-        found: the rows.
-        watch: times the stages.
+def mark_deleted(change: TableChange, operation: str, matches: Sequence[SegmentMatches], watch: Stages) -> MarkReport:
+    """Delete rows by deletion vectors, in one commit.
 
     Raises:
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
-        LayoutoptError: as :func:`marks_of`.
+        CommitConflictError: another commit changed one of the partitions.
+        LayoutoptError: as :func:`make_marks`.
     """
-    catalog, load_id = place.table.catalog, new_load_id()
-    marks = marks_of(place, found, watch)
+    catalog, load_id = change.table.catalog, new_load_id()
+    marks = make_marks(change, matches, watch)
     with watch.stage("commit", "committing") as counts:
         snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation)
         counts["snapshot"] = snapshot.number
     return MarkReport.of(load_id, snapshot.number, marks)
 
 
-def marks_of(place: Place, found: Sequence[FoundIn], watch: Stages, *, alone: bool = False) -> Marks:
-    """The vectors of rows, in every layout, and what is deleted once they count.
+def make_marks(
+    change: TableChange, matches: Sequence[SegmentMatches], watch: Stages, *, exclusive: bool = False
+) -> Marks:
+    """Return the deletion vectors of rows in every layout, and the content that is deleted afterwards.
 
     Args:
-        place: the table in which the rows were found.
-        found: the rows.
-        watch: times the stage.
-        alone: see :class:`~layoutopt.catalog.deletion_vectors.Marks`.
+        exclusive: see ``alone`` of :class:`~layoutopt.catalog.deletion_vectors.Marks`.
 
     Raises:
-        ContentMismatchError: a layout lacks one of the rows, or two blocks have one number.
+        ContentMismatchError: a layout lacks one of the rows, or two blocks share an id.
         DataFileError: a data file is missing or damaged.
     """
-    if not found:
-        return Marks({}, {}, alone)
-    catalog = place.table.catalog
-    of_entry: dict[EntryName, list[FoundIn]] = {}
-    for one in found:
-        of_entry.setdefault(one.entry.name, []).append(one)
+    if not matches:
+        return Marks({}, {}, exclusive)
+    catalog = change.table.catalog
+    by_entry: dict[EntryName, list[SegmentMatches]] = {}
+    for match in matches:
+        by_entry.setdefault(match.entry.name, []).append(match)
     with watch.stage("mark", "finding the rows in every layout") as counts:
-        _check_numbers([catalog.blocks(mine[0].entry) for mine in of_entry.values()])
-        before = (vectors_of(catalog.blocks(mine[0].entry)) for mine in of_entry.values())
-        vectors = _all_of([*before, *_new_vectors(place.spark, catalog, found)])
+        tables = [catalog.blocks(group[0].entry) for group in by_entry.values()]
+        _check_block_ids(tables)
+        old = map(vectors_of, tables)
+        vectors = _unite_by_block([*old, *_make_vectors(change.spark, catalog, matches)])
         counts["blocks"] = len(vectors)
-    deleted = {name: _deleted_then(mine[0].entry, mine) for name, mine in of_entry.items()}
-    return Marks(deleted, vectors, alone)
+    deleted = {name: _measure_deleted(group[0].entry, group) for name, group in by_entry.items()}
+    return Marks(deleted, vectors, exclusive)
 
 
-def deleted_share(place: Place, found: Sequence[FoundIn]) -> float:
-    """Of the rows of the partitions concerned, as they were written, the share that is deleted once these rows are."""
-    keys = {one.entry.key for one in found}
-    entries = [entry for entry in place.table.catalog.partitions if entry.key in keys]
-    gone = _rows_of(found) + sum(entry.rows - entry.live_rows for entry in entries)
-    return gone / max(1, sum(entry.rows for entry in entries))
+def deleted_share(change: TableChange, matches: Sequence[SegmentMatches]) -> float:
+    """Return which share of the written rows of the affected partitions is deleted once these rows are."""
+    keys = {match.entry.key for match in matches}
+    entries = [entry for entry in change.table.catalog.partitions if entry.key in keys]
+    deleted = sum(match.rows for match in matches) + sum(entry.rows - entry.live_rows for entry in entries)
+    return deleted / max(1, sum(entry.rows for entry in entries))
 
 
-def _check_numbers(tables: Sequence[BlockTable]) -> None:
-    """Refuse blocks that share a number, by which vectors are told apart.
-
-    Raises:
-        ContentMismatchError: some do.
-    """
-    numbers = np.concatenate([blocks.block_id for blocks in tables])
-    if len(np.unique(numbers)) < len(numbers):
+def _check_block_ids(tables: Sequence[BlockTable]) -> None:
+    ids = np.concatenate([blocks.block_id for blocks in tables])
+    if len(np.unique(ids)) < len(ids):
         raise ContentMismatchError(
-            "two blocks of the table have one number, so vectors can't tell them apart; give --rewrite-share 0"
+            "two blocks of the table share an id, so deletion vectors can't be used; set --rewrite-share 0"
         )
 
 
-def _deleted_then(entry: PartitionEntry, found: Sequence[FoundIn]) -> Content:
-    """What of an entry is deleted once more rows are."""
-    before = dict.fromkeys(entry.checksums, 0) if entry.deletes is None else entry.deletes.checksums
-    sums = {name: sum + _sum_of(found, name) for name, sum in before.items()}
-    return Content(entry.rows - entry.live_rows + _rows_of(found), sums)
+def _measure_deleted(entry: PartitionEntry, matches: Sequence[SegmentMatches]) -> Content:
+    """Return the deleted content of an entry once these rows are deleted too."""
+    old = dict.fromkeys(entry.checksums, 0) if entry.deletes is None else entry.deletes.checksums
+    sums = {name: total + sum(match.sums[name] for match in matches) for name, total in old.items()}
+    return Content(entry.rows - entry.live_rows + sum(match.rows for match in matches), sums)
 
 
-def _rows_of(found: Iterable[FoundIn]) -> int:
-    return sum(one.rows for one in found)
-
-
-def _sum_of(found: Iterable[FoundIn], name: str) -> int:
-    return sum(one.sums[name] for one in found)
-
-
-def _all_of(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
-    """Vectors of several origins, by the blocks' numbers; a row is deleted once."""
+def _unite_by_block(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     vectors: dict[int, bytes] = {}
     for part in parts:
         for block, places in part.items():
@@ -174,146 +156,138 @@ def _all_of(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     return vectors
 
 
-def _new_vectors(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]) -> Iterator[dict[int, bytes]]:
-    """The vectors of the rows found, in every layout."""
-    with_tids = [one for one in found if one.source.plan.scheme.has_tids]
-    for one in found:
-        if not one.source.plan.scheme.has_tids:
-            yield _of_places(one)
+def _make_vectors(
+    spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentMatches]
+) -> Iterator[dict[int, bytes]]:
+    for match in matches:
+        if not match.source.plan.scheme.has_tids:
+            yield _vectors_from_positions(match)
+    with_tids = [match for match in matches if match.source.plan.scheme.has_tids]
     if with_tids:
-        yield _of_tids(spark, catalog, with_tids)
+        yield _vectors_from_tids(spark, catalog, with_tids)
 
 
-def _of_places(one: FoundIn) -> dict[int, bytes]:
-    """The vectors of rows whose places are those in the files read."""
-    places, files = places_in(one.places), one.read.layouts[0].files
+def _vectors_from_positions(match: SegmentMatches) -> dict[int, bytes]:
+    """Return the vectors of rows whose positions count the rows of the files read."""
+    places, files = places_in(match.places), match.read.layouts[0].files
     ends = np.cumsum([rows for file in files for rows in file.rows])
     cuts = np.searchsorted(places, ends)
     starts = np.r_[0, ends[:-1]]
-    parts = zip(_numbers(one.source, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
+    parts = zip(_list_block_ids(match, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
     return {block: packed(part - start) for block, part, start in parts if len(part)}
 
 
-def _numbers(source: PlanBlocks, files: Sequence[FileRead]) -> list[int]:
-    """The blocks of the row groups of some files of one segment."""
-    blocks = source.blocks
+def _list_block_ids(match: SegmentMatches, files: Sequence[FileRead]) -> list[int]:
+    """Return the block ids of the row groups of some files of one segment."""
+    blocks, indexes = match.source.blocks, _find_segment_blocks(match)
     number = {path: index for index, path in enumerate(blocks.files)}
-    first = np.flatnonzero(blocks.file == number[files[0].path])[0]
-    here = np.flatnonzero(source.segment_of == source.segment_of[first])
-    pairs = zip(blocks.file[here].tolist(), blocks.row_group[here].tolist(), strict=True)
-    of_pair = dict(zip(pairs, blocks.block_id[here].tolist(), strict=True))
-    return [of_pair[number[file.path], group] for file in files for group in file.row_groups]
+    groups = zip(blocks.file[indexes].tolist(), blocks.row_group[indexes].tolist(), strict=True)
+    ids = dict(zip(groups, blocks.block_id[indexes].tolist(), strict=True))
+    return [ids[number[file.path], group] for file in files for group in file.row_groups]
 
 
-def _of_tids(spark: SparkSession, catalog: Catalog, found: Sequence[FoundIn]) -> dict[int, bytes]:
-    """The vectors of rows that are known by their tids, by reading the tids of every layout of their segments.
+def _find_segment_blocks(match: SegmentMatches) -> Ints:
+    blocks, segment_of = match.source.blocks, match.source.segment_of
+    first = np.flatnonzero(blocks.file == blocks.files.index(match.read.layouts[0].files[0].path))[0]
+    return np.flatnonzero(segment_of == segment_of[first])
+
+
+def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentMatches]) -> dict[int, bytes]:
+    """Return the vectors of rows with tids, by reading the tids of every layout of their segments.
 
     Raises:
-        ContentMismatchError: a layout that has every row lacks one of them.
+        ContentMismatchError: a layout with master columns lacks one of the rows.
     """
-    works = [_Work(one.places, _layouts_of(one)) for one in found]
+    tasks = [_SegmentTask(match.places, _list_layouts(match)) for match in matches]
     files = catalog.files.for_tasks()
-    numbers = spark.range(0, len(works), 1, min(len(works), 4 * spark.sparkContext.defaultParallelism))
+    numbers = spark.range(0, len(tasks), 1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
     with translate_spark_errors(repr(catalog.files.root)):
-        marked = map_in_workers(numbers, partial(_look_up, files, works), _MARKED).toArrow()
+        results = map_in_workers(numbers, partial(_find_tids, files, tasks), _TASK_RESULT).toArrow()
     rows: dict[tuple[int, int], int] = {}
-    for work, layout, count in zip(*(marked[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
-        rows[work, layout] = rows.get((work, layout), 0) + count
-    for number, one in enumerate(found):
-        for index, layout in enumerate(one.source.plan.scheme.layouts):
-            there = rows.get((number, index), 0)
-            if there > one.rows or (layout.master and there != one.rows):
+    for task, layout, count in zip(*(results[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
+        rows[task, layout] = rows.get((task, layout), 0) + count
+    for number, match in enumerate(matches):
+        for index, layout in enumerate(match.source.plan.scheme.layouts):
+            count = rows.get((number, index), 0)
+            if count > match.rows or (layout.master and count != match.rows):
                 raise ContentMismatchError(
-                    f"layout {index} has {there} of {one.rows} rows to be deleted in segment {one.read.segment} of "
-                    f"partition {one.entry.key!r}; nothing was deleted, run `layoutopt verify`"
+                    f"layout {index} has {count} of {match.rows} rows to be deleted in segment {match.read.segment} "
+                    f"of partition {match.entry.key!r}; nothing was deleted, run `layoutopt verify`"
                 )
-    return dict(zip(marked["block"].to_pylist(), marked["places"].to_pylist(), strict=True))
+    return dict(zip(results["block"].to_pylist(), results["places"].to_pylist(), strict=True))
 
 
-def _layouts_of(one: FoundIn) -> tuple[_OfLayout, ...]:
-    """All layouts of the segment in which rows were found."""
-    blocks, source = one.source.blocks, one.source
-    path = one.read.layouts[0].files[0].path
-    first = np.flatnonzero(blocks.file == blocks.files.index(path))[0]
-    here = np.flatnonzero(source.segment_of == source.segment_of[first])
-    here = here[np.lexsort((blocks.row_group[here], blocks.file[here]))]
-    layouts = np.unique(blocks.layout[here]).tolist()
-    return tuple(_of_layout(source, layout, here[blocks.layout[here] == layout]) for layout in layouts)
+def _list_layouts(match: SegmentMatches) -> tuple[_SegmentLayout, ...]:
+    blocks, indexes = match.source.blocks, _find_segment_blocks(match)
+    indexes = indexes[np.lexsort((blocks.row_group[indexes], blocks.file[indexes]))]
+    layouts = []
+    for layout in np.unique(blocks.layout[indexes]).tolist():
+        members = indexes[blocks.layout[indexes] == layout]
+        files = tuple(replace(file, deleted=()) for file in file_reads(blocks, members))
+        layouts.append(_SegmentLayout(layout, files, tuple(blocks.block_id[members].tolist())))
+    return tuple(layouts)
 
 
-def _of_layout(source: PlanBlocks, layout: int, mine: Ints) -> _OfLayout:
-    files = tuple(replace(file, deleted=()) for file in file_reads(source.blocks, mine))
-    return _OfLayout(layout, files, tuple(source.blocks.block_id[mine].tolist()))
-
-
-def _look_up(files: TableFiles, works: Sequence[_Work], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """The task: where in each layout's blocks the rows of a segment lie."""
+def _find_tids(files: TableFiles, tasks: Sequence[_SegmentTask], batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Find the tids of segments in the blocks of each layout; runs in tasks."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        wanted = places_in(works[number].tids)
-        for of in works[number].layouts:
-            yield _places_of_layout(files, number, wanted, of)
+        tids = places_in(tasks[number].tids)
+        for layout in tasks[number].layouts:
+            yield _find_in_layout(files, number, tids, layout)
 
 
-def _places_of_layout(files: TableFiles, number: int, wanted: Ints, of: _OfLayout) -> pa.RecordBatch:
-    """The places of some tids (ascending) in the blocks of a layout, for those blocks that have any."""
-    read = [batch.column(0).to_numpy().astype(np.int64) for batch in read_files(files, of.files, [TID], BATCH_ROWS)]
-    tids = np.concatenate([np.zeros(0, np.int64), *read])
+def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _SegmentLayout) -> pa.RecordBatch:
+    """Return the positions of some tids (ascending) in the blocks of a layout; blocks without any are left out."""
+    batches = read_files(files, layout.files, [TID], BATCH_ROWS)
+    tids = np.concatenate([np.zeros(0, np.int64), *(batch.column(0).to_numpy().astype(np.int64) for batch in batches)])
     hits = np.flatnonzero(np.isin(tids, wanted))
-    ends = np.cumsum([rows for file in of.files for rows in file.rows])
+    ends = np.cumsum([rows for file in layout.files for rows in file.rows])
     starts = np.r_[0, ends[:-1]]
-    parts = np.split(hits, np.searchsorted(hits, ends[:-1]))
-    placed = zip(of.blocks, parts, starts.tolist(), strict=True)
-    found = [(block, part - start) for block, part, start in placed if len(part)]
+    parts = zip(layout.blocks, np.split(hits, np.searchsorted(hits, ends[:-1])), starts.tolist(), strict=True)
+    positions = {block: part - start for block, part, start in parts if len(part)}
     return pa.RecordBatch.from_pydict(
         {
-            "work": pa.array([number] * len(found), pa.int32()),
-            "layout": pa.array([of.layout] * len(found), pa.int32()),
-            "block": pa.array([block for block, _ in found], pa.int64()),
-            "rows": pa.array([len(places) for _, places in found], pa.int64()),
-            "places": pa.array([packed(places) for _, places in found], pa.binary()),
+            "work": pa.array([number] * len(positions), pa.int32()),
+            "layout": pa.array([layout.layout] * len(positions), pa.int32()),
+            "block": pa.array(list(positions), pa.int64()),
+            "rows": pa.array([len(places) for places in positions.values()], pa.int64()),
+            "places": pa.array([packed(places) for places in positions.values()], pa.binary()),
         }
     )
 
 
-# ----------------------------------------------------------------------------------------------------
-# Rows put beside what a table has, in the place of others that are marked as deleted in the same commit.
-
-
-def put_beside(
-    place: Place,
+def commit_merge_on_read(
+    change: TableChange,
     operation: str,
-    found: Sequence[FoundIn],
-    come: DataFrame,
+    matches: Sequence[SegmentMatches],
+    new_rows: DataFrame,
     watch: Stages,
     content: Content | None = None,
     *,
-    alone: bool = False,
+    exclusive: bool = False,
 ) -> tuple[LoadReport, MarkReport | None]:
-    """Delete rows by vectors, and add others in entries of their own, as one commit.
+    """Delete rows by deletion vectors and add rows in entries of their own, in one commit.
 
     Args:
-        place: the table in which the rows were found.
-        operation: what the history calls it.
-        found: the rows that go; none, where all rows are new.
-        come: the rows that come, the same ones however often they are read.
-        watch: times the stages.
-        content: what ``come`` must have, of the columns of which that is known without it.
-        alone: whether rows that somebody else adds to the partitions meanwhile are a conflict.
+        matches: the rows to delete; may be empty.
+        new_rows: the rows to add; they must be the same each time they are read.
+        content: the expected content of ``new_rows``, for the columns for which it is known beforehand.
+        exclusive: whether rows that another commit adds to the partitions are a conflict.
 
     Raises:
-        ContentMismatchError: the rows have something else.
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        ContentMismatchError: the new rows have other content.
+        CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    marks = marks_of(place, found, watch, alone=alone)
+    marks = make_marks(change, matches, watch, exclusive=exclusive)
     basis = Basis(
-        place.table.catalog.snapshot,
-        f"the table {place.path!r}",
-        values=None if place.plan.partition_by is None else place.values_in(come),
+        change.table.catalog.snapshot,
+        f"the table {change.path!r}",
+        values=None if change.plan.partition_by is None else change.read_values(new_rows),
         whole=True,
         content=content,
         operation=operation,
         marks=marks,
     )
-    done = load(place.spark, come, place.path, place.plan, basis=basis, stages=watch)
-    return done, MarkReport.of(done.load_id, done.snapshot, marks) if marks.deleted else None
+    report = load(change.spark, new_rows, change.path, change.plan, basis=basis, stages=watch)
+    return report, MarkReport.of(report.load_id, report.snapshot, marks) if marks.deleted else None

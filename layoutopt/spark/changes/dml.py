@@ -1,7 +1,8 @@
-"""Rows deleted and updated: few by vectors beside what is there, many by writing their partitions anew, no others.
+"""Delete, update and merge rows of a table.
 
-Which partitions these are is asked of the table as any query is, so skipping makes it cheap; what they keep is read
-whole where they are written anew. Statistics and union vectors are measured again from what is written.
+The affected rows are found by a query, so skipping applies. Where few rows of their partitions change, deletion vectors
+mark the old rows (merge-on-read) and new rows are added beside them; otherwise the partitions are rewritten
+(copy-on-write). Statistics and union vectors are measured from the written rows.
 """
 
 from __future__ import annotations
@@ -29,22 +30,22 @@ from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quoted, type_sql, unquoted
 from layoutopt.publish.publishing import published_after
 from layoutopt.spark.changes.affected_rows import (
-    FoundIn,
-    Place,
-    Placed,
-    computed,
-    holds,
+    LocatedRows,
+    SegmentMatches,
+    TableChange,
+    can_mark,
+    is_true,
+    locate_matches,
+    locate_rows,
     matching_rows,
-    may_mark,
-    measured,
-    nothing,
-    open_to_change,
-    placed_rows,
-    read_of,
-    rows_with_places,
-    understood,
+    measure_rows,
+    no_rows,
+    open_for_change,
+    plan_table_read,
+    translate_parse_errors,
+    translate_value_errors,
 )
-from layoutopt.spark.changes.deletion_vectors import deleted_share, mark_deleted, put_beside
+from layoutopt.spark.changes.deletion_vectors import commit_merge_on_read, deleted_share, mark_deleted
 from layoutopt.spark.changes.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conformed, open_source
@@ -58,19 +59,18 @@ _NESTED: Final = (ArrayType, MapType, StructType)
 def delete_by(
     spark: SparkSession, settings: DeleteSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
-    """Delete the rows that meet a condition; rows for which it is NULL stay.
+    """Delete the rows for which a condition is TRUE.
 
-    Where few rows of the partitions concerned are deleted then, vectors say which; else these are written anew. So they
-    are for a hard delete, and where the table is published, since readers of other formats know no vectors.
+    Deletion vectors are used where few rows of the affected partitions are deleted afterwards. Hard deletes and
+    published tables rewrite the partitions, since readers of other formats don't know the vectors.
 
-    A hard delete also writes anew what has rows that were deleted before, and then gives up all older snapshots and
-    removes their files, so that no copy of any deleted row is left. Who reads an older snapshot meanwhile fails, and
-    who loads may have to try again.
+    A hard delete also rewrites all partitions with deleted rows, then removes the older snapshots and their files, so
+    no copy of a deleted row is left. Concurrent readers of older snapshots fail; concurrent loads may have to retry.
 
     Raises:
-        SettingError: the condition can't be understood.
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
-        PublicationError: of a hard delete: an older snapshot is still published somewhere.
+        SettingError: Spark can't parse or compute the condition.
+        CommitConflictError: another commit changed one of the partitions.
+        PublicationError: of a hard delete: an older snapshot is still published.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
@@ -81,50 +81,51 @@ def delete_by(
     with watch.stage("vacuum", "removing older snapshots"):
         removed = vacuum(TableFiles(settings.table_path), 1, timedelta(0))
     if removed.published:
-        kept = ", ".join(map(str, removed.published))
+        snapshots = ", ".join(map(str, removed.published))
         raise PublicationError(
-            f"the rows are deleted, but copies are left: snapshots {kept} are published as tables of another format; "
-            "publish the newest one there, or `publish --forget`, then run the same command again"
+            f"the rows are deleted, but copies are left: snapshots {snapshots} are published as tables of another "
+            "format; publish the newest snapshot there, or run `publish --forget`, then run the same command again"
         )
     return replace(report, vacuum=removed)
 
 
 def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
-        place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
-        _, found = _found(place, settings.where) if may_mark(place, settings) and not settings.hard else (None, None)
-    if found is not None and not found:
+        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
+        use_vectors = can_mark(change, settings) and not settings.hard
+        _, matches = _locate_rows(change, settings.where) if use_vectors else (None, None)
+    if matches is not None and not matches:
         return ChangeReport(settings.table_path)
-    if found is not None and deleted_share(place, found) <= settings.rewrite_share:
-        done = mark_deleted(place, DELETE, found, watch)
-        return ChangeReport(settings.table_path, deleted=sum(one.rows for one in found), marked=done)
-    return _delete_by_rewriting(place, settings, watch)
+    if matches is not None and deleted_share(change, matches) <= settings.rewrite_share:
+        report = mark_deleted(change, DELETE, matches, watch)
+        return ChangeReport(settings.table_path, deleted=sum(match.rows for match in matches), marked=report)
+    return _delete_by_rewriting(change, settings, watch)
 
 
-def _delete_by_rewriting(place: Place, settings: DeleteSettings, watch: Stages) -> ChangeReport:
-    spark = place.spark
+def _delete_by_rewriting(change: TableChange, settings: DeleteSettings, watch: Stages) -> ChangeReport:
+    spark = change.spark
     with watch.stage("all", "looking for rows to delete"):
-        _, values, gone = _concerned(place, settings.where)
-        if settings.hard:  # what was deleted before may be what is to leave no copy now
-            marked = {entry.key for entry in place.table.catalog.partitions if entry.deletes is not None}
-            values = tuple(dict.fromkeys((*values, *place.values_of(marked))))
+        _, values, old = _find_rows(change, settings.where)
+        if settings.hard:  # no copy of rows deleted earlier may be left either
+            keys = {entry.key for entry in change.table.catalog.partitions if entry.deletes is not None}
+            values = tuple(dict.fromkeys((*values, *change.read_stored_values(keys))))
     if not values:
         return ChangeReport(settings.table_path)
-    entries = place.entries(values)
-    rows = rows_of_entries(spark, place.table, entries).where(~holds(settings.where))
-    content = changed_content(entries, gone, nothing(gone))
-    done = rewrite(place, "delete", values, rows, content, watch)
-    return ChangeReport(settings.table_path, deleted=gone.rows, load=done)
+    entries = change.entries(values)
+    rows = rows_of_entries(spark, change.table, entries).where(~is_true(settings.where))
+    content = changed_content(entries, old, no_rows(old))
+    load = rewrite(change, "delete", values, rows, content, watch)
+    return ChangeReport(settings.table_path, deleted=old.rows, load=load)
 
 
 def update_by(
     spark: SparkSession, settings: UpdateSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
-    """Give columns of the rows that meet a condition new values, each computed of the row as it was.
+    """Assign new values to columns of the rows that meet a condition, computed from the old row.
 
     Raises:
-        SettingError: the condition or an assignment can't be understood, or the partition column is assigned.
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        SettingError: Spark can't parse or compute the condition or an assignment, or it assigns the partition column.
+        CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     with published_after(settings.table_path, settings.publish, say, log):
@@ -133,116 +134,110 @@ def update_by(
 
 def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
-        assigned = _assignments(place, settings.assignments)
-        placed, found = _found(place, settings.where) if may_mark(place, settings) else (None, None)
-    if found is not None and not found:
+        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
+        assignments = _parse_assignments(change, settings.assignments)
+        located, matches = _locate_rows(change, settings.where) if can_mark(change, settings) else (None, None)
+    if matches is not None and not matches:
         return ChangeReport(settings.table_path)
-    if placed is None or found is None or deleted_share(place, found) > settings.rewrite_share:
-        return _update_by_rewriting(place, settings, assigned, watch)
+    if located is None or matches is None or deleted_share(change, matches) > settings.rewrite_share:
+        return _update_by_rewriting(change, settings, assignments, watch)
     with (
         watch.stage("all", "computing the new rows"),
-        understood("--set", ", ".join(settings.assignments)),
+        translate_parse_errors("--set", ", ".join(settings.assignments)),
         translate_spark_errors(repr(settings.table_path)),
-    ):  # kept, since an expression may have another value each time
-        come = _assigned(placed.rows, assigned).localCheckpoint()
-    kept = [name for name in place.plan.schema.names if name not in assigned]
-    content = Content(sum(one.rows for one in found), {name: sum(one.sums[name] for one in found) for name in kept})
-    load, marked = put_beside(place, "update", found, come, watch, content)
+    ):  # computed once, since an expression may return another value each time
+        new_rows = _assign(located.rows, assignments).localCheckpoint()
+    unchanged = [name for name in change.plan.schema.names if name not in assignments]
+    sums = {name: sum(match.sums[name] for match in matches) for name in unchanged}
+    content = Content(sum(match.rows for match in matches), sums)
+    load, marked = commit_merge_on_read(change, "update", matches, new_rows, watch, content)
     return ChangeReport(settings.table_path, updated=content.rows, load=load, marked=marked)
 
 
 def _update_by_rewriting(
-    place: Place, settings: UpdateSettings, assigned: Mapping[str, SparkColumn], watch: Stages
+    change: TableChange, settings: UpdateSettings, assignments: Mapping[str, SparkColumn], watch: Stages
 ) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        concerned, values, gone = _concerned(place, settings.where)
-    if not gone.rows:
+        old_rows, values, old = _find_rows(change, settings.where)
+    if not old.rows:
         return ChangeReport(settings.table_path)
-    entries = place.entries(values)
-    all_rows = rows_of_entries(place.spark, place.table, entries)
-    with understood("--set", ", ".join(settings.assignments)):
-        come = measured(_assigned(concerned, assigned), settings.table_path)
-    rows = _assigned(all_rows, assigned, holds(settings.where))
-    done = rewrite(place, "update", values, rows, changed_content(entries, gone, come), watch)
-    return ChangeReport(settings.table_path, updated=gone.rows, load=done)
+    entries = change.entries(values)
+    all_rows = rows_of_entries(change.spark, change.table, entries)
+    with translate_parse_errors("--set", ", ".join(settings.assignments)):
+        new = measure_rows(_assign(old_rows, assignments), settings.table_path)
+    rows = _assign(all_rows, assignments, is_true(settings.where))
+    load = rewrite(change, "update", values, rows, changed_content(entries, old, new), watch)
+    return ChangeReport(settings.table_path, updated=old.rows, load=load)
 
 
-def _found(place: Place, where: str) -> tuple[Placed | None, list[FoundIn] | None]:
-    """The rows that meet a condition and where they are; None for both where one scan can't tell their places."""
-    placed = placed_rows(place, where)
-    with computed("--where", where):
-        return placed, None if placed is None else placed.found()
+def _locate_rows(change: TableChange, where: str) -> tuple[LocatedRows | None, list[SegmentMatches] | None]:
+    """Return the rows that meet a condition and their positions; (None, None) if one scan can't give these."""
+    located = locate_matches(change, where)
+    with translate_value_errors("--where", where):
+        return located, None if located is None else located.collect()
 
 
-def _concerned(place: Place, where: str) -> tuple[DataFrame, tuple[PlainValue, ...], Content]:
-    """The rows that meet a condition, the partitions' values that they have, and what they hold."""
-    rows = matching_rows(place, where)
-    with computed("--where", where):
-        return rows, place.values_in(rows), measured(rows, place.path)
+def _find_rows(change: TableChange, where: str) -> tuple[DataFrame, tuple[PlainValue, ...], Content]:
+    """Return the rows that meet a condition, their partition values, and their content."""
+    rows = matching_rows(change, where)
+    with translate_value_errors("--where", where):
+        return rows, change.read_values(rows), measure_rows(rows, change.path)
 
 
-def _assignments(place: Place, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
-    """By column the new value, of the column's type."""
-    rows = place.spark.createDataFrame([], schema_ddl(place.table.schema.columns))
-    found: dict[str, SparkColumn] = {}
+def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
+    """Return the new value of each assigned column, cast to the column's type."""
+    rows = change.spark.createDataFrame([], schema_ddl(change.table.schema.columns))
+    assignments: dict[str, SparkColumn] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
-            raise SettingError(f"--set {text!r} is no assignment; write it as 'column = expression'")
-        column = place.table.schema.find(unquoted(name.strip()))
-        if column.name == place.plan.partition_by:
+            raise SettingError(f"--set {text!r} is not an assignment: expected 'column = expression'")
+        column = change.table.schema.find(unquoted(name.strip()))
+        if column.name == change.plan.partition_by:
             raise SettingError(
-                f"--set can't assign {column.name!r}, by which the table is partitioned; use `layoutopt merge`, which "
-                "moves rows between partitions"
+                f"--set can't assign {column.name!r}, the partition column; use `layoutopt merge`, which moves rows "
+                "between partitions"
             )
-        if column.name in found:
-            raise SettingError(f"--set assigns {column.name!r} twice; leave one of them out")
-        with understood("--set", text):
-            given = F.expr(value)  # without brackets: several values in them would be a struct of all
-            kind, *_ = rows.select(given).schema.fields  # of several the cast is refused
-            found[column.name] = given.cast(type_sql(column.type))
-            _ = rows.select(found[column.name]).schema
-        if isinstance(kind.dataType, _NESTED) and "<" not in column.type:
+        if column.name in assignments:
+            raise SettingError(f"--set assigns {column.name!r} twice; remove one of the assignments")
+        with translate_parse_errors("--set", text):
+            expression = F.expr(value)  # brackets would make a struct of several values
+            field, *_ = rows.select(expression).schema.fields
+            assignments[column.name] = expression.cast(type_sql(column.type))
+            _ = rows.select(assignments[column.name]).schema  # fails for several values
+        if isinstance(field.dataType, _NESTED) and "<" not in column.type:
             raise SettingError(
                 f"--set {text!r} gives {column.name!r}, which is {column.type}, a value of type "
-                f"{kind.dataType.simpleString()}; cast it as you mean it"
+                f"{field.dataType.simpleString()}; cast it to {column.type}"
             )
-    return found
+    return assignments
 
 
-def _assigned(rows: DataFrame, assigned: Mapping[str, SparkColumn], where: SparkColumn | None = None) -> DataFrame:
-    """The rows with the columns assigned, in those rows alone for which ``where`` holds."""
+def _assign(rows: DataFrame, assignments: Mapping[str, SparkColumn], where: SparkColumn | None = None) -> DataFrame:
+    """Return the rows with new column values; only in rows for which ``where`` is TRUE, if given."""
     columns = []
     for name in rows.columns:
         old = F.col(quoted(name))
-        new = assigned.get(name, old)
+        new = assignments.get(name, old)
         columns.append((new if where is None else F.when(where, new).otherwise(old)).alias(name))
     return rows.select(*columns)
 
 
-# ----------------------------------------------------------------------------------------------------
-# Merge: a feed of changes, whose rows take the place of those with the same keys, come to them, or delete them.
-#
-# Rows that go are found by their keys, of what skipping leaves under a condition on these. Few are marked by vectors,
-# and
-# the feed's rows stand beside; else the partitions that have any of either are written anew.
-
+# The most values of a merge key in an IN list; more become a range.
 _MOST_VALUES: Final = 1_000
-"""Up to so many values of a key are looked for by name; more between the least and the greatest."""
+# Key types whose literals mean the same under all session settings.
 _SURE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
-"""Keys whose values a literal says exactly, whatever the session's settings."""
 
 
 def merge_by(
     spark: SparkSession, settings: MergeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
-    """Put a source's rows in the place of those with the same key, add those with a new one, delete those marked so.
+    """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
 
     Raises:
-        SettingError: a key column or the condition can't be understood.
-        SourceError: the source has a key twice, or a NULL in one.
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        SettingError: a key column or the condition is invalid.
+        SourceError: the source has a key twice or a NULL key.
+        CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     with published_after(settings.table_path, settings.publish, say, log):
@@ -251,86 +246,79 @@ def merge_by(
 
 def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
-        place = Place(spark, settings.table_path, *open_to_change(spark, settings.table_path))
-        keys = [place.plan.schema.find(unquoted(name)).name for name in settings.on]
-        source, kept = _source_of(place, settings)
+        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
+        keys = [change.plan.schema.find(unquoted(name)).name for name in settings.on]
+        source, upserts = _read_merge_source(change, settings)
         _check_keys(source, keys, settings.source)
-        # Counted twice and written: joins don't give rows in the same order each time, so they are kept.
-        matched, come = _matched(place, source, keys).kept(), kept.localCheckpoint()
-        gone, new = measured(matched.rows, settings.table_path), measured(come, settings.source)
-        updated = come.join(matched.rows.select(*map(quoted, keys)), keys, "left_semi").count()
-        found = matched.found() if may_mark(place, settings) else None
-    report = ChangeReport(settings.table_path, gone.rows - updated, updated, new.rows - updated)
-    if not gone.rows and not new.rows:
+        # Both are read several times, and joins may return rows in another order each time.
+        matches, new_rows = _find_matches(change, source, keys).checkpoint(), upserts.localCheckpoint()
+        old, new = measure_rows(matches.rows, settings.table_path), measure_rows(new_rows, settings.source)
+        updated = new_rows.join(matches.rows.select(*map(quoted, keys)), keys, "left_semi").count()
+        segments = matches.collect() if can_mark(change, settings) else None
+    report = ChangeReport(settings.table_path, old.rows - updated, updated, new.rows - updated)
+    if not old.rows and not new.rows:
         return report
-    if found is None or deleted_share(place, found) > settings.rewrite_share:
-        values = tuple(dict.fromkeys((*place.values_in(matched.rows), *place.values_in(come))))
-        entries = place.entries(values)
-        others = rows_of_entries(spark, place.table, entries).join(source.select(*map(quoted, keys)), keys, "left_anti")
-        rows = others.select(*map(quoted, place.plan.schema.names)).unionByName(come).localCheckpoint()
-        done = rewrite(place, "merge", values, rows, changed_content(entries, gone, new), watch)
-        return replace(report, load=done)
+    if segments is None or deleted_share(change, segments) > settings.rewrite_share:
+        values = tuple(dict.fromkeys((*change.read_values(matches.rows), *change.read_values(new_rows))))
+        entries = change.entries(values)
+        rest = rows_of_entries(spark, change.table, entries).join(source.select(*map(quoted, keys)), keys, "left_anti")
+        rows = rest.select(*map(quoted, change.plan.schema.names)).unionByName(new_rows).localCheckpoint()
+        return replace(report, load=rewrite(change, "merge", values, rows, changed_content(entries, old, new), watch))
     if not new.rows:
-        return replace(report, marked=mark_deleted(place, "merge", found, watch))
-    load, marked = put_beside(place, "merge", found, come, watch, new, alone=True)
+        return replace(report, marked=mark_deleted(change, "merge", segments, watch))
+    load, marked = commit_merge_on_read(change, "merge", segments, new_rows, watch, new, exclusive=True)
     return replace(report, load=load, marked=marked)
 
 
-def _matched(place: Place, source: DataFrame, keys: Sequence[str]) -> Placed:
-    """The table's rows that have a key of the source."""
-    read = read_of(place, marked_rows(place.spark, place.table).where(_among(source, keys)))
+def _find_matches(change: TableChange, source: DataFrame, keys: Sequence[str]) -> LocatedRows:
+    read = plan_table_read(change, marked_rows(change.spark, change.table).where(_key_condition(source, keys)))
     assert read is not None, "a condition on columns reads the table once"
-    of_keys = source.select(*map(quoted, keys))
-    return rows_with_places(place.spark, read).narrowed(lambda rows: rows.join(of_keys, list(keys), "left_semi"))
+    source_keys = source.select(*map(quoted, keys))
+    return locate_rows(change.spark, read).transform(lambda rows: rows.join(source_keys, list(keys), "left_semi"))
 
 
-def _among(source: DataFrame, keys: Sequence[str]) -> SparkColumn:
-    """A condition that holds for every row that has a key of the source, such as skips most others."""
-    sure = [field.name for field in source.schema.fields if field.name in keys]
-    sure = [name for name in sure if source.schema[name].dataType.simpleString() in _SURE_TYPES]
-    return reduce(SparkColumn.__and__, (_among_values(source, name) for name in sure), F.lit(True))
+def _key_condition(source: DataFrame, keys: Sequence[str]) -> SparkColumn:
+    """Return a condition that is TRUE for each row with a key of the source, and by which most blocks are skipped."""
+    names = [field.name for field in source.schema.fields if field.name in keys]
+    names = [name for name in names if source.schema[name].dataType.simpleString() in _SURE_TYPES]
+    return reduce(SparkColumn.__and__, (_value_condition(source, name) for name in names), F.lit(True))
 
 
-def _among_values(source: DataFrame, name: str) -> SparkColumn:
+def _value_condition(source: DataFrame, name: str) -> SparkColumn:
     column = F.col(quoted(name))
     with translate_spark_errors("the source"):
-        some = [row[0] for row in source.select(column).distinct().limit(_MOST_VALUES + 1).collect()]
-        if len(some) > _MOST_VALUES:
+        values = [row[0] for row in source.select(column).distinct().limit(_MOST_VALUES + 1).collect()]
+        if len(values) > _MOST_VALUES:
             least, greatest = source.agg(F.min(column), F.max(column)).collect()[0]
             return column.between(least, greatest)
-    return column.isin(sorted(some)) if some else F.lit(False)
+    return column.isin(sorted(values)) if values else F.lit(False)
 
 
-def _source_of(place: Place, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:
-    """The rows of a merge's source, and those of them that are to be in the table afterwards."""
-    found = open_source(place.spark, settings.source)
-    source_partitions(found, settings.source, None)  # proves that Spark reads whole files
-    names = place.plan.schema.names
+def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:
+    """Return the source's rows, and those that are to be in the table afterwards."""
+    source = open_source(change.spark, settings.source)
+    source_partitions(source, settings.source, None)  # checks that Spark reads whole files
+    names = change.plan.schema.names
     if settings.delete_when is None:
-        rows = conformed(found, place.plan.schema, "the table")
+        rows = conformed(source, change.plan.schema, "the table")
         return rows, rows
-    with understood("--delete-when", settings.delete_when):
-        _ = found.where(F.expr(f"({settings.delete_when})")).schema
-    # The condition may ask a column that the table has not, such as the kind of change.
-    wanted = [name for name in found.columns if place.plan.schema.get(name) is not None]
-    rows = conformed(found.select(*map(quoted, wanted)), place.plan.schema, "the table")
-    stays = found.where(~holds(settings.delete_when)).select(*map(quoted, wanted))
-    return rows.select(*map(quoted, names)), conformed(stays, place.plan.schema, "the table")
+    with translate_parse_errors("--delete-when", settings.delete_when):
+        _ = source.where(F.expr(f"({settings.delete_when})")).schema
+    # The condition may use columns that the table lacks, such as the kind of change.
+    columns = [name for name in source.columns if change.plan.schema.get(name) is not None]
+    rows = conformed(source.select(*map(quoted, columns)), change.plan.schema, "the table")
+    upserts = source.where(~is_true(settings.delete_when)).select(*map(quoted, columns))
+    return rows.select(*map(quoted, names)), conformed(upserts, change.plan.schema, "the table")
 
 
-def _check_keys(source: DataFrame, keys: list[str], named: str) -> None:
-    """Refuse a source whose keys don't tell its rows apart.
-
-    Raises:
-        SourceError: it has a key twice, or a NULL in one.
-    """
-    with translate_spark_errors(repr(named)):
+def _check_keys(source: DataFrame, keys: list[str], source_name: str) -> None:
+    with translate_spark_errors(repr(source_name)):
         columns = [F.col(quoted(name)) for name in keys]
         if source.where(" OR ".join(f"{quoted(name)} IS NULL" for name in keys)).limit(1).count():
             raise SourceError(
-                f"{named!r} has rows with a NULL in {', '.join(keys)}, which match nothing; leave them out"
+                f"{source_name!r} has rows with a NULL in {', '.join(keys)}, which match nothing; remove these rows"
             )
-        twice = source.groupBy(*columns).count().where("count > 1").first()
-    if twice is not None:
-        said = ", ".join(f"{name}={twice[name]!r}" for name in keys)
-        raise SourceError(f"{named!r} has {twice['count']} rows with {said}; keep the newest of each key")
+        duplicate = source.groupBy(*columns).count().where("count > 1").first()
+    if duplicate is not None:
+        key = ", ".join(f"{name}={duplicate[name]!r}" for name in keys)
+        raise SourceError(f"{source_name!r} has {duplicate['count']} rows with {key}; keep the newest of each key")

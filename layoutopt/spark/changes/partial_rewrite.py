@@ -1,10 +1,11 @@
-"""Some layouts of a partition written alone, beside those that stay: rows keep their positions in their segments.
+"""Rewrite some layouts of a partition and keep the files of the others.
 
-Rows of several layouts are put together by their positions, and nothing else ties layouts to each other. So the rows of
-a segment are read with theirs, and put into the blocks of the new layouts; the files of the layouts that stay are named
-by the next blocks file as they were by the one before, and the new plan's features are measured of their blocks, by the
-positions in these. What was written is proved by the catalog alone: a column has at its positions what it had before,
-by the sums of hash(tid, value), in each segment.
+Only row positions tie the layouts of a segment to each other, and rows keep their positions. The rows of a segment are
+read with their positions and written into the blocks of the new layouts. The next blocks file names the kept files
+again. The new plan's features are measured for the kept blocks, by the positions that their rows have.
+
+Before the commit, the catalog's sums of hash(tid, value) prove for each segment that every column still has its values
+at their positions.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from layoutopt.catalog.blocks import BlockTable, block_schema
 from layoutopt.catalog.checks import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError
@@ -30,17 +31,17 @@ from layoutopt.events import Stages
 from layoutopt.features.cross_validation import family_of
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import EntryBytes, entry_bytes
-from layoutopt.maintenance.candidates import Candidate, Layouts, Part, steps
+from layoutopt.maintenance.candidates import Candidate, Layouts, Part, plan_steps
 from layoutopt.maintenance.partial_rewrite import (
-    as_rows,
-    can_be_mixed,
-    carried,
-    in_layouts,
-    lacked,
-    listed,
-    mixed,
-    of_columns,
-    under,
+    can_mix,
+    carry_words,
+    missing_layouts,
+    mix_plans,
+    renumber_features,
+    restrict_to_columns,
+    select_layout_blocks,
+    to_block_rows,
+    to_word_lists,
 )
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
@@ -53,7 +54,7 @@ from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, SegmentRead, file_reads
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead, without
-from layoutopt.spark.changes.affected_rows import SEGMENT_NUMBER, Place, rows_with_places
+from layoutopt.spark.changes.affected_rows import SEGMENT_NUMBER, TableChange, locate_rows
 from layoutopt.spark.changes.replan import Target
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
@@ -71,13 +72,13 @@ from layoutopt.writer.task_result import RESULT_SCHEMA, Answer, LoadReport, answ
 
 
 @dataclass(frozen=True)
-class Alone:
-    """What is to be made of a partition.
+class PartialRewrite:
+    """The layouts of one partition to write and to keep.
 
     Attributes:
-        entry: all that the table has of it, without deleted rows.
-        plan: whose first layouts stay, and whose others are written.
-        kept: the places in the entry's plan of those that stay, in their order.
+        entry: the partition's only entry, without deleted rows.
+        plan: the plan afterwards; the kept layouts come first.
+        kept: the kept layouts as indexes into the entry's plan, in that order.
 
     Raises:
         ValueError: the plan has one layout, whose files have no positions.
@@ -89,74 +90,75 @@ class Alone:
 
     def __post_init__(self) -> None:
         if not self.plan.scheme.has_tids:
-            raise ValueError("a plan of one layout has none that could be written alone; write the partition anew")
+            raise ValueError("the plan has one layout, so no layout can be written alone; rewrite the whole partition")
 
     @property
     def written(self) -> tuple[int, ...]:
-        """The places of the layouts that are written."""
+        """Return the layouts to write, as indexes into the plan."""
         return tuple(range(len(self.kept), len(self.plan.scheme.layouts)))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """What has to be read for it, in the schema's order: what is stored, evaluated, and what guides blocks."""
+        """Return the columns to read, in the schema's order: stored, evaluated by features or queries, or sorted by."""
         wanted = set().union(*(feature.columns for feature in self.plan.features))
         for query in self.plan.queries:
             wanted |= columns_of(query.filter.root)
-        for place in self.written:
-            layout = self.plan.scheme.layouts[place]
+        for index in self.written:
+            layout = self.plan.scheme.layouts[index]
             wanted |= {*layout.columns, *layout.looked_at}
         return tuple(name for name in self.plan.schema.names if name in wanted)
 
 
-def can_stand_alone(table: Table, entry: PartitionEntry) -> bool:
-    """Whether layouts of an entry can be written alone, so that it can be proved that no value was lost or moved."""
+def can_rewrite_partially(table: Table, entry: PartitionEntry) -> bool:
+    """Return whether the catalog can prove that writing layouts of this entry alone loses no value."""
     if entry.deletes is not None or not entry.rows:
         return False
-    sums = _known_sums(table, entry)
-    return all(set(table.schema.names) <= set(of) for of in sums.values())
+    sums = _get_known_sums(table, entry)
+    return all(set(table.schema.names) <= set(columns) for columns in sums.values())
 
 
-def write_alone(
-    place: Place,
-    alone: Alone,
+def write_layouts(
+    change: TableChange,
+    work: PartialRewrite,
     watch: Stages,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
-    """Write some layouts of a partition, and commit them with those that stay.
+    """Write some layouts of a partition and commit them together with the kept ones.
 
     Args:
-        place: the table.
-        alone: what is to be written.
-        watch: times the stages.
+        work: the layouts to write and to keep.
         at: called at the commit's points, see :data:`layoutopt.catalog.commit.CRASH_POINTS`; for tests.
         in_task: called in every task after its files are written; for tests.
 
     Returns:
-        The commit; its blocks, files and bytes are those that were written.
+        The commit; blocks, files and bytes count only what was written.
 
     Raises:
-        ContentMismatchError: what was written is not what the table has.
-        CommitConflictError: somebody else changed the partition meanwhile.
+        ContentMismatchError: the written values differ from the table's.
+        CommitConflictError: another commit changed the partition.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    check_plan(place.spark, alone.plan, "the plan")
-    catalog, entry = place.table.catalog, alone.entry
+    check_plan(change.spark, work.plan, "the plan")
+    catalog, entry = change.table.catalog, work.entry
     before = catalog.blocks(entry)
     load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
-    kept = in_layouts(before, alone.kept)
-    discarded = partial(discarded_after, spark=place.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
+    kept = select_layout_blocks(before, work.kept)
+    discarded = partial(discarded_after, spark=change.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
     with discarded(ANY):
-        with watch.stage("write", f"writing {len(alone.written)} layouts", load_id=load_id) as counts:
-            written, words, segments = _written(place, alone, kept, load_id, in_task)
+        with watch.stage("write", f"writing {len(work.written)} layouts", load_id=load_id) as counts:
+            written, words, segments = _write_blocks(change, work, kept, load_id, in_task)
             counts["blocks"] = written.num_rows
-        blocks = pa.concat_tables([as_rows(kept, words, alone.plan), written])
-        (measured,) = partition_entries(blocks, alone.plan, load_id, {entry.key: entry.value})
-        said = f"partition {entry.key!r} of the table {place.path!r}"
-        check_content(_content(entry), _content(measured, of=entry), said)
-        made = replace(measured, source=entry.source)
+        blocks = pa.concat_tables([to_block_rows(kept, words, work.plan), written])
+        (measured,) = partition_entries(blocks, work.plan, load_id, {entry.key: entry.value})
+        sums = {name: measured.checksums[name] for name in entry.checksums if name in measured.checksums}
+        name = f"partition {entry.key!r} of the table {change.path!r}"
+        check_content(Content(entry.rows, dict(entry.checksums)), Content(measured.rows, sums), name)
+        entry = replace(measured, source=entry.source)
     with discarded(REFUSED), watch.stage("commit", "committing") as counts:
-        snapshot = _commit(place, alone, made, blocks, at)
+        snapshot = commit_load(
+            catalog.files, catalog.snapshot, work.plan, load_id, [entry], blocks, operation="optimize", at=at
+        )
         counts["snapshot"] = snapshot.number
     files, size = len(written["file"].unique()), int(pa.compute.sum(written["bytes"]).as_py() or 0)
     return LoadReport(
@@ -165,167 +167,148 @@ def write_alone(
     )  # fmt: skip
 
 
-def _commit(place: Place, alone: Alone, made: PartitionEntry, blocks: pa.Table, at: CommitHook) -> Snapshot:
-    catalog = place.table.catalog
-    return commit_load(
-        catalog.files, catalog.snapshot, alone.plan, made.load_id, [made], blocks, operation="optimize", at=at
-    )
-
-
-def _written(
-    place: Place, alone: Alone, kept: BlockTable, load_id: str, in_task: Callable[[str], None] | None
+def _write_blocks(
+    change: TableChange, work: PartialRewrite, kept: BlockTable, load_id: str, in_task: Callable[[str], None] | None
 ) -> tuple[pa.Table, Words, int]:
-    """The blocks that were written, proved to have the table's values at their positions; the union vectors of those
-    that stay; and how many segments there are."""
-    entry, plan = alone.entry, alone.plan
-    placed = rows_with_places(place.spark, _read(place.table, alone))
-    reads = [found.read for found in placed.places]
-    staying = [_staying(kept, read.segment) for read in reads]
+    """Return the written blocks, checked against the table's sums, the kept blocks' union vectors, and the segments."""
+    entry, plan = work.entry, work.plan
+    located = locate_rows(change.spark, _read_partition(change.table, work))
+    reads = [segment.read for segment in located.segments]
+    kept_blocks = [_find_kept_blocks(kept, read.segment) for read in reads]
     check_block_numbers(plan, len(reads))
-    files = place.table.catalog.files.for_tasks()
+    files = change.table.catalog.files.for_tasks()
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
-        root=place.table.catalog.files.full_path(""),
+        root=change.table.catalog.files.full_path(""),
         load_id=load_id,
         first_block=first_block(load_id),
         keys=(entry.key,) * len(reads),
         numbers=tuple(read.segment for read in reads),
         at=in_task,
         lent=files.lent,
-        only=alone.written,
-        also=partial(_measured, files, [file_reads(kept, blocks) for blocks in staying]),
+        only=work.written,
+        also=partial(_measure_kept_blocks, files, [file_reads(kept, blocks) for blocks in kept_blocks]),
     )
-    rows = placed.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
-    with translate_spark_errors(repr(place.path)), compiled_in_parts(place.spark):
+    rows = located.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
+    with translate_spark_errors(repr(change.path)), compiled_in_parts(change.spark):
         featurised = with_feature_words(rows, plan.features.features)
-        result = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    answers = list(answers_of(result))
-    words = carried(kept.words, place.table.catalog.plans[entry.plan].features, plan.features)
-    for answer in answers:
-        here = staying[answer.segment]
-        measured = np.frombuffer(_of_task(answer), dtype=np.uint64).reshape(words[here].shape)
-        if (measured & ~words[here]).any():
+        table = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+    results = list(answers_of(table))
+    words = carry_words(kept.words, change.table.catalog.plans[entry.plan].features, plan.features)
+    for result in results:
+        if result.also is None:
+            raise CatalogError(
+                f"the task of segment {result.segment} returned no feature bits for kept blocks; nothing was "
+                "committed, run the command again"
+            )
+        block_ids = kept_blocks[result.segment]
+        measured = np.frombuffer(result.also, dtype=np.uint64).reshape(words[block_ids].shape)
+        if (measured & ~words[block_ids]).any():
             raise ContentMismatchError(
-                f"blocks of partition {entry.key!r} have rows with features that they were measured without; nothing "
+                f"blocks of partition {entry.key!r} have rows with features that their union vectors lack; nothing "
                 "was committed, run `layoutopt verify`"
             )
-        words[here] = measured
-    return _collected(place, alone, reads, answers), words, len(reads)
+        words[block_ids] = measured
+    return _collect_blocks(change, work, reads, results), words, len(reads)
 
 
-def _of_task(answer: Answer) -> bytes:
-    """The bits that a task measured of blocks that stay; every task of such a job measures them."""
-    if answer.also is None:
-        raise CatalogError(f"a task told no features of segment {answer.segment}; nothing was committed, run it again")
-    return answer.also
+def _find_kept_blocks(kept: BlockTable, segment: int) -> Ints:
+    """Return the kept blocks of a segment in the order of files and row groups."""
+    blocks = np.flatnonzero(kept.segment == segment)
+    ordered: Ints = blocks[np.lexsort((kept.row_group[blocks], kept.file[blocks]))]
+    return ordered
 
 
-def _staying(kept: BlockTable, segment: int) -> Ints:
-    """The blocks of a segment that stay, in the order of files and row groups."""
-    chosen = np.flatnonzero(kept.segment == segment)
-    in_order: Ints = chosen[np.lexsort((kept.row_group[chosen], kept.file[chosen]))]
-    return in_order
-
-
-def _measured(files: TableFiles, staying: Sequence[Sequence[FileRead]], segment: GatheredSegment) -> bytes:
-    """The union vectors of the blocks of a segment that stay, by the positions of their rows; in a task."""
-    found = [np.zeros((0, segment.words.shape[1]), dtype=np.uint64)]
-    for file in staying[segment.id]:
+def _measure_kept_blocks(files: TableFiles, reads: Sequence[Sequence[FileRead]], segment: GatheredSegment) -> bytes:
+    """Return the union vectors of a segment's kept blocks, by the positions of their rows; runs in a task."""
+    words = [np.zeros((0, segment.words.shape[1]), dtype=np.uint64)]
+    for file in reads[segment.id]:
         tids = [batch.column(0).to_numpy() for batch in read_files(files, [file], [TID], BATCH_ROWS)]
         starts = np.cumsum((0, *file.rows))[:-1]
-        found.append(np.bitwise_or.reduceat(segment.words[np.concatenate(tids)], starts, axis=0))
-    return np.concatenate(found).tobytes()
+        words.append(np.bitwise_or.reduceat(segment.words[np.concatenate(tids)], starts, axis=0))
+    return np.concatenate(words).tobytes()
 
 
-def _read(table: Table, alone: Alone) -> TableRead:
-    """All rows of the partition, of the columns that are needed."""
-    scan = TableScan(table.name, table.name, alone.columns, Filter.of(TRUE))
-    of_plans = table.all_rows_of([alone.entry], scan.columns)
-    return TableRead(table, scan, tuple(each for each in of_plans if each.source.plan.digest == alone.entry.plan))
+def _read_partition(table: Table, work: PartialRewrite) -> TableRead:
+    scan = TableScan(table.name, table.name, work.columns, Filter.of(TRUE))
+    pruned = table.all_rows_of([work.entry], scan.columns)
+    return TableRead(table, scan, tuple(plan for plan in pruned if plan.source.plan.digest == work.entry.plan))
 
 
-def _collected(place: Place, alone: Alone, reads: Sequence[SegmentRead], answers: Sequence[Answer]) -> pa.Table:
-    """The blocks of the tasks' answers together, in their order.
+def _collect_blocks(
+    change: TableChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[Answer]
+) -> pa.Table:
+    """Return the blocks of all task results, in their order.
 
     Raises:
-        ContentMismatchError: a value of the table was not read at its position, or not written there.
+        ContentMismatchError: a value was not read or not written at its position.
     """
-    entry, names = alone.entry, alone.plan.schema.names
-    tables = [block_schema(alone.plan.schema, words_for(len(alone.plan.features))).empty_table()]
-    known = _known_sums(place.table, entry)
+    entry, names = work.entry, work.plan.schema.names
+    tables = [block_schema(work.plan.schema, words_for(len(work.plan.features))).empty_table()]
+    known = _get_known_sums(change.table, entry)
     expected: dict[tuple[str, int, int], dict[str, int]] = {}
-    came: dict[tuple[str, int, int], dict[str, int]] = {}
-    for answer in answers:
-        tables.append(answer.blocks)
-        number = reads[answer.segment].segment
+    read: dict[tuple[str, int, int], dict[str, int]] = {}
+    for result in results:
+        tables.append(result.blocks)
+        number = reads[result.segment].segment
         *layouts, whole = (
-            {n: s for n, s in zip(names, sums, strict=True) if s is not None} for sums in answer.tid_sums
+            {n: s for n, s in zip(names, sums, strict=True) if s is not None} for sums in result.tid_sums
         )
-        came[entry.key, number, 0] = whole
-        for layout in alone.written:
+        read[entry.key, number, 0] = whole
+        for layout in work.written:
             expected[entry.key, number, layout] = layouts[layout]
-    there = {where: {name: of[name] for name in alone.columns} for where, of in known.items()}
-    said = f"the table {place.path!r}"
-    check_positions(there, came, said)
+    stored = {key: {name: sums[name] for name in work.columns} for key, sums in known.items()}
+    table_name = f"the table {change.path!r}"
+    check_positions(stored, read, table_name)
     blocks = pa.concat_tables(tables)
-    check_positions(expected, written_positions(BlockTable.from_arrow(blocks, alone.plan)), said)
+    check_positions(expected, written_positions(BlockTable.from_arrow(blocks, work.plan)), table_name)
     return blocks
 
 
-def _known_sums(table: Table, entry: PartitionEntry) -> TidSums:
-    """By segment, as of layout 0, what each column sums to at its positions: by a layout where it is master."""
+def _get_known_sums(table: Table, entry: PartitionEntry) -> TidSums:
+    """Return each segment's position sums by column, under layout 0; a column's sums come from its master layout."""
     masters = [set(layout.master) for layout in table.catalog.plans[entry.plan].scheme.layouts]
-    found: dict[tuple[str, int, int], dict[str, int]] = {}
+    known: dict[tuple[str, int, int], dict[str, int]] = {}
     for (key, segment, layout), sums in written_positions(table.catalog.blocks(entry)).items():
-        here = found.setdefault((key, segment, 0), {})
-        here.update({name: sum for name, sum in sums.items() if name in masters[layout]})
-    return found
+        by_column = known.setdefault((key, segment, 0), {})
+        by_column.update({name: sum for name, sum in sums.items() if name in masters[layout]})
+    return known
 
 
-def _content(entry: PartitionEntry, of: PartitionEntry | None = None) -> Content:
-    """What an entry has, of the columns whose sums another has."""
-    names = entry.checksums if of is None else of.checksums
-    return Content(entry.rows, {name: entry.checksums[name] for name in names if name in entry.checksums})
-
-
-# ----------------------------------------------------------------------------------------------------
-# What queries read of a rehearsed table if it had only some of its layouts.
-
-
-def of_layouts(table: Table, layouts: Sequence[int]) -> Table:
-    """A rehearsed table of one plan as if it had only some of its layouts, which hold every column; in their order."""
+def restrict_to_layouts(table: Table, layouts: Sequence[int]) -> Table:
+    """Return a dry-run table of one plan with only some of its layouts, in the given order; they hold every column."""
     (source,) = table.sources
-    chosen = tuple(replace(source.plan.scheme.layouts[place], serves=None) for place in layouts)
-    plan = replace(source.plan, scheme=Scheme(chosen), queries=(), reads=())
-    return _of(table, plan, in_layouts(source.blocks, layouts))
+    kept = tuple(replace(source.plan.scheme.layouts[layout], serves=None) for layout in layouts)
+    plan = replace(source.plan, scheme=Scheme(kept), queries=(), reads=())
+    return _with_plan(table, plan, select_layout_blocks(source.blocks, layouts))
 
 
 def with_features(table: Table, features: FeatureSet) -> Table:
-    """A rehearsed table of one plan as if other features had been measured, those that guide its layouts among them."""
+    """Return a dry-run table of one plan with other measured features, which include its guiding features."""
     (source,) = table.sources
     plan, blocks = source.plan, source.blocks
     index = blocks.block_index
-    words = listed(carried(blocks.words, plan.features, features))
+    words = to_word_lists(carry_words(blocks.words, plan.features, features))
     index = index.set_column(index.schema.get_field_index("words"), "words", words)
-    layouts = tuple(under(layout, plan.features, features) for layout in plan.scheme.layouts)
+    layouts = tuple(renumber_features(layout, plan.features, features) for layout in plan.scheme.layouts)
     plan = replace(plan, scheme=Scheme(layouts), features=features)
-    return _of(table, plan, replace(blocks, n_features=len(features), block_index=index))
+    return _with_plan(table, plan, replace(blocks, n_features=len(features), block_index=index))
 
 
-def _of(table: Table, plan: Plan, blocks: BlockTable) -> Table:
+def _with_plan(table: Table, plan: Plan, blocks: BlockTable) -> Table:
     entries = tuple(replace(entry, plan=plan.digest) for entry in table.catalog.partitions)
     return Table(Catalog.rehearsed(replace(table.catalog.snapshot, partitions=entries), plan, blocks))
 
 
 class LayoutReads:
-    """What queries read of a rehearsed table with some layouts of two plans, remembered by what it depends on.
+    """Estimates of what queries read from a dry-run table with some layouts of two plans, cached.
 
     Args:
-        table: with all layouts.
-        old: how many are of the older plan, the first ones; all of them are there.
-        queries: of which some of each family are looked at.
-        most: of a family.
+        table: has all layouts of both plans.
+        old: the number of layouts of the older plan; they come first and are always present.
+        queries: a sample of each family is evaluated.
+        most: the sample size.
     """
 
     def __init__(self, table: Table, old: int, queries: Sequence[Query], most: int = 12) -> None:
@@ -334,84 +317,79 @@ class LayoutReads:
         families: dict[object, list[Query]] = {}
         for query in queries:
             families.setdefault(family_of(query), []).append(query)
-        self._families = [(spread(of, most), sum(query.weight for query in of)) for of in families.values()]
-        self._known: dict[tuple[int, frozenset[int]], float] = {}
+        self._families = [
+            (spread(members, most), sum(query.weight for query in members)) for members in families.values()
+        ]
+        self._reads: dict[tuple[int, frozenset[int]], float] = {}
         self._tables: dict[frozenset[int], Table] = {}
 
     def sets(self) -> list[frozenset[int]]:
-        """What may be taken at once: each layout alone, and those of the fresh plan that hold a family's columns."""
-        taken = range(self.old, len(self._layouts))
-        found = [frozenset((layout,)) for layout in taken]
+        """Return the sets of layouts to try: each layout alone, and the fresh layouts with a column of a family."""
+        fresh = range(self.old, len(self._layouts))
+        sets = [frozenset((layout,)) for layout in fresh]
         for queries, _ in self._families:
-            wanted = set(queries[0].columns)
-            found.append(frozenset(i for i in taken if wanted & set(self._layouts[i].columns)))
-        return [one for one in dict.fromkeys(found) if one]
+            columns = set(queries[0].columns)
+            sets.append(frozenset(i for i in fresh if columns & set(self._layouts[i].columns)))
+        return [layouts for layouts in dict.fromkeys(sets) if layouts]
 
     def read(self, taken: frozenset[int]) -> float:
-        """The bytes that all queries read with these layouts of the fresh plan, about."""
-        return sum(self._of_family(number, taken) for number in range(len(self._families)))
+        """Return about how many bytes all queries read with these layouts of the fresh plan."""
+        return sum(self._read_family(family, taken) for family in range(len(self._families)))
 
-    def _of_family(self, number: int, taken: frozenset[int]) -> float:
-        columns = set(self._families[number][0][0].columns)
-        helping = frozenset(i for i in taken if columns & set(self._layouts[i].columns))
-        if (number, helping) not in self._known:
-            self._known[number, helping] = self._read_by(self.table(helping), number)
-        return self._known[number, helping]
+    def _read_family(self, family: int, taken: frozenset[int]) -> float:
+        columns = set(self._families[family][0][0].columns)
+        useful = frozenset(i for i in taken if columns & set(self._layouts[i].columns))
+        if (family, useful) not in self._reads:
+            self._reads[family, useful] = self._estimate_read(self.table(useful), family)
+        return self._reads[family, useful]
 
-    def _read_by(self, table: Table, number: int) -> float:
-        queries, weight = self._families[number]
+    def _estimate_read(self, table: Table, family: int) -> float:
+        queries, weight = self._families[family]
         read = entry_bytes(table, queries)
         return weight * float(read.weights @ read.read.sum(axis=1)) / float(read.weights.sum())
 
     def table(self, taken: frozenset[int]) -> Table:
-        """The table with some layouts of the fresh plan."""
+        """Return the table with the old layouts and some of the fresh plan."""
         if taken not in self._tables:
-            self._tables[taken] = of_layouts(self._table, [*range(self.old), *sorted(taken)])
+            self._tables[taken] = restrict_to_layouts(self._table, [*range(self.old), *sorted(taken)])
         return self._tables[taken]
 
-    def unread(self, taken: frozenset[int], candidates: Sequence[int]) -> list[int]:
-        """Those of some layouts of the older plan without which no family reads more, one after the other."""
-        gone: list[int] = []
-        for one in candidates:
-            left = [place for place in (*range(self.old), *sorted(taken)) if place not in (*gone, one)]
-            table = of_layouts(self._table, left)
-            if all(self._read_by(table, number) <= self._of_family(number, taken) for number in self._numbers(one)):
-                gone.append(one)
-        return gone
-
-    def _numbers(self, layout: int) -> list[int]:
-        """The families that read a column of a layout."""
-        columns = set(self._layouts[layout].columns)
-        return [number for number, (queries, _) in enumerate(self._families) if columns & set(queries[0].columns)]
+    def find_unread(self, taken: frozenset[int], candidates: Sequence[int]) -> list[int]:
+        """Return the old layouts among the candidates that can go, one after the other, without costing any family."""
+        removed: list[int] = []
+        for candidate in candidates:
+            layouts = [i for i in (*range(self.old), *sorted(taken)) if i not in (*removed, candidate)]
+            table = restrict_to_layouts(self._table, layouts)
+            columns = set(self._layouts[candidate].columns)
+            readers = [i for i, (queries, _) in enumerate(self._families) if columns & set(queries[0].columns)]
+            if all(self._estimate_read(table, family) <= self._read_family(family, taken) for family in readers):
+                removed.append(candidate)
+        return removed
 
     def bytes_of(self, layout: int) -> float:
-        """What a layout takes."""
+        """Return the bytes of a layout."""
         blocks = self._table.sources[0].blocks
         return float(blocks.bytes[blocks.layout == layout].sum())
 
 
-# ----------------------------------------------------------------------------------------------------
-# How far partitions of an older plan are brought to a fresh one by some of its layouts, written alone.
-#
-# All layouts of both plans are rehearsed on some segments of the table. Blocks of a layout don't depend on the
-# others, so
-# what queries would read with any of the fresh ones is known from this one rehearsal. Least is to write no layout, and
-# to measure the fresh plan's features of the blocks that are there.
+# Partial rewrites are chosen by one dry run of all layouts of both plans on some segments. The blocks of a layout don't
+# depend on other layouts, so this dry run gives what queries read with any set of them. The smallest rewrite writes no
+# layout: it only measures the fresh plan's features for the blocks that exist.
 
+# Rows of the dry run, over all its segments.
 _ENOUGH_ROWS: Final = 400_000
-"""Of all segments together that are rehearsed."""
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """Some layouts of a fresh plan beside those of an older one.
+    """A set of layouts of a fresh plan to write, and the old layouts to keep beside them.
 
     Attributes:
         old: the digest of the older plan.
-        plan: that has both.
-        kept: the places in the older plan of its layouts that stay, the first ones of ``plan``.
-        bytes_a_row: what the new ones take for each row.
-        saved: what each query saves of a full scan of what it reaches, ``float64[n_queries]``.
+        plan: the plan of both.
+        kept: the kept layouts as indexes into the older plan; they come first in ``plan``.
+        bytes_a_row: bytes of the written layouts per row.
+        saved: what each query saves, as a share of a full scan of what it reaches, ``float64[n_queries]``.
     """
 
     old: str
@@ -422,134 +400,132 @@ class Level:
 
     @property
     def columns(self) -> tuple[tuple[str, ...], ...]:
-        """Of the layouts that are written."""
+        """Return the columns of each written layout."""
         return tuple(layout.columns for layout in self.plan.scheme.layouts[len(self.kept) :])
 
-    def still_of(self, entries: Sequence[PartitionEntry]) -> tuple[PartitionEntry]:
-        """The one entry of a partition, if it still has the older plan's layouts and no deleted row.
+    def check_unchanged(self, entries: Sequence[PartitionEntry]) -> tuple[PartitionEntry]:
+        """Return the only entry of a partition, which still has the older plan's layouts and no deleted row.
 
         Raises:
-            CommitConflictError: somebody else changed the partition meanwhile.
+            CommitConflictError: another commit changed the partition.
         """
         if len(entries) != 1 or entries[0].plan != self.old or entries[0].deletes is not None:
-            raise CommitConflictError(
-                f"partition {entries[0].key!r} was changed by somebody else meanwhile; optimize again"
-            )
+            raise CommitConflictError(f"another commit changed partition {entries[0].key!r}; run `optimize` again")
         return (entries[0],)
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What could be written alone, by partition key: levels, and what each costs and gains."""
+    """Possible partial rewrites by partition key: the levels, and what each costs and gains."""
 
     levels: Mapping[str, Sequence[Level]] = field(default_factory=dict)
     parts: Mapping[str, tuple[Part, ...]] = field(default_factory=dict)
 
-    def of(self, candidates: Sequence[Candidate]) -> list[Candidate]:
-        """The candidates with their parts."""
-        return [replace(one, parts=self.parts.get(one.key, ())) for one in candidates]
+    def add_to(self, candidates: Sequence[Candidate]) -> list[Candidate]:
+        """Return the candidates with their parts."""
+        return [replace(candidate, parts=self.parts.get(candidate.key, ())) for candidate in candidates]
 
 
-def parts_of(spark: SparkSession, table: Table, target: Target, candidates: Sequence[Candidate], least: float) -> Parts:
-    """What could be written alone of some partitions.
+def find_parts(
+    spark: SparkSession, table: Table, target: Target, candidates: Sequence[Candidate], least: float
+) -> Parts:
+    """Find the possible partial rewrites of some partitions.
 
     Args:
-        spark: the session.
         table: at one snapshot.
-        target: what they are to be laid out by.
-        candidates: those that could be written anew.
-        least: a gain below this share of what is read of a partition is none.
+        target: the wanted layout.
+        candidates: partitions worth considering.
+        least: parts that gain at most this share of the partition's bytes read are left out.
     """
     by_plan: dict[str, list[PartitionEntry]] = {}
-    for one in candidates:
-        (*others, entry) = table.catalog.snapshot.by_key[one.key]
-        if not others and can_stand_alone(table, entry):
-            by_plan.setdefault(entry.plan, []).append(entry)
-    found: dict[str, Sequence[Level]] = {}
+    for candidate in candidates:
+        entries = table.catalog.snapshot.by_key[candidate.key]
+        if len(entries) == 1 and can_rewrite_partially(table, entries[0]):
+            by_plan.setdefault(entries[0].plan, []).append(entries[0])
+    levels: dict[str, Sequence[Level]] = {}
     parts: dict[str, tuple[Part, ...]] = {}
-    read = {one.key: one.read for one in candidates}
-    for entries in by_plan.values():
-        of_plan = levels(spark, table, entries, target.plan, target.reads.queries)
-        gains = [target.reads.weights @ target.reads.expected(level.saved) for level in of_plan]
-        for entry in entries:
-            place = table.catalog.partitions.index(entry)
+    read = {candidate.key: candidate.read for candidate in candidates}
+    for plan_entries in by_plan.values():
+        plan_levels = find_levels(spark, table, plan_entries, target.plan, target.reads.queries)
+        gains = [target.reads.weights @ target.reads.expected(level.saved) for level in plan_levels]
+        for entry in plan_entries:
+            index = table.catalog.partitions.index(entry)
             costs = [
-                Part(number, round(level.bytes_a_row * entry.rows), float(gain[place]))
-                for number, (level, gain) in enumerate(zip(of_plan, gains, strict=True))
+                Part(number, round(level.bytes_a_row * entry.rows), float(gain[index]))
+                for number, (level, gain) in enumerate(zip(plan_levels, gains, strict=True))
             ]
-            found[entry.key] = of_plan
+            levels[entry.key] = plan_levels
             parts[entry.key] = tuple(part for part in costs if part.gain > least * read[entry.key])
-    return Parts(found, parts)
+    return Parts(levels, parts)
 
 
-def levels(
+def find_levels(
     spark: SparkSession, table: Table, entries: Sequence[PartitionEntry], fresh: Plan, queries: Sequence[Query]
 ) -> list[Level]:
-    """What could be written alone of entries of one plan, the best gain a byte first, each with the one before in it.
+    """Return levels for entries of one plan, by falling gain per byte; each level contains the one before.
 
     Args:
-        spark: the session.
         table: at one snapshot.
         entries: of one plan, without deleted rows.
-        fresh: the plan that they are to be brought to.
+        fresh: the wanted plan.
         queries: one for each class.
     """
     old = table.catalog.plans[entries[0].plan]
     read = {name for query in queries for name in query.columns}
-    fresh = of_columns(fresh, read)
-    missing = lacked(old, fresh) if can_be_mixed(old, fresh) else ()
+    fresh = restrict_to_columns(fresh, read)
+    missing = missing_layouts(old, fresh) if can_mix(old, fresh) else ()
     if not missing:
         return []
     before = len(old.scheme.layouts)
-    both = mixed(old, fresh, range(before), missing)
+    both = mix_plans(old, fresh, range(before), missing)
     held = needed_columns([both], read)
-    # A rehearsal knows nothing of layouts that would hold none of these.
-    present = [place for place, layout in enumerate(both.scheme.layouts) if set(held) & set(layout.columns)]
-    (rehearsed,) = rehearse_together(spark, _some_rows(spark, table, entries, held), [both], held)
-    reads = LayoutReads(rehearsed, sum(place < before for place in present), queries)
-    chain = steps(reads.sets(), {place: reads.bytes_of(place) for place in range(reads.old, len(present))}, reads.read)
+    # The dry-run table lacks layouts that would hold none of these columns.
+    present = [i for i, layout in enumerate(both.scheme.layouts) if set(held) & set(layout.columns)]
+    (tried,) = rehearse_together(spark, _sample_segments(spark, table, entries, held), [both], held)
+    reads = LayoutReads(tried, sum(i < before for i in present), queries)
+    sizes = {layout: reads.bytes_of(layout) for layout in range(reads.old, len(present))}
     first = entry_bytes(with_features(reads.table(frozenset()), old.features), queries)
-    found = []
-    for step in chain:  # the first writes no layout: features are measured of the blocks that are there
-        taken = [missing[present[place] - before] for place in step.layouts]
-        kept = _kept(old, fresh, taken, reads, step.layouts, present)
+    levels = []
+    for step in plan_steps(reads.sets(), sizes, reads.read):
+        taken = [missing[present[layout] - before] for layout in step.layouts]
+        kept = _choose_kept(old, fresh, taken, reads, step.layouts, present)
         then = entry_bytes(reads.table(step.layouts), queries)
-        read_then, full = (float((then.weights @ of).sum()) for of in (then.read, then.full))
-        foretold = {**fresh.predicted, "bytes_fraction": round(read_then / full, 6) if full else 0.0}
-        plan = replace(mixed(old, fresh, kept, taken), predicted=foretold)
-        found.append(Level(old.digest, plan, kept, step.bytes / max(1, rehearsed.rows), _saved(first, then)))
-    return found
+        read_then, full = (float((then.weights @ figures).sum()) for figures in (then.read, then.full))
+        predicted = {**fresh.predicted, "bytes_fraction": round(read_then / full, 6) if full else 0.0}
+        plan = replace(mix_plans(old, fresh, kept, taken), predicted=predicted)
+        levels.append(Level(old.digest, plan, kept, step.bytes / max(1, tried.rows), _measure_savings(first, then)))
+    return levels
 
 
-def _some_rows(
+def _sample_segments(
     spark: SparkSession, table: Table, entries: Sequence[PartitionEntry], columns: Sequence[str]
 ) -> DataFrame:
-    """The rows of some segments of the entries, spread evenly, with these columns; others are NULL."""
+    """Return the rows of some evenly spread segments of the entries; other columns are NULL."""
     scan = TableScan(table.name, table.name, tuple(columns), Filter.of(TRUE))
-    of_plans = table.all_rows_of(entries, scan.columns)
-    (pruned,) = (found for found in of_plans if found.source.plan.digest == entries[0].plan)
+    plans = table.all_rows_of(entries, scan.columns)
+    (pruned,) = (plan for plan in plans if plan.source.plan.digest == entries[0].plan)
     segment_of = pruned.source.segment_of
-    there = np.unique(segment_of[pruned.read])
+    segments = np.unique(segment_of[pruned.read])
     rows = sum(entry.rows for entry in entries)
-    few = spread(there.tolist(), max(1, round(len(there) * _ENOUGH_ROWS / max(1, rows))))
-    return read_to_dataframe(spark, TableRead(table, scan, (without(pruned, ~np.isin(segment_of, few)),)))
+    sample = spread(segments.tolist(), max(1, round(len(segments) * _ENOUGH_ROWS / max(1, rows))))
+    return read_to_dataframe(spark, TableRead(table, scan, (without(pruned, ~np.isin(segment_of, sample)),)))
 
 
-def _kept(
+def _choose_kept(
     old: Plan, fresh: Plan, taken: Sequence[int], reads: LayoutReads, layouts: Layouts, present: Sequence[int]
 ) -> tuple[int, ...]:
-    """The older plan's layouts that stay: all but those of which every column is elsewhere, and that nobody reads."""
-    elsewhere = {name for place in taken for name in fresh.scheme.layouts[place].master}
-    covered = [place for place, layout in enumerate(old.scheme.layouts) if set(layout.columns) <= elsewhere]
-    gone = {place for place in covered if place not in present}
-    unread = reads.unread(layouts, [present.index(place) for place in covered if place in present])
-    gone |= {present[place] for place in unread}
-    kept = tuple(place for place in range(len(old.scheme.layouts)) if place not in gone)
-    # A single layout would have no positions, and could not be told to hold what others held.
+    """Return the old layouts to keep: those with a column that no new layout has, or that queries read."""
+    new_columns = {name for layout in taken for name in fresh.scheme.layouts[layout].master}
+    covered = [i for i, layout in enumerate(old.scheme.layouts) if set(layout.columns) <= new_columns]
+    removed = {layout for layout in covered if layout not in present}
+    unread = reads.find_unread(layouts, [present.index(layout) for layout in covered if layout in present])
+    removed |= {present[layout] for layout in unread}
+    kept = tuple(layout for layout in range(len(old.scheme.layouts)) if layout not in removed)
+    # A single layout would have no positions by which its values could be checked.
     return kept if len(kept) + len(taken) > 1 else (0,)
 
 
-def _saved(before: EntryBytes, after: EntryBytes) -> Floats:
+def _measure_savings(before: EntryBytes, after: EntryBytes) -> Floats:
     reached = (before.full * before.reached).sum(axis=1)
     less = before.read.sum(axis=1) - after.read.sum(axis=1)
     saved: Floats = np.divide(less, reached, out=np.zeros(len(less)), where=reached > 0)

@@ -1,8 +1,7 @@
-"""Partitions of a table written anew from the table's own rows, and proved to hold what they should.
+"""Rewrite partitions from the table's own rows, and check their content before the commit.
 
-Checksums of a partition's columns are sums over its rows. So what is to be there afterwards is known before anything is
-written: the sums that the catalog has, less those of the rows that go, plus those of the rows that come. The first and
-the second are of different readings of the table, and a load is refused where they don't add up.
+Column checksums are sums over rows, so the content afterwards is known before the write: the catalog's sums, minus the
+removed rows, plus the added rows. The load fails if the written rows differ.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.events import Stages
-from layoutopt.spark.changes.affected_rows import Place
+from layoutopt.spark.changes.affected_rows import TableChange
 from layoutopt.spark.changes.deletion_vectors import MarkReport
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
@@ -27,14 +26,14 @@ from layoutopt.writer.task_result import LoadReport
 
 @dataclass(frozen=True)
 class ChangeReport:
-    """What a change of rows did.
+    """What a delete, update or merge did.
 
     Attributes:
-        table: its path.
-        deleted, updated, inserted: rows.
-        load: the commit of what was written, partitions anew or rows beside what is marked; None where nothing was.
-        marked: what was deleted by vectors, in a commit of its own or in that of ``load``; None where nothing was.
-        vacuum: what was removed, where no copy of a row was to be left.
+        table: the table's path.
+        deleted, updated, inserted: numbers of rows.
+        load: the commit of written rows, if any.
+        marked: the rows deleted by vectors, if any; in the commit of ``load`` if there is one.
+        vacuum: the removed files of a hard delete.
     """
 
     table: str
@@ -46,12 +45,12 @@ class ChangeReport:
     vacuum: VacuumReport | None = None
 
     def to_json(self) -> dict[str, object]:
-        """The report as a JSON object."""
+        """Return the report as a JSON object."""
         return asdict(self)
 
 
 def rewrite(
-    place: Place,
+    change: TableChange,
     operation: str,
     values: Sequence[PlainValue],
     rows: DataFrame,
@@ -59,46 +58,38 @@ def rewrite(
     watch: Stages,
     fingerprints: Mapping[str, str] | None = None,
 ) -> LoadReport:
-    """Put rows in the place of all that some partitions have, by the table's newest plan.
+    """Replace all rows of some partitions, by the table's newest plan.
 
     Args:
-        place: the table.
-        operation: what the history calls it.
-        values: of the partitions.
-        rows: all that they are to have.
-        content: what ``rows`` must have, known without them; columns that it lacks are checked against ``rows`` alone.
-        watch: times the stages.
-        fingerprints: of partition keys, the digest of the source's files that their rows still are.
+        values: the partitions' values.
+        rows: the new rows of these partitions.
+        content: the expected content; columns that it lacks are checked against ``rows`` only.
+        fingerprints: by partition key, the digest of the source files whose rows the partition still has.
 
     Raises:
-        ContentMismatchError: the rows have something else.
-        CommitConflictError: somebody else changed one of the partitions meanwhile.
+        ContentMismatchError: the rows have other content.
+        CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
+    # A single partition's rows are known, so they need not be counted.
+    counts = {change.names.key(values[0]): content.rows} if len(values) == 1 else {}
     basis = Basis(
-        place.table.catalog.snapshot,
-        f"the table {place.path!r}",
-        values=None if place.plan.partition_by is None else tuple(values),
+        change.table.catalog.snapshot,
+        f"the table {change.path!r}",
+        values=None if change.plan.partition_by is None else tuple(values),
         whole=True,
         fingerprints=fingerprints or {},
-        rows=_rows_of(place, values, content),
+        rows=counts,
         content=content,
         operation=operation,
     )
-    return load(place.spark, rows, place.path, place.plan, basis=basis, stages=watch)
+    return load(change.spark, rows, change.path, change.plan, basis=basis, stages=watch)
 
 
-def _rows_of(place: Place, values: Sequence[PlainValue], content: Content) -> dict[str, int]:
-    """By key the rows that a partition is to have, where there is one only: nobody then has to count them."""
-    if len(values) != 1:
-        return {}
-    return {place.names.key(values[0]): content.rows}
-
-
-def changed_content(entries: Sequence[PartitionEntry], gone: Content, come: Content) -> Content:
-    """What entries have once some rows have gone and others have come, of the columns whose sums are known."""
+def changed_content(entries: Sequence[PartitionEntry], removed: Content, added: Content) -> Content:
+    """Return the content of entries after rows are removed and added, for the columns whose sums are known."""
     if not entries:
-        return come
+        return added
     before = content_of_entries(entries)
-    sums = {name: sum - gone.sums[name] + come.sums[name] for name, sum in before.sums.items()}
-    return Content(before.rows - gone.rows + come.rows, sums)
+    sums = {name: sum - removed.sums[name] + added.sums[name] for name, sum in before.sums.items()}
+    return Content(before.rows - removed.rows + added.rows, sums)

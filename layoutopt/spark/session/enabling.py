@@ -1,11 +1,10 @@
-"""Skipping in a Spark session: every query reads of registered tables only the blocks that may match.
+"""Enable skipping in a Spark session: queries read only the blocks of registered tables that may match.
 
-Spark's own optimised plan says what a query needs: an optimiser rule finds each scan of a registered table, with the
-condition and the columns that Spark left there, and asks :func:`_answer` what to read instead. SQL texts, DataFrames,
-views, caches and commands are all plans, and so are read alike.
+An optimiser rule finds each scan of a registered table in Spark's optimised plan, with its condition and columns, and
+calls :func:`_handle_task` to replace it. So SQL texts, DataFrames, views, caches and commands are all covered.
 
-A snapshot is chosen when a query is planned, as Delta does: a DataFrame that runs a new query reads the newest one,
-and all scans of a table in one query read the same. A second action on a plan that was made reads the same again.
+As in Delta, the snapshot is chosen when a query is planned. All scans of a table in a query read the same snapshot, and
+another action on the same plan reads it again.
 """
 
 from __future__ import annotations
@@ -49,85 +48,44 @@ from layoutopt.spark.core.functions import declare, declared, is_registered, sam
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
-    Planned,
-    Registered,
+    PlannedQuery,
+    Registration,
     SessionTables,
-    by_path,
+    create_view,
+    find_registration,
+    get_path_registration,
+    get_snapshot_registration,
     has_view,
-    marked_relation,
-    pinned,
-    read_every_block,
-    registered,
+    make_relation,
+    plan_full_read,
+    read_all_rows,
     session_tables,
-    show,
     unregister,
-    whole_rows,
 )
 from layoutopt.sql.scans import TableScan
 
-# ----------------------------------------------------------------------------------------------------
-# Check what a scan in Spark skips: Spark itself counts the rows that its condition finds with and without skipping.
-#
-# What the predicates of a condition say is checked against the rows in ``scan.checking``. Here Spark's own condition is
-# asked, so that the translation of the condition is checked, too.
-
-
-def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> None:
-    """Compare how many rows a scan's condition finds in what is read, and in all rows.
-
-    Args:
-        spark: the session.
-        read: what is left of the table.
-        scan: the rule's scan.
-        plan: what stands in its place.
-
-    Raises:
-        SkippingError: they differ.
-    """
-    if not scan.isPlain():
-        TALLY["undecided scans"] += 1
-        return
-    try:
-        whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
-        expected, found = (frame_of(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
-    except PySparkException:  # what fails will fail for the user, too
-        TALLY["undecided scans"] += 1
-        return
-    if expected != found:
-        raise SkippingError(
-            f"{found} rows of {read.table.name!r} are read under a condition that {expected} rows meet; "
-            "run `layoutopt verify`, and report this where nothing is found"
-        )
-    TALLY["scans of Spark"] += 1
-
-
-# ----------------------------------------------------------------------------------------------------
-# Whether a session takes lists of values to Parquet, which blocks can then be asked for by.
-#
-# Spark hands Parquet the values of a short list, and of a longer one the least and the greatest alone, which skip
-# next to
-# nothing. How long a short list may be is a setting of the session.
-
+log = logging.getLogger("layoutopt.spark")
+_ENABLING: Final = threading.RLock()
+# The table function by which SQL texts read a table by its path.
+FUNCTION: Final = "layoutopt"
+# For IN lists longer than this setting, Spark pushes only the minimum and maximum to Parquet, which skip little.
 _SETTING: Final = "spark.sql.parquet.pushdown.inFilterThreshold"
-MOST_LISTED: Final = 400
-"""Parquet compares with one value after another, each a call within the last: many more would exhaust its stack."""
+# Parquet compares values by nested calls, so much longer lists would overflow its stack.
+MAX_IN_VALUES: Final = 400
 
 
-def take_lists(spark: SparkSession) -> str | None:
-    """Let the session take lists of so many values; returns what to put back, empty where nothing was set.
-
-    None where the session takes longer lists anyway.
-    """
-    if int(spark.conf.get(_SETTING) or 0) >= MOST_LISTED:
+def raise_in_limit(spark: SparkSession) -> str | None:
+    """Raise the session's limit of IN lists; return the old setting, "" if it was unset, or None if nothing changed."""
+    if int(spark.conf.get(_SETTING) or 0) >= MAX_IN_VALUES:
         return None
     before = dict(spark.conf.getAll).get(_SETTING, "")
-    spark.conf.set(_SETTING, MOST_LISTED)
+    spark.conf.set(_SETTING, MAX_IN_VALUES)
     return before
 
 
-def put_back(spark: SparkSession, before: str | None) -> None:
-    """Undo :func:`take_lists`, unless somebody has changed the setting since."""
-    if before is None or spark.conf.get(_SETTING) != str(MOST_LISTED):
+def restore_in_limit(spark: SparkSession, before: str | None) -> None:
+    """Undo :func:`raise_in_limit`, unless the setting was changed since."""
+    if before is None or spark.conf.get(_SETTING) != str(MAX_IN_VALUES):
         return
     if before:
         spark.conf.set(_SETTING, before)
@@ -135,84 +93,76 @@ def put_back(spark: SparkSession, before: str | None) -> None:
         spark.conf.unset(_SETTING)
 
 
-log = logging.getLogger("layoutopt.spark")
-_ENABLING: Final = threading.RLock()
-# The table function by which SQL texts read a table by its path.
-FUNCTION: Final = "layoutopt"
-
-
 def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
-    """Let every query of this session skip on optimised tables.
+    """Enable skipping for all queries of this session on tables registered by :func:`layoutopt.spark.register`.
 
-    These are the tables given a name by :func:`layoutopt.spark.register`. Enabling twice is enabling once. A session
-    from `newSession()` has views of its own, and is enabled by itself. SQL texts can also read a table by its path:
-    ``SELECT ... FROM layoutopt('PATH')``. One setting changes: lists of up to 400 values, by which blocks are asked
-    for, are given to Parquet as they are (`spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
+    Enabling again has no effect. Sessions from `newSession()` must be enabled themselves. SQL texts can also read a
+    table by its path: ``SELECT ... FROM layoutopt('PATH')``. Enabling raises one session setting: IN lists of up to 400
+    values are pushed to Parquet (`spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
         spark: a classic session.
-        by_driver: whether this process reads what little a selective query leaves (16 MB at most) by itself, as soon as
-            the query is planned; otherwise all is read by Spark's tasks, when an action runs.
+        by_driver: whether this process may read small results (16 MB at most) itself when a query is planned;
+            otherwise Spark's tasks read everything when an action runs.
 
     Raises:
-        SettingError: the session is one of Spark Connect, or its Spark differs too much from those known.
+        SettingError: the session uses Spark Connect, or its Spark version is not supported.
     """
-    known = session_tables(spark)
+    state = session_tables(spark)
     with _ENABLING:
-        known.by_driver = by_driver
-        if known.enabled and has_rule(spark):
+        state.by_driver = by_driver
+        if state.enabled and has_rule(spark):
             return
-        install_rule(spark, known)
-        known.rule.addFunction(java_session(spark), FUNCTION)
-        known.lists_before = take_lists(spark)
-        known.enabled = True
-        _show_all(spark, known)
+        install_rule(spark, state)
+        state.rule.addFunction(java_session(spark), FUNCTION)
+        state.lists_before = raise_in_limit(spark)
+        state.enabled = True
+        _update_views(spark, state)
 
 
 def disable(spark: SparkSession) -> None:
-    """Take the rule away from a session; registered tables stay, as views of their whole content."""
-    known = session_tables(spark)
+    """Remove the rule from a session; registered tables stay as views of all their rows."""
+    state = session_tables(spark)
     with _ENABLING:
-        if not known.enabled:
+        if not state.enabled:
             return
-        known.enabled = False
-        known.rule.dropFunction(java_session(spark), FUNCTION)
-        known.rule = None
+        state.enabled = False
+        state.rule.dropFunction(java_session(spark), FUNCTION)
+        state.rule = None
         remove_rule(spark)
-        put_back(spark, known.lists_before)
-        known.lists_before = None
-        known.planned.clear()
-        _show_all(spark, known)
+        restore_in_limit(spark, state.lists_before)
+        state.lists_before = None
+        state.planned.clear()
+        _update_views(spark, state)
 
 
-def install_rule(spark: SparkSession, known: SessionTables) -> None:
-    """Add the rule to a session that does not have it; it leaves alone what is not registered."""
+def install_rule(spark: SparkSession, state: SessionTables) -> None:
+    """Add the rule to a session that lacks it; queries without registered tables are not affected."""
     with _ENABLING:
-        if known.rule is None or not has_rule(spark):
-            known.rule = add_rule(spark, partial(_answer, spark, known))
+        if state.rule is None or not has_rule(spark):
+            state.rule = add_rule(spark, partial(_handle_task, spark, state))
 
 
-def _show_all(spark: SparkSession, known: SessionTables) -> None:
-    for name, entry in list(known.tables.items()):
+def _update_views(spark: SparkSession, state: SessionTables) -> None:
+    for name, entry in list(state.tables.items()):
         if not has_view(spark, entry):
-            known.tables.pop(name, None)
+            state.tables.pop(name, None)
             continue
         try:
-            show(spark, known, entry)
+            create_view(spark, state, entry)
         except (LayoutoptError, PySparkException) as error:
             log.warning("%s: the view %r is dropped", error, name)
             unregister(spark, name)
 
 
 def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
-    """Return what the newest query of an enabled session reads and skips, one item a scan of an optimised table.
+    """Return what the last planned query of an enabled session reads and skips, an item for each scan of its tables.
 
-    The newest query is the one that was planned last, in whichever thread. Numbers are the catalog's, known before
-    anything is read.
+    Queries of all threads count. The numbers come from the catalog, before anything is read.
     """
-    known = session_tables(spark)
-    with known.lock:
-        for planned in reversed(known.planned.values()):
+    state = session_tables(spark)
+    with state.lock:
+        for planned in reversed(state.planned.values()):
             if planned.scans:
                 return tuple(
                     replace(ScanMetrics.of(entry.name, read), note=note) for entry, read, note in planned.scans
@@ -221,108 +171,146 @@ def last_scans(spark: SparkSession) -> tuple[ScanMetrics, ...]:
 
 
 def why(frame: DataFrame) -> tuple[Explanation, ...]:
-    """Explain what a DataFrame's query reads of optimised tables: what skips blocks, and why not more, a scan each.
+    """Explain what each scan of an optimised table in a DataFrame's query skips, and why not more.
 
-    The query is planned once more, and not run.
+    The query is planned again but not run.
 
     Raises:
-        SettingError: the session is one of Spark Connect.
+        SettingError: the session uses Spark Connect.
     """
     return tuple(explain(read.table, "", [read]) for read in planned_reads(frame))
 
 
 def planned_reads(frame: DataFrame) -> tuple[TableRead, ...]:
-    """Return what a DataFrame's query would read of optimised tables, one item a scan; nothing is read."""
+    """Return the reads of optimised tables in a DataFrame's query; nothing is read."""
     spark = frame.sparkSession
-    known = session_tables(spark)
-    if known.rule is None:
+    state = session_tables(spark)
+    if state.rule is None:
         return ()
-    token = str(known.rule.plan(java_session(spark), analyzed(frame)))
-    with known.lock:
-        planned = known.planned.pop(token, Planned())
+    token = str(state.rule.plan(java_session(spark), analyzed(frame)))
+    with state.lock:
+        planned = state.planned.pop(token, PlannedQuery())
     return tuple(read for _, read, _ in planned.scans)
 
 
-def _answer(spark: SparkSession, known: SessionTables, text: str, scan: Any) -> Any:
-    """Answer the rule: the plan that stands in a scan's place, or the sentence of an error.
+def _handle_task(spark: SparkSession, state: SessionTables, text: str, scan: Any) -> Any:
+    """Handle a task of the rule: return a plan that replaces a scan, or an error message.
 
-    Whatever fails in the analysis leaves the table whole, with a warning. Damage of the catalog or of data is an error.
+    If the analysis of a condition fails, the whole table is read, with a warning. Damaged files are errors.
     """
     head, _, body = text.partition("\n")
     task, token = head.split()
     try:
         if task == "refresh":
-            return _refresh(spark, known, token)
+            return _refresh(spark, state, token)
         if task == "open":
-            return marked_relation(spark, known, by_path(body))
-        return _scanned(spark, known, task, token, json.loads(body), scan)
+            return make_relation(spark, state, get_path_registration(body))
+        return _replace_scan(spark, state, task, token, json.loads(body), scan)
     except LayoutoptError as error:
         return str(error)
     except Exception as error:
         log.warning("the task %r failed", task, exc_info=True)
-        return f"layoutopt failed in an unexpected way ({type(error).__name__}: {error}); report this"
+        return f"unexpected error in layoutopt ({type(error).__name__}: {error}); report this as a bug"
 
 
-def _scanned(
-    spark: SparkSession, known: SessionTables, task: str, token: str, asked: Mapping[str, Any], scan: Any
+def _replace_scan(
+    spark: SparkSession, state: SessionTables, task: str, token: str, request: Mapping[str, Any], scan: Any
 ) -> Any:
-    entry = registered(asked["id"])
+    entry = find_registration(request["id"])
     if entry is None:
-        raise QueryError("a table of this query was registered again too often since; make the DataFrame again")
-    planned = known.planned_by(token)
+        raise QueryError(
+            "a table of this query was registered again too many times since the DataFrame was made; make it again"
+        )
+    planned = state.get_planned_query(token)
     try:
-        read, note = _planned(spark, known, entry, planned, asked, scan)
-        plan = None if task == "plan" else _read(spark, known, entry, read, scan)
+        read, note = _plan_scan(spark, state, entry, planned, request, scan)
+        plan = None if task == "plan" else _plan_replacement(spark, state, entry, read, scan)
     except LayoutoptError:
         raise
     except Exception as error:
         table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
         log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
-        read = read_every_block(table)
-        plan = None if task == "plan" else scan.over(optimized(whole_rows(spark, table)))
-    with known.lock:
+        read = plan_full_read(table)
+        plan = None if task == "plan" else scan.over(optimized(read_all_rows(spark, table)))
+    with state.lock:
         planned.scans.append((entry, read, note))
     return plan
 
 
-def _planned(
-    spark: SparkSession, known: SessionTables, entry: Registered, planned: Planned, asked: Mapping[str, Any], scan: Any
+def _plan_scan(
+    spark: SparkSession,
+    state: SessionTables,
+    entry: Registration,
+    planned: PlannedQuery,
+    request: Mapping[str, Any],
+    scan: Any,
 ) -> tuple[TableRead, str]:
-    """Decide what a scan needs of the table at the snapshot that its query reads; and why not less, if known."""
+    """Return what a scan reads of the query's snapshot, and a note if it skips less than it could."""
     table = planned.tables.get(entry.source)
     if table is None:
-        shown = entry.table.schema
+        schema = entry.table.schema
         table = planned.tables.setdefault(entry.source, entry.newest())
-        if table.schema != shown and entry.view is not None and has_view(spark, entry):
-            show(spark, known, entry)  # later queries see the new columns
-    columns = _columns(table, asked["columns"], entry)
-    condition, note = _condition(spark, table, asked, scan)
+        if table.schema != schema and entry.view is not None and has_view(spark, entry):
+            create_view(spark, state, entry)  # later queries see the new columns
+    columns = _check_columns(table, request["columns"], entry)
+    condition, note = _translate_condition(spark, table, request, scan)
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
     pruned = prune_under(table, condition.root, columns, sessions)
-    mention = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
-    return TableRead(table, mention, pruned), note
+    table_scan = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
+    return TableRead(table, table_scan, pruned), note
 
 
-def _read(spark: SparkSession, known: SessionTables, entry: Registered, read: TableRead, scan: Any) -> Any:
-    """Return the plan that stands in a scan's place."""
-    label, files = ScanMetrics.of(entry.name, read).label, _files(spark, known, read.table, scan)
-    plan = plan_read(spark, read, scan, files, label, known.by_driver)
+def _plan_replacement(
+    spark: SparkSession, state: SessionTables, entry: Registration, read: TableRead, scan: Any
+) -> Any:
+    files = _list_files(spark, state, read.table, scan)
+    plan = plan_read(spark, read, scan, files, ScanMetrics.of(entry.name, read).label, state.by_driver)
     if switch.is_on() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
     return plan
 
 
-def _columns(table: Table, names: Sequence[str], entry: Registered) -> tuple[str, ...]:
+def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> None:
+    """Check with Spark's own condition that a scan's plan has as many matching rows as the whole table.
+
+    Unlike the shadow check of the scan, this also checks the translation of the condition.
+
+    Args:
+        plan: the plan that replaces the scan.
+
+    Raises:
+        SkippingError: the numbers differ.
+    """
+    if not scan.isPlain():
+        TALLY["undecided scans"] += 1
+        return
+    try:
+        whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
+        expected, count = (frame_of(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
+    except PySparkException:  # the user's query will fail, too
+        TALLY["undecided scans"] += 1
+        return
+    if expected != count:
+        raise SkippingError(
+            f"skipping is wrong: a scan of {read.table.name!r} reads {count} matching rows, but {expected} rows meet "
+            "its condition; run `layoutopt verify`, and report this if it finds nothing"
+        )
+    TALLY["scans of Spark"] += 1
+
+
+def _check_columns(table: Table, names: Sequence[str], entry: Registration) -> tuple[str, ...]:
     for name in names:
         column = table.schema.get(name)
         if column is None or column.name != name:
-            raise SchemaError(f"the table {entry.name!r} has no column {name!r} any more; make the DataFrame again")
+            raise SchemaError(f"the table {entry.name!r} no longer has the column {name!r}; make the DataFrame again")
     return tuple(names)
 
 
-def _condition(spark: SparkSession, table: Table, asked: Mapping[str, Any], scan: Any) -> tuple[Condition, str]:
-    """Return what a scan's condition says, and why it says less than it could."""
-    tree, unusual = asked["condition"], asked["unusual"]
+def _translate_condition(
+    spark: SparkSession, table: Table, request: Mapping[str, Any], scan: Any
+) -> tuple[Condition, str]:
+    """Return a scan's condition, and a note if it is weaker than it could be."""
+    tree, unusual = request["condition"], request["unusual"]
     if tree is None:
         return Condition(TRUE, (), table.settings), ""
     try:
@@ -333,17 +321,17 @@ def _condition(spark: SparkSession, table: Table, asked: Mapping[str, Any], scan
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
     if unusual is None:
         return condition, ""
-    note = f"the session has {unusual}, under which only comparisons of columns skip"
-    return replace(condition, root=_of_columns(condition.root)), note
+    note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"
+    return replace(condition, root=_drop_functions(condition.root)), note
 
 
-def _of_columns(node: Node) -> Node:
-    """Return a weaker condition that calls no function."""
+def _drop_functions(node: Node) -> Node:
+    """Return a weaker condition without function calls."""
     match node:
         case And():
-            return conjunction(map(_of_columns, node.children))
+            return conjunction(map(_drop_functions, node.children))
         case Or():
-            return disjunction(map(_of_columns, node.children))
+            return disjunction(map(_drop_functions, node.children))
         case Comparison():
             return node if isinstance(node.left, Col) and isinstance(node.right, Col) else TRUE
         case InSet() | Like():
@@ -351,75 +339,75 @@ def _of_columns(node: Node) -> Node:
     return node
 
 
-def _files(spark: SparkSession, known: SessionTables, table: OpenedTable, scan: Any) -> SnapshotFiles | None:
+def _list_files(spark: SparkSession, state: SessionTables, table: OpenedTable, scan: Any) -> SnapshotFiles | None:
     if not table.catalog.data.is_plain:
         return None
-    found = known.files.get(table)
-    # Not under a lock: Java may ask another thread of this process meanwhile.
-    return found if found is not None else known.files.setdefault(table, list_files(spark, scan, table))
+    files = state.files.get(table)
+    # No lock is held, since Java may call another thread of this process meanwhile.
+    return files if files is not None else state.files.setdefault(table, list_files(spark, scan, table))
 
 
-def _refresh(spark: SparkSession, known: SessionTables, identity: str) -> None:
-    """Show a table with the columns that it has now (`REFRESH TABLE`)."""
-    entry = registered(identity)
+def _refresh(spark: SparkSession, state: SessionTables, identity: str) -> None:
+    """Update a table's view to its current columns (`REFRESH TABLE`)."""
+    entry = find_registration(identity)
     if entry is None or not entry.follows:
         return
     entry.newest()
     if entry.view is not None and has_view(spark, entry):
-        show(spark, known, entry)
+        create_view(spark, state, entry)
 
 
 def read_table(
     spark: SparkSession, path: str, *, snapshot: int | None = None, as_of: str | None = None, key: str | None = None
 ) -> DataFrame:
-    """Return a table as a DataFrame whose queries read only the blocks that may match; it needs no name.
+    """Return a table as a DataFrame whose queries read only the blocks that may match; no registration is needed.
 
-    Without ``snapshot`` and ``as_of`` each query reads the newest snapshot, as it is when the query is planned.
+    Without ``snapshot`` and ``as_of``, each query reads the newest snapshot at the time it is planned.
 
     Args:
         spark: a classic session.
         path: the table's folder or URL.
         snapshot: the number of the snapshot to read.
         as_of: the time of the snapshot to read (ISO 8601).
-        key: where the key of an encrypted table is to be had, as :func:`layoutopt.open_table` has it.
+        key: the source of the key of an encrypted table, as for :func:`layoutopt.open_table`.
 
     Raises:
-        SettingError: the session is one of Spark Connect.
+        SettingError: the session uses Spark Connect.
         LayoutoptError: as :func:`layoutopt.open_table`.
     """
-    known = session_tables(spark)
-    install_rule(spark, known)
+    state = session_tables(spark)
+    install_rule(spark, state)
     if snapshot is not None or as_of is not None:
         return marked_rows(spark, open_table(path, snapshot=snapshot, as_of=as_of, key=key))
-    return frame_of(spark, marked_relation(spark, known, by_path(path, key)))
+    return frame_of(spark, make_relation(spark, state, get_path_registration(path, key)))
 
 
 def marked_rows(spark: SparkSession, table: Table) -> DataFrame:
-    """Return a table, at its snapshot, as a DataFrame whose queries read only the blocks that may match."""
-    known = session_tables(spark)
-    install_rule(spark, known)
-    return frame_of(spark, marked_relation(spark, known, pinned(table)))
+    """Return a table at its snapshot as a DataFrame whose queries read only the blocks that may match."""
+    state = session_tables(spark)
+    install_rule(spark, state)
+    return frame_of(spark, make_relation(spark, state, get_snapshot_registration(table)))
 
 
 def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
-    """Return the answer to a SQL text over a table as a DataFrame: Spark parses and runs the text.
+    """Return the result of a SQL text over a table, which Spark parses and runs.
 
-    The text calls the table by its name; other names are those of the session. The session's optimiser gets the rule,
-    which concerns nothing else.
+    The text uses the table's name; other names are resolved in the session. The rule is added to the session, where it
+    affects no other tables.
 
     Raises:
-        SettingError: the session is one of Spark Connect.
+        SettingError: the session uses Spark Connect.
         pyspark.errors.PySparkException: Spark can't run the text.
     """
-    known = session_tables(spark)
+    state = session_tables(spark)
     rows = marked_rows(spark, with_functions(spark, table))
     java = java_session(spark)
     plan = java.sessionState().sqlParser().parsePlan(sql)
-    return frame_of(spark, known.rule.named(plan, table.name, analyzed(rows)))
+    return frame_of(spark, state.rule.named(plan, table.name, analyzed(rows)))
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
-    """Return the table with the functions that mean the same in the session; those that it lacks are declared there."""
+    """Return the table with only the functions that the session has alike; missing ones are declared there."""
     missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
     declare(spark, *missing)
     in_session = declared(spark)

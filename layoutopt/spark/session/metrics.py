@@ -1,4 +1,4 @@
-"""What the queries of a Spark session skipped, as values."""
+"""Metrics of what the queries of a Spark session read and skip."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from layoutopt.scan.table_read import TableRead
 
 @dataclass(frozen=True)
 class ScanMetrics:
-    """What one scan of an optimised table in a query reads and skips, by the catalog.
+    """What one scan of an optimised table reads and skips, according to the catalog.
 
     Attributes:
-        table: the name that the session knows the table by.
+        table: the table's name in the session.
         path: the table's folder or URL.
         snapshot: the number of the snapshot that is read.
-        alias: the same name.
-        columns: the columns that the query reads there, in schema order.
-        total: all blocks of the layouts read, with their rows and the bytes of those columns.
-        read: what of them is read.
-        skipped_by: what is not, by mechanism: ``partition``, ``features``, ``statistics``.
-        note: why less is skipped than could be, where something of the condition or the session is not followed.
+        alias: the same as ``table``.
+        columns: the columns that the query reads, in schema order.
+        total: all blocks of the layouts read, their rows, and the bytes of these columns.
+        read: the part that is read.
+        skipped_by: the skipped part by mechanism: ``partition``, ``features``, ``statistics``.
+        note: why less is skipped than possible, if the condition or a session setting is not supported.
     """
 
     table: str
@@ -38,7 +38,7 @@ class ScanMetrics:
 
     @classmethod
     def of(cls, name: str, read: TableRead) -> ScanMetrics:
-        """The metrics of a read of the table that a session knows by this name."""
+        """Return the metrics of a read of the table with this name in the session."""
         on_path = [outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT]
         return cls(
             table=name,
@@ -53,14 +53,14 @@ class ScanMetrics:
 
     @property
     def label(self) -> str:
-        """What Spark's plans and pages call the scan."""
+        """Return the name of the scan in Spark's plans and UI."""
         by = ", ".join(f"{name} {amount.blocks:,}" for name, amount in self.skipped_by.items() if amount.blocks)
         read = f"{self.table} snapshot {self.snapshot}: reads {self.read.blocks:,} of {self.total.blocks:,} blocks"
         return f"{read}, skipped by {by}" if by else read
 
     @property
     def skipped(self) -> ScanSize:
-        """What is not read, by all mechanisms together."""
+        """Return the part that all mechanisms skip together."""
         total = ScanSize()
         for amount in self.skipped_by.values():
             total += amount

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
-from layoutopt.spark.catalyst.rule import add_rule, frame_of, java_schema, remove_rule
+from layoutopt.spark.catalyst.rule import add_rule, frame_of, remove_rule, to_java_schema
 from layoutopt.spark.core.sessions import session_settings
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Scans:
         self._asked: list[str] = []
         rule = add_rule(spark, self._answer)
         columns = self.schema.columns
-        args = (java_schema(spark, columns), columns[0].name, 1)
+        args = (to_java_schema(spark, columns), columns[0].name, 1)
         plan = rule.register(spark._jsparkSession, "1", name, *args)
         frame_of(spark, plan).createOrReplaceTempView(name)
 

@@ -29,17 +29,17 @@ from layoutopt.config.settings import (
 )
 from layoutopt.events import Stages, silent
 from layoutopt.local.append import append_few
-from layoutopt.maintenance.partial_rewrite import mixed
+from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
-from layoutopt.spark.changes.affected_rows import Place
+from layoutopt.spark.changes.affected_rows import TableChange
 from layoutopt.spark.changes.append import append_by, join_small
 from layoutopt.spark.changes.dml import delete_by, merge_by, update_by
 from layoutopt.spark.changes.optimize import optimize_by
-from layoutopt.spark.changes.partial_rewrite import Alone, can_stand_alone, write_alone
+from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
 from layoutopt.spark.loading.load import load_by
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
@@ -221,21 +221,21 @@ class Living:
     def optimize(self) -> int:
         return len(optimize_by(self.spark, OptimizeSettings(table_path=self.path)).loads)
 
-    def write_alone(self, choice: random.Random) -> str | None:
+    def write_layouts(self, choice: random.Random) -> str | None:
         """A layout of some columns, by features of its own, written alone of a partition of which that can be done."""
         table = open_own_table(self.path)
         plans = table.catalog.plans
         able = [
             of[0]
             for of in table.catalog.snapshot.by_key.values()
-            if len(of) == 1 and plans[of[0].plan].scheme.has_tids and can_stand_alone(table, of[0])
+            if len(of) == 1 and plans[of[0].plan].scheme.has_tids and can_rewrite_partially(table, of[0])
         ]
         if not able:
             return None
         entry = choice.choice(able)
         old = plans[entry.plan]
         plan, kept = drawn(old, choice)
-        write_alone(Place(self.spark, self.path, table, old), Alone(entry, plan, kept), Stages(silent))
+        write_layouts(TableChange(self.spark, self.path, table, old), PartialRewrite(entry, plan, kept), Stages(silent))
         return entry.key
 
     def restore(self, number: int) -> None:
@@ -279,7 +279,7 @@ class Living:
         elif kind == "optimize":
             self.optimize()
         elif kind == "alone":
-            self.write_alone(choice)
+            self.write_layouts(choice)
         elif kind == "reload":
             self.load([row for row in self.new_rows(30) if row[1] == 2], replace=True)
         else:
@@ -307,7 +307,7 @@ def drawn(old: Plan, choice: random.Random) -> tuple[Plan, tuple[int, ...]]:
     fresh = replace(old, features=FeatureSet(features, old.settings), scheme=Scheme(layouts), queries=(), reads=())
     unneeded = [i for i, one in enumerate(old.scheme.layouts) if set(one.columns) <= set(master)]
     kept = tuple(i for i in range(len(old.scheme.layouts)) if i not in unneeded) or (0,)
-    return mixed(old, fresh, kept, (0,)), kept
+    return mix_plans(old, fresh, kept, (0,)), kept
 
 
 def begun(spark: SparkSession, root: Path, scheme: str, rows: int = 60, block_rows: int = 6) -> Living:

@@ -23,17 +23,17 @@ from layoutopt.config.settings import DeleteSettings, OptimizeSettings
 from layoutopt.errors import CommitConflictError, ContentMismatchError
 from layoutopt.events import Stages, silent
 from layoutopt.inspect.verify import verify
-from layoutopt.maintenance.partial_rewrite import mixed
+from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
-from layoutopt.spark.changes.affected_rows import Place, rows_with_places
+from layoutopt.spark.changes.affected_rows import TableChange, locate_rows
 from layoutopt.spark.changes.dml import delete_by
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_by
-from layoutopt.spark.changes.partial_rewrite import Alone, can_stand_alone, write_alone
+from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
@@ -73,14 +73,14 @@ class Apart:
         else:
             shutil.copytree(loaded, self.path)
 
-    def alone(self, kept: tuple[int, ...] = (0, 1)) -> Alone:
+    def alone(self, kept: tuple[int, ...] = (0, 1)) -> PartialRewrite:
         """What brings the table's one partition to a layout by another kind."""
         (entry,) = Catalog.open(self.path).partitions
-        return Alone(entry, mixed(self.old, by_kind(self.old, self.columns, (3,)), kept, (0,)), kept)
+        return PartialRewrite(entry, mix_plans(self.old, by_kind(self.old, self.columns, (3,)), kept, (0,)), kept)
 
-    def write(self, wanted: Alone, at: Callable[[str], None] = lambda point: None) -> LoadReport:
-        place = Place(self.spark, self.path, open_own_table(self.path), self.old)
-        return write_alone(place, wanted, Stages(silent), at)
+    def write(self, wanted: PartialRewrite, at: Callable[[str], None] = lambda point: None) -> LoadReport:
+        place = TableChange(self.spark, self.path, open_own_table(self.path), self.old)
+        return write_layouts(place, wanted, Stages(silent), at)
 
     def check(self) -> None:
         table = open_table(self.path)
@@ -129,8 +129,8 @@ def test_a_layout_written_alone_is_read_where_it_skips_more_and_leaves_the_other
     assert sorted(row.id for row in spark.collect()) == [i for i in range(800) if i % 5 == 3]
     # One that is written again, in the place of the old ones, whose files then go.
     (entry,) = after.partitions
-    again = mixed(wanted.plan, by_kind(apart.old, ("id", "day", "kind"), (4,)), (2,), (0,))
-    apart.write(Alone(entry, again, (2,)))
+    again = mix_plans(wanted.plan, by_kind(apart.old, ("id", "day", "kind"), (4,)), (2,), (0,))
+    apart.write(PartialRewrite(entry, again, (2,)))
     vacuum(TableFiles(apart.path), 1, timedelta(0))
     there = {file.path for file in TableFiles(apart.path).walk("data")}
     assert there == {path for _, table in Catalog.open(apart.path).block_tables() for path in table.files}
@@ -165,9 +165,9 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart) -> None:
     wanted = apart.alone()
     first = apart.alone((0, 1))
     apart.write(first)
-    place = Place(apart.spark, apart.path, open_own_table(apart.path, snapshot=0), apart.old)
+    place = TableChange(apart.spark, apart.path, open_own_table(apart.path, snapshot=0), apart.old)
     with pytest.raises(CommitConflictError, match=r"somebody else|another commit"):
-        write_alone(place, wanted, Stages(silent))
+        write_layouts(place, wanted, Stages(silent))
     files = {file.path for file in TableFiles(apart.path).walk("data")}
     assert files == {path for _, table in Catalog.open(apart.path).block_tables() for path in table.files}
     apart.check()
@@ -175,16 +175,16 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart) -> None:
 
 def test_rows_that_are_deleted_meanwhile_stay_deleted(apart: Apart) -> None:
     wanted = apart.alone()
-    place = Place(apart.spark, apart.path, open_own_table(apart.path), apart.old)
+    place = TableChange(apart.spark, apart.path, open_own_table(apart.path), apart.old)
     delete_by(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match=r"somebody else|another commit"):
-        write_alone(place, wanted, Stages(silent))
+        write_layouts(place, wanted, Stages(silent))
     assert open_table(apart.path).sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 799}]
     assert verify(open_table(apart.path)).ok
 
 
 def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rows_with_places
+    honest = locate_rows
 
     def shifted(spark: SparkSession, read: object) -> object:
         """Each row with the text of the one before."""
@@ -197,7 +197,7 @@ def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypat
             .withColumnRenamed("other", "text"),
         )
 
-    monkeypatch.setattr(alone, "rows_with_places", shifted)
+    monkeypatch.setattr(alone, "locate_rows", shifted)
     with pytest.raises(ContentMismatchError, match="text at other row positions"):
         apart.write(apart.alone())
     assert Catalog.open(apart.path).snapshot.number == 0
@@ -216,11 +216,13 @@ def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) 
     load(spark, rows, path, old)
     features = FeatureSet((Feature(Filter.of(is_value(schema, "flag", "=", True)).predicates),), old.settings)
     whole = Layout(schema.names, (0,), schema.names)
-    plan = mixed(old, replace(old, features=features, scheme=Scheme((whole,))), (0,), (0,))
+    plan = mix_plans(old, replace(old, features=features, scheme=Scheme((whole,))), (0,), (0,))
     table = open_own_table(path)
     for entry in table.catalog.partitions:
-        assert can_stand_alone(table, entry)
-        write_alone(Place(spark, path, open_own_table(path), old), Alone(entry, plan, (0,)), Stages(silent))
+        assert can_rewrite_partially(table, entry)
+        write_layouts(
+            TableChange(spark, path, open_own_table(path), old), PartialRewrite(entry, plan, (0,)), Stages(silent)
+        )
     assert {entry.plan for entry in Catalog.open(path).partitions} == {plan.digest}
     assert verify(open_table(path)).ok
 
@@ -230,7 +232,7 @@ def test_a_partition_with_deleted_rows_is_left(spark: SparkSession, tmp_path: Pa
     living = begun(spark, tmp_path, "gsop")
     living.delete("kind = 2")
     table = open_own_table(living.path)
-    assert {entry.deletes is None: can_stand_alone(table, entry) for entry in table.catalog.partitions} == {
+    assert {entry.deletes is None: can_rewrite_partially(table, entry) for entry in table.catalog.partitions} == {
         False: False
     }
 
@@ -241,7 +243,7 @@ def test_a_table_lives_on_after_layouts_were_written_alone(spark: SparkSession, 
     living, choice = begun(spark, tmp_path, scheme), random.Random(3)
     living.check()
     changes: list[Callable[[], object]] = [
-        lambda: living.write_alone(choice),
+        lambda: living.write_layouts(choice),
         lambda: living.update("kind = 2"),
         lambda: living.append(6),
         lambda: living.restore(1),
@@ -259,7 +261,7 @@ def test_many_layouts_written_alone(spark: SparkSession, tmp_path: Path, seed: i
     living: Living = begun(spark, tmp_path, ("gsop", "gsop-r")[seed % 2])
     choice = random.Random(seed)
     for _ in range(6):
-        living.write_alone(choice)
+        living.write_layouts(choice)
         living.check()
         living.append(2) if choice.random() < 0.2 else None
     living.check_past()

@@ -173,8 +173,8 @@ def test_what_is_of_no_use_is_said_in_a_sentence(changed: Changed) -> None:
     (changed.root / "other.json").write_bytes(other.dumps())
     once = changed.log("once", coming(1), shops=1)
     for given, kind, said in (
-        ({"auto": True}, SettingError, "--auto goes by a recent log"),
-        ({"half_life": "3d"}, SettingError, "--half-life goes by a recent log"),
+        ({"auto": True}, SettingError, "--auto needs a recent log"),
+        ({"half_life": "3d"}, SettingError, "--half-life needs a recent log"),
         ({"plan": changed.root / "other.json"}, SchemaError, "other columns or partitions"),
         ({"log": once}, PlanError, "recurs"),
     ):

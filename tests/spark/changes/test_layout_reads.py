@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from layoutopt.inspect.cost import entry_bytes
-from layoutopt.maintenance.candidates import steps
+from layoutopt.maintenance.candidates import plan_steps
 from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import Filter
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.spark.changes.partial_rewrite import LayoutReads, of_layouts, with_features
+from layoutopt.spark.changes.partial_rewrite import LayoutReads, restrict_to_layouts, with_features
 from layoutopt.sql.scans import scans_of
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -52,20 +52,22 @@ def test_what_is_read_with_some_layouts_is_what_a_table_of_these_reads(table: Ta
     reads = LayoutReads(table, OLD, [OLDER, NEWER])
     assert reads.sets() == [{2}, {3}]
     for taken in (frozenset[int](), frozenset({2}), frozenset({2, 3})):
-        assert reads.read(taken) == pytest.approx(read(of_layouts(table, [0, 1, *sorted(taken)]), OLDER, NEWER))
+        assert reads.read(taken) == pytest.approx(
+            read(restrict_to_layouts(table, [0, 1, *sorted(taken)]), OLDER, NEWER)
+        )
     assert reads.read(frozenset({2})) < 0.8 * reads.read(frozenset())
-    found = steps(reads.sets(), {2: reads.bytes_of(2), 3: reads.bytes_of(3)}, reads.read)
+    found = plan_steps(reads.sets(), {2: reads.bytes_of(2), 3: reads.bytes_of(3)}, reads.read)
     assert [step.layouts for step in found] == [frozenset(), {2}]
 
 
 def test_an_older_layout_goes_only_where_nobody_reads_more_without_it(table: Table) -> None:
-    assert LayoutReads(table, OLD, [NEWER]).unread(frozenset({2}), [0]) == [0]
-    assert LayoutReads(table, OLD, [OLDER, NEWER]).unread(frozenset({2}), [0]) == []
-    assert LayoutReads(table, OLD, [NEWER]).unread(frozenset({2, 3}), [0, 1]) == [0, 1]
+    assert LayoutReads(table, OLD, [NEWER]).find_unread(frozenset({2}), [0]) == [0]
+    assert LayoutReads(table, OLD, [OLDER, NEWER]).find_unread(frozenset({2}), [0]) == []
+    assert LayoutReads(table, OLD, [NEWER]).find_unread(frozenset({2, 3}), [0, 1]) == [0, 1]
 
 
 def test_features_that_were_not_measured_skip_nothing(table: Table) -> None:
-    older = of_layouts(table, [0, 1])
+    older = restrict_to_layouts(table, [0, 1])
     (source,) = older.sources
     first = with_features(older, replace(source.plan.features, features=source.plan.features.features[:1]))
     assert read(first, OLDER) == read(older, OLDER)

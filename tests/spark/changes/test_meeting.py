@@ -113,7 +113,7 @@ def changes(living: Living, number: int) -> list[Change]:
         Change("merge", lambda: merge_by(spark, merge), put(feed)),
         Change("optimize", lambda: optimize_by(spark, joined), lambda rows: None),
         Change("load", lambda: load_by(spark, load), put(own)),
-        Change("alone", lambda: living.write_alone(random.Random(number)), lambda rows: None),
+        Change("alone", lambda: living.write_layouts(random.Random(number)), lambda rows: None),
     ]
 
 

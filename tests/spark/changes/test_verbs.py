@@ -78,10 +78,10 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
     refused: list[tuple[Any, type[LayoutoptError], str]] = [
         (lambda: delete_by(spark, DeleteSettings(table_path=path, where="id =")), SettingError, "--where 'id ='"),
         (lambda: delete_by(spark, DeleteSettings(table_path=path, where="nope = 1")), SettingError, "nope"),
-        (lambda: update_by(spark, updating("day = 2")), SettingError, "partitioned"),
-        (lambda: update_by(spark, updating("kind")), SettingError, "no assignment"),
-        (lambda: update_by(spark, updating("kind = nope")), SettingError, "--set 'kind = nope' is of no use"),
-        (lambda: update_by(spark, updating("kind = cast('a' AS int)")), SettingError, "is of no use here"),
+        (lambda: update_by(spark, updating("day = 2")), SettingError, "the partition column"),
+        (lambda: update_by(spark, updating("kind")), SettingError, "is not an assignment"),
+        (lambda: update_by(spark, updating("kind = nope")), SettingError, "--set 'kind = nope' is invalid"),
+        (lambda: update_by(spark, updating("kind = cast('a' AS int)")), SettingError, "is invalid"),
         (lambda: delete_by(spark, DeleteSettings(table_path=path, where="id + 1")), SettingError, "--where"),
         (lambda: update_by(spark, updating("kind = 1", "KIND = 2")), SettingError, "twice"),
         (
@@ -99,7 +99,7 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
         (
             lambda: optimize_by(spark, OptimizeSettings(table_path=path, budget_bytes=1, budget_share=0.5)),
             SettingError,
-            "both given",
+            "are both set",
         ),
     ]
     for ask, kind, said in refused:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 import layoutopt.spark as skipping
 from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
-from layoutopt.spark.changes.affected_rows import open_to_change
+from layoutopt.spark.changes.affected_rows import open_for_change
 from tests.external.folders import index, opened, write
 from tests.sources.tables import delta_table
 from tests.spark.settings import under
@@ -90,4 +90,4 @@ def dates(spark: SparkSession, folder: Path, mode: str, day: str) -> DataFrame:
 
 def test_such_rows_are_not_changed(spark: SparkSession, folder: Path) -> None:
     with pytest.raises(SourceIndexError):
-        open_to_change(spark, str(folder / "indexes"))
+        open_for_change(spark, str(folder / "indexes"))

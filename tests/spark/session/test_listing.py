@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
-from layoutopt.spark.session.enabling import MOST_LISTED
+from layoutopt.spark.session.enabling import MAX_IN_VALUES
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -25,7 +25,7 @@ def test_the_setting_of_a_session_comes_back(spark: SparkSession) -> None:
     session = spark.newSession()
     skipping.enable(session)
     skipping.enable(session)
-    assert session.conf.get(SETTING) == str(MOST_LISTED)
+    assert session.conf.get(SETTING) == str(MAX_IN_VALUES)
     skipping.disable(session)
     assert session.conf.get(SETTING) == "10"
 
