@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-# Python's default of 700 makes dozens of collections while modules are imported.
+# With Python's default, imports alone cause dozens of collections.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 

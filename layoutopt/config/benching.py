@@ -31,10 +31,10 @@ class BenchSettings(VerbSettings):
         "--streams all methods on these; bigdata: SOP and GSOP under other workloads, on a synthetic table like the "
         "Big Data Benchmark's (figure 4.7); query: seconds of queries in Spark and DuckDB, on plain Parquet and on the "
         "optimised table; brushing: all methods on range filters whose constants never recur; micro: single "
-        "algorithms, and a load against Spark's rewrite; wide: synthetic tables of 453 and 104 columns planned, loaded and queried "
-        "(figures 3.9, 3.10, 4.12, 5.10); scaling: the cost of each stage per row at each scale factor; drift: sixty "
-        "simulated days of changing queries, and when rewriting partitions pays; reorganise: half of chapter 4's "
-        "templates replaced, and what `optimize` regains within --shares of the table's bytes"
+        "algorithms, and a load against Spark's rewrite; wide: synthetic tables of 453 and 104 columns planned, loaded "
+        "and queried (figures 3.9, 3.10, 4.12, 5.10); scaling: the cost of each stage per row at each scale factor; "
+        "drift: sixty simulated days of changing queries, and when rewriting partitions pays; reorganise: half of "
+        "chapter 4's templates replaced, and what `optimize` regains within --shares of the table's bytes"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
