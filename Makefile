@@ -36,8 +36,10 @@ tpch: install  ## every figure of the thesis beside its numbers, on one page; re
 bigdata: install  ## figure 4.7: SOP and GSOP under other workloads, on a synthetic table; resumes where it stopped
 	$(BIN)/layoutopt bench bigdata
 
-readme: install  ## README's tables anew from docs/results/results.json
+readme: install  ## write the generated pages and tables: commands, and results from docs/results
 	$(BIN)/layoutopt bench tpch --readme README.md
+	$(BIN)/layoutopt bench tpch --readme docs/benchmarks.md --results docs/results
+	$(BIN)/python docs/commands.py
 
 bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
 	$(BIN)/layoutopt bench micro

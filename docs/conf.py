@@ -48,6 +48,7 @@ napoleon_numpy_docstring = False
 napoleon_use_ivar = True  # attributes are in their class's docstring already
 
 myst_heading_anchors = 3
+smartquotes = False  # flags begin with two dashes
 myst_fence_as_directive = ["mermaid"]
 
 html_theme = "furo"

@@ -235,7 +235,7 @@ def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[As
     return tuple(sorted(usages, key=lambda usage: (-usage.bytes, usage.columns))[:MOST_TOLD])
 
 
-# The relative error of predictions by dry runs, against loaded tables on five workloads (decision 0034).
+# The relative error of predictions by dry runs, against loaded tables on five workloads (docs/performance.md#plan).
 REHEARSED_ERROR: Final = 0.07
 # The relative error of predictions by a sample of rows, against dry runs.
 SAMPLED_ERROR: Final = 0.33

@@ -210,6 +210,7 @@ def _code(command: str) -> str:
 
 
 CLAIMS: Final = "claims"
+QUERY: Final = "query"
 _MARKED: Final = re.compile(r"(<!-- results: ([^>]+?) -->\n)(.*?)(<!-- results end -->)", re.DOTALL)
 
 
@@ -223,7 +224,10 @@ def update_tables(path: Path, results: Path | None) -> bool:
     Raises:
         SettingError: there are no results, no such file, or a marker names no figure that was measured.
     """
-    document = read_results((results or path.parent / "docs" / "results") / NAME)
+    folder = results or path.parent / "docs" / "results"
+    document, timed = read_results(folder / NAME), folder / f"{QUERY}.json"
+    if timed.exists():
+        document = {**document, QUERY: json.loads(timed.read_text(encoding="utf-8"))}
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -247,6 +251,8 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
     """Return the table of a figure, or of all claims, with a line on what it was measured with."""
     if name == CLAIMS:
         return _claims_table(document)
+    if name == QUERY and QUERY in document:
+        return query_table(document[QUERY])
     figure = document["figures"].get(name)
     if figure is None or figure["state"] != MEASURED:
         raise SettingError(f"a marker asks for {name!r}, which was not measured; run layoutopt bench tpch for it first")
@@ -256,6 +262,34 @@ def table_of(name: str, document: Mapping[str, Any]) -> str:
     else:
         columns, rows = pivot(figure)
     made = f"Scale factor {document['scale']:g}, by layoutopt {versions_text(figure['code'])}: `{figure['command']}`"
+    return f"{_table(columns, rows)}\n{made}\n"
+
+
+def query_table(timed: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> str:
+    """Return the table of what `layoutopt bench query --json` printed: a row for each stream and engine."""
+    columns = (
+        "stream",
+        "queries",
+        "engine",
+        "plain Parquet, s",
+        "optimised table, s",
+        "times faster",
+        "slower queries",
+    )
+    rows = [
+        [
+            stream,
+            str(summary["queries"]),
+            engine,
+            *(f"{summary[way]['seconds']:.2f}" for way in ("plain Parquet", "optimised table")),
+            f"{summary['ratio']:.2f}",
+            str(summary["slowed"]),
+        ]
+        for stream, engines in timed.items()
+        for engine, summary in engines.items()
+    ]
+    (rounds,) = {summary["rounds"] for engines in timed.values() for summary in engines.values()}
+    made = f"`layoutopt bench query --streams {','.join(timed)} --json`, warm, medians of {rounds} rounds"
     return f"{_table(columns, rows)}\n{made}\n"
 
 

@@ -76,7 +76,7 @@ def calibrate(settings: CalibrateSettings, session: Session) -> None:
     session.show({**fitted.calibration.to_json(), "missed": dict(fitted.missed)}, show)
 
 
-@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet --log queries.jsonl --partition-by day")
+@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet queries.jsonl --partition-by day")
 def mine(settings: MineSettings, session: Session) -> None:
     """Compare methods on a table and its log: each plans from older queries and is scored by the newest quarter."""
     from layoutopt.model.methods import COMPARED

@@ -143,7 +143,7 @@ class AnalyzeSettings(VerbSettings):
     plot: NewFile | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
-# The default size limit of a data file (docs/decisions/0037).
+# The default size limit of a data file (docs/performance.md#load).
 FILE_BYTES: Final = 32_000_000
 
 # How the thesis plans (Sun 2017); `--as-written` sets each of these that is not given.

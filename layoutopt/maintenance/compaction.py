@@ -20,7 +20,7 @@ JOIN: Final = "join"
 SMALLER: Final = 0.36
 """An entry with at most this share of the rows that came later is joined: four of one size, if they differ a little.
 
-A larger share joins sooner, so that queries read less and more is written; see decision 0063 for what was measured.
+A larger share joins sooner, so that queries read less and more is written; docs/performance.md tells what was measured.
 """
 
 

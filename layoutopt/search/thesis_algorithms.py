@@ -2,7 +2,8 @@
 
 A layout is its columns and its local features. From one layout for each column, the operation that lowers the
 workload's cost most is applied repeatedly; the result is the best scheme passed. `gsop-r` searches otherwise by
-default (decision 0030); this search is its reference. Decision 0064 lists the deviations from the text.
+default; this search is its reference.
+``docs/thesis-deviations.md`` lists the deviations from the text.
 """
 
 from __future__ import annotations

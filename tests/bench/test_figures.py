@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -223,3 +224,15 @@ def test_the_command_line_lists_figures_refuses_others_and_writes_a_readme(
     assert main(["bench", "tpch", "--readme", str(readme), "--results", results]) == DONE
     assert "are up to date" in capsys.readouterr().out
     assert main(["bench", "tpch", "--readme", str(tmp_path / "none.md"), "--results", results]) == BAD_USAGE
+
+
+def test_query_times_beside_the_results_become_a_table(tmp_path: Path) -> None:
+    results, readme = tmp_path / "results", tmp_path / "README.md"
+    results.mkdir()
+    shutil.copy(Path(__file__).parents[2] / "docs" / "results" / "results.json", results)
+    summary = {"queries": 80, "rounds": 5, "ratio": 3.284, "slowed": 1}
+    ways = {"plain Parquet": {"seconds": 19.7}, "optimised table": {"seconds": 6.0}}
+    (results / "query.json").write_text(json.dumps({"chapter3": {"spark": {**summary, **ways}}}), encoding="utf-8")
+    readme.write_text("<!-- results: query -->\n<!-- results end -->\n", encoding="utf-8")
+    assert main(["bench", "tpch", "--readme", str(readme), "--results", str(results)]) == DONE
+    assert "| chapter3 | 80 | spark | 19.70 | 6.00 | 3.28 | 1 |" in readme.read_text(encoding="utf-8")

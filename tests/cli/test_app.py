@@ -91,15 +91,6 @@ def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest
     assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
 
 
-README_COMMANDS = re.findall(r"^layoutopt .*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
-
-
-@pytest.mark.parametrize("line", README_COMMANDS)
-def test_the_commands_of_the_readme_parse(line: str) -> None:
-    _, verb, *words = shlex.split(line, comments=True)
-    commands()[verb].make_context(verb, words)
-
-
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == DONE
     assert capsys.readouterr().out == f"{layoutopt.__version__}\n"
@@ -299,7 +290,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 @pytest.mark.spark
 def test_from_a_log_to_a_table_and_back(here: Path, spark: object, capsys: pytest.CaptureFixture[str]) -> None:
-    data = ROOT / "data"
+    data = Path(__file__).parents[2] / "data"
     source = str(data / "tpch_sample.parquet")
     table = str(here / "table")
 

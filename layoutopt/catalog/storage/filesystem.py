@@ -158,7 +158,7 @@ def read_modified_time(info: Mapping[str, Any]) -> float | None:
     return None
 
 
-# Bytes of a gap that are read along to save a request; see docs/decisions/0040.
+# Bytes of a gap that are read along to save a request; see docs/performance.md#scan.
 READ_THROUGH = 128 << 10
 _MOST_FIRST_READ = 4 << 20
 _MOST_KEPT = 64 << 20

@@ -152,7 +152,7 @@ _DICTIONARY: Final = "dictionary"
 # About the bytes of a row group of an index file before encoding.
 PIECE_BYTES = 8 << 20
 
-# Bytes held for each byte of a merged dictionary; measured, see docs/decisions/0065.
+# Bytes held for each byte of a merged dictionary; measured, see docs/performance.md#indexes.
 _MERGING: Final = 6
 
 # Encoded parts are concatenated until they take so many bytes.

@@ -38,7 +38,7 @@ def test_what_it_needs_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str
     with pytest.raises(LogError, match="7 usable statements, too few to hold some out; give one of 8"):
         hold_out_newest([query(i, None) for i in range(7)])
     (tmp_path / "source.parquet").touch()
-    assert main(["mine", str(tmp_path / "source.parquet"), "--log", str(tmp_path / "no.sql")]) == 2
+    assert main(["mine", str(tmp_path / "source.parquet"), str(tmp_path / "no.sql")]) == 2
     assert "no.sql' can't be read" in capsys.readouterr().err
 
 
