@@ -180,8 +180,8 @@ class PlanSettings(VerbSettings):
     calibration: CalibrationFile = None
     by: Names = Field(
         (),
-        description="the columns that order the rows [default: the four that filters use most, by weight]; "
-        "space-filling curves share 62 bits among the columns' quantiles, at most 16 each",
+        description="the columns that order the rows; space-filling curves share 62 bits among the columns' quantiles, "
+        "at most 16 each [default: the four that filters use most, by weight]",
     )
     guides: Literal["auto", "features", "cuts", "both"] = Field(
         "auto",
