@@ -27,7 +27,7 @@ def test_index_query_and_refresh(places: tuple[str, str], capsys: pytest.Capture
     assert main(["index", source, "--into", into, "--index", "id:bloom", "--index", "lower(kind):ngrams"]) == 0
     said = capsys.readouterr().out
     assert f"{source}: 1 files indexed, 0 unchanged, 0 gone" in said
-    assert "indexed by id:bloom, lower(kind):ngrams" in said
+    assert "indexes: id:bloom, lower(kind):ngrams" in said
     assert main(["query", into, "SELECT count(*) AS n FROM web_events WHERE id = 5", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"] == [[1]]
     write(Path(source) / "b.parquet", some_rows(30))
