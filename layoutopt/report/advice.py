@@ -35,8 +35,8 @@ def print_advice(console: Console, advice: Advice) -> None:
     for statement in advice.statements:
         console.print(Text(printable(f"  {statement.engine}: {statement.statement}")), soft_wrap=True)
         reads = f"{format_bytes(statement.layout.reads.bytes)} (+/- {statement.layout.reads.give_or_take:.0%})"
-        loss = f"saves {_format_money(statement.gives_away)} {advice.period.each} less than the best layout"
-        console.print(Text(printable(f"    reads {reads}, {loss}")), soft_wrap=True)
+        cost = f"costs {_format_money(statement.gives_away)} {advice.period.each} more than the best layout"
+        console.print(Text(printable(f"    reads {reads}, {cost}")), soft_wrap=True)
     if advice.statements:
         console.print(Text(printable(_note_engine_blocks(advice))), soft_wrap=True)
 
@@ -237,5 +237,5 @@ def _render_statements(advice: Advice) -> str:
         )
         for statement in advice.statements
     ]
-    table = html_table(("engine", "statement", "reads", "±", f"saves less {advice.period.each}"), rows, text=(0, 1))
+    table = html_table(("engine", "statement", "reads", "±", f"extra cost {advice.period.each}"), rows, text=(0, 1))
     return f'<h2>Statements for other engines</h2><p class="note">{escape(_note_engine_blocks(advice))}</p>{table}'

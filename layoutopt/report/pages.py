@@ -198,7 +198,7 @@ def _render_cards(result: Mapping[str, Any]) -> str:
         (format_bytes(totals["bytes_scanned"]), "of columns read"),
         (f"{totals['blocks_scanned']:,}", f"of {totals['blocks_total']:,} blocks read"),
     ]
-    inner = "".join(f'<div class="card"><b>{number}</b>{what}</div>' for number, what in cards)
+    inner = "".join(f'<div class="card"><b>{number}</b>{text}</div>' for number, text in cards)
     return f'<div class="cards">{inner}</div>'
 
 

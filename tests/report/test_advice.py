@@ -30,7 +30,7 @@ def test_everything_that_was_asked_for_is_printed() -> None:
         "layoutopt analyze 'my log.jsonl' --schema events.parquet -o features.json",
         "--partition-by year --block-rows 10000 --method gsop --row-order kind -o plan.json",
         "ducklake: ALTER TABLE events SET SORTED BY (day)",
-        "saves 0.15 a month less than the best layout",
+        "costs 0.15 a month more than the best layout",
         "row groups of 10,000 rows",
     ):
         assert said in text, said
