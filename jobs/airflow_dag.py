@@ -1,20 +1,19 @@
-"""Nightly loads as DAGs of Airflow 3: copy this file, or link to it, from Airflow's folder of DAGs.
+"""Define DAGs of Airflow 3 for nightly loads; copy or link this file into Airflow's folder of DAGs.
 
-``layoutopt_nightly`` loads the date partition of each day when the day is over: one run a day, so that missed days are
-caught up, ``airflow backfill create`` loads a range, and several days load at once. A repeated try finds what an
-earlier one committed. ``layoutopt_plan_check`` asks each week whether the log of late still fits the plan.
-``layoutopt_follow_log`` lets the table follow its queries each night: partitions are laid out for the log of late once
-they have lost what that costs, and not before.
+``layoutopt_nightly`` loads the date partition of each past day, one run per day. Airflow catches up missed days, and
+``airflow backfill create`` loads a range; retries do not load twice. ``layoutopt_plan_check`` checks each week whether
+the recent log still fits the plan. ``layoutopt_follow_log`` rewrites partitions for the recent log each night, once
+their queries have lost as much as rewriting costs.
 
-Airflow needs only this file; the work is done by commands in the environment of layoutopt. Variables of Airflow's
-process, all optional:
+Airflow needs only this file; the work is done by commands in the environment of layoutopt. Optional environment
+variables of Airflow:
 
     LAYOUTOPT_CONF       the TOML file with [load] source and table, [drift] table and log,
                          [optimize] table and log                                             layoutopt.toml
     LAYOUTOPT_PARTITION  the date column                                                      dt
-    LAYOUTOPT_SUBMIT     what starts a job                                                    spark-submit
+    LAYOUTOPT_SUBMIT     the command before a job                                            spark-submit
     LAYOUTOPT_JOBS       the folder of the jobs                                               that of this file
-    LAYOUTOPT_COMMAND    the command line                                                     layoutopt
+    LAYOUTOPT_COMMAND    the layoutopt command                                                 layoutopt
     LAYOUTOPT_START      the first date                                                       2026-01-01
     LAYOUTOPT_PARALLEL   days that load at once                                               2
     LAYOUTOPT_RETRIES    tries after the first, and the seconds before the first of them      3,300
@@ -36,48 +35,51 @@ from airflow.sdk.exceptions import AirflowFailException
 Value = TypeVar("Value")
 
 
-def read(name: str, default: str, meant: str, of: Callable[[str], Value]) -> Value:
-    """The value of a variable; a bad one is named, since Airflow shows no more than the error of a DAG's import."""
+def read_variable(name: str, default: str, expected: str, parse: Callable[[str], Value]) -> Value:
+    """Return the value of a variable; the error names it, since Airflow shows only the error of a DAG's import."""
     text = os.environ.get(name, default)
     try:
-        return of(text)
+        return parse(text)
     except ValueError as error:
-        raise ValueError(f"the variable {name} is {text!r}, not {meant} ({error})") from error
+        raise ValueError(f"the variable {name} is {text!r}: expected {expected} ({error})") from error
 
 
-def tries_and_seconds(text: str) -> tuple[int, int]:
-    """Two numbers with a comma between them."""
+def parse_retries(text: str) -> tuple[int, int]:
+    """Parse two numbers with a comma between them."""
     tries, seconds = text.split(",")
     return int(tries), int(seconds)
 
 
 CONF = os.environ.get("LAYOUTOPT_CONF", "layoutopt.toml")
 PARTITION = os.environ.get("LAYOUTOPT_PARTITION", "dt")
-SUBMIT = read("LAYOUTOPT_SUBMIT", "spark-submit", "a command", shlex.split)
+SUBMIT = read_variable("LAYOUTOPT_SUBMIT", "spark-submit", "a command", shlex.split)
 JOBS = Path(os.environ.get("LAYOUTOPT_JOBS", Path(__file__).parent))
-COMMAND = read("LAYOUTOPT_COMMAND", "layoutopt", "a command", shlex.split)
-START = read(
-    "LAYOUTOPT_START", "2026-01-01", "a date as 2026-01-01", lambda day: datetime.fromisoformat(f"{day}T00:00:00+00:00")
+COMMAND = read_variable("LAYOUTOPT_COMMAND", "layoutopt", "a command", shlex.split)
+START = read_variable(
+    "LAYOUTOPT_START",
+    "2026-01-01",
+    "a date like 2026-01-01",
+    lambda day: datetime.fromisoformat(f"{day}T00:00:00+00:00"),
 )
-PARALLEL = read("LAYOUTOPT_PARALLEL", "2", "a number", int)
-RETRIES, WAIT = read("LAYOUTOPT_RETRIES", "3,300", "two numbers as 3,300", tries_and_seconds)
+PARALLEL = read_variable("LAYOUTOPT_PARALLEL", "2", "a number", int)
+RETRIES, WAIT = read_variable("LAYOUTOPT_RETRIES", "3,300", "two numbers like 3,300", parse_retries)
 
-FOR_GOOD = (2, 3)
-"""Exit codes of bad usage or input, and of somebody else's rows in the partition: another try would fail too."""
+# Exit codes for which a retry would fail too: bad usage or input, and a conflict with other rows in the partition.
+NO_RETRY = (2, 3)
 
 
 def run(command: list[str]) -> None:
-    """Run a command; its output goes to the task's log. Fails for good where another try can't help."""
+    """Run a command, with its output in the task's log; fail without retries where these cannot help."""
     code = subprocess.run(command, check=False).returncode
-    said = f"{shlex.join(command)} exited with {code}"
-    if code in FOR_GOOD:
-        raise AirflowFailException(said)
+    message = f"{shlex.join(command)} exited with {code}"
+    if code in NO_RETRY:
+        raise AirflowFailException(message)
     if code:
-        raise RuntimeError(said)
+        raise RuntimeError(message)
 
 
 @dag(
-    # The run of a day begins when it is over, and is dated by it.
+    # A day's run has its date and starts when it is over.
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=START,
     catchup=True,
@@ -99,7 +101,7 @@ def layoutopt_nightly() -> None:
 
 @dag(schedule="@weekly", start_date=START, catchup=False, default_args={"retries": 1}, tags=["layoutopt"])
 def layoutopt_plan_check() -> None:
-    """Fail, and so alert, where the queries of late skip much less than those that the plan was made for."""
+    """Fail, which sends an alert, if recent queries skip much less than the plan's own queries."""
 
     @task
     def compare_with_log() -> None:
@@ -117,7 +119,7 @@ def layoutopt_plan_check() -> None:
     tags=["layoutopt"],
 )
 def layoutopt_follow_log() -> None:
-    """Lay partitions out for the queries of late where that pays."""
+    """Rewrite partitions for recent queries where that pays."""
 
     @task
     def optimize() -> None:

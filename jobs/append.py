@@ -1,7 +1,7 @@
 """Append late rows to a table: ``spark-submit jobs/append.py --conf t.toml --source late.parquet --batch-id monday``.
 
-Flags are those of ``layoutopt append`` by name: ``--table``, ``--source``, ``--batch-id``, ``--log-json``. A batch that
-was appended before is found done. Exit codes are those of ``jobs/load.py``.
+It takes the flags of ``layoutopt append``: ``--table``, ``--source``, ``--batch-id``, ``--log-json``. A batch is
+appended once. Exit codes are those of ``jobs/load.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from layoutopt.spark.changes.append import append_by
 
 
 def run(spark: SparkSession, settings: AppendSettings) -> None:
-    """Append, and say what was done."""
+    """Append the batch and print a summary."""
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
         report = append_by(spark, settings, tell, log)

@@ -1,7 +1,7 @@
 """Run an experiment on a cluster: ``spark-submit jobs/bench.py tpch --sf 100 --folder /shared/tpch``.
 
-Arguments are those of ``layoutopt bench``. The folder is one that the driver and all executors see under one name, as
-of a network file system: steps read there what others wrote.
+It takes the arguments of ``layoutopt bench``. The folder must have the same path on the driver and all executors, for
+example on a network file system.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Count a source's feature vectors: ``spark-submit jobs/featurize.py --conf conf/tpch.toml --output pairs.parquet``.
 
-Flags are those of ``layoutopt plan`` by name; ``--output`` names the Parquet file of pairs, one row for each partition
-and distinct vector: ``partition``, ``words`` (bit patterns, see ``layoutopt.model.vectors``), ``count``.
+It takes the flags of ``layoutopt plan``; ``--output`` is a Parquet file with a row for each partition and distinct
+vector: ``partition``, ``words`` (bit patterns, see ``layoutopt.model.vectors``), ``count``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from layoutopt.spark.core.source import conformed, open_source
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
-    """Count, and write the pairs."""
+    """Count the vectors and write the pairs."""
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
     document = read_features(settings.features)

@@ -1,8 +1,7 @@
-"""Write partitions of a table anew where that pays: ``spark-submit jobs/optimize.py --conf t.toml --budget-share 0.1``.
+"""Rewrite partitions of a table where that pays: ``spark-submit jobs/optimize.py --conf t.toml --budget-share 0.1``.
 
-Flags are those of ``layoutopt optimize`` by name: ``--table``, ``--partition``, ``--log``, ``--auto``,
-``--budget-share``, ``--dry-run``, ``--log-json`` and more. What an earlier run did is found done. Exit codes are those
-of ``jobs/load.py``.
+It takes the flags of ``layoutopt optimize``: ``--table``, ``--partition``, ``--log``, ``--auto``, ``--budget-share``,
+``--dry-run``, ``--log-json`` and more. A repeated run rewrites nothing again. Exit codes are those of ``jobs/load.py``.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from layoutopt.spark.changes.optimize import optimize_by
 
 
 def run(spark: SparkSession, settings: OptimizeSettings) -> None:
-    """Optimize, and say what was done."""
+    """Optimize the table and print a summary."""
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
         report = optimize_by(spark, settings, tell, log)
     if settings.plot is not None:
         plot_regained(report.curve, settings.plot)
-    tell(f"{len(report.candidates)} partitions could be written anew, {len(report.loads)} of them were")
+    tell(f"{len(report.candidates)} partitions could be rewritten, {len(report.loads)} of them were")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Plan a table's layout: ``spark-submit jobs/plan.py --conf conf/tpch.toml``.
 
-Flags are those of ``layoutopt plan`` by name: ``--source``, ``--features``, ``--partition-by``, ``--output``, ...
+It takes the flags of ``layoutopt plan``: ``--source``, ``--features``, ``--partition-by``, ``--output``, ...
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from layoutopt.spark.planning.indexes import plan_with_indexes
 
 
 def run(spark: SparkSession, settings: PlanSettings) -> None:
-    """Plan, and write the plan."""
+    """Plan the layout and write the plan."""
     document = read_features(settings.features)
     plan = plan_with_indexes(spark, settings, document, say)
     settings.output.write_bytes(plan.dumps())

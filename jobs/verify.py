@@ -1,7 +1,7 @@
-"""Read a table again on the executors and compare it with its catalog: ``spark-submit jobs/verify.py --table TABLE``.
+"""Compare a table with its catalog on the executors: ``spark-submit jobs/verify.py --table TABLE``.
 
-Flags are those of ``layoutopt verify``: ``--table``, ``--sample``, ``--snapshot``, ``--as-of``. Each problem is a
-line of its own; exit code 1 where there are any.
+It takes the flags of ``layoutopt verify``: ``--table``, ``--sample``, ``--snapshot``, ``--as-of``. It prints a line
+for each problem and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from layoutopt.spark.loading.verify import in_spark
 
 
 def run(spark: SparkSession, settings: VerifySettings) -> None:
-    """Read it, and say what is wrong."""
+    """Check the files and print the problems."""
     if settings.queries is not None or settings.source is not None:
-        raise SettingError("--queries and --source are checks of the command line; run `layoutopt verify` with them")
+        raise SettingError("this job does not support --queries and --source; use `layoutopt verify`")
     report = verify_path(
         settings.table_path, settings.sample, snapshot=settings.snapshot, as_of=settings.as_of, checker=in_spark(spark)
     )
@@ -31,7 +31,7 @@ def run(spark: SparkSession, settings: VerifySettings) -> None:
         say(f"not checked: {text}")
     if not report.ok:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
-    say(f"{report.files} files, {report.blocks} blocks, {report.rows} rows read; all as it should be")
+    say(f"{report.files} files, {report.blocks} blocks, {report.rows} rows read; no problems")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The command line: the verbs of each subject put together. What a verb calls is imported when it runs."""
+"""Assemble the command line from the verbs of each module; a verb imports what it calls when it runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from layoutopt.cli import changes, engines, experiments, layouts, questions
 from layoutopt.cli.console import run_app
 
 app = typer.Typer(
-    help="Rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.",
+    help="Rewrite date-partitioned Parquet tables into blocks that the queries of a log can skip.",
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -19,8 +19,8 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from layoutopt import __version__
 
         typer.echo(__version__)
@@ -30,16 +30,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def layoutopt(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the version")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the version")
     ] = False,
 ) -> None:
-    """Take what is said before the verb."""
+    """Handle the options before the verb."""
 
 
-for subject in (layouts, changes, questions, engines, experiments):
-    app.add_typer(subject.verbs)
+for module in (layouts, changes, questions, engines, experiments):
+    app.add_typer(module.verbs)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code of :func:`layoutopt.cli.console.run_app`."""
+    """Run the command line and return the exit code of :func:`layoutopt.cli.console.run_app`."""
     return run_app(app, arguments)

@@ -1,4 +1,4 @@
-"""Changing a table that is there: `append`, `delete`, `update`, `merge` and `optimize`."""
+"""Define the verbs that change a table, from `append` to `optimize`, and `history`, `vacuum` and `restore`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ verbs = typer.Typer()
 
 @add_verb(verbs, AppendSettings, example="layoutopt append tables/events late.parquet --batch-id 2026-02-01")
 def append(settings: AppendSettings, session: Session) -> None:
-    """Add late rows to the partitions they belong to, each batch once however often this is retried."""
+    """Append late rows to their partitions; retries append a batch only once."""
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
@@ -46,8 +46,8 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
         try:
-            _check_no_own_rules(session)
-            report = append_few(settings, partial(_join_many, session), work.say, log)
+            _check_spark_properties(session)
+            report = append_few(settings, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
             from layoutopt.spark.changes.append import append_by
 
@@ -56,17 +56,16 @@ def append(settings: AppendSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 
-def _check_no_own_rules(session: Session) -> None:
-    """Leave an append to Spark where its properties may change what it reads (the calendar of old dates, a store)."""
+def _check_spark_properties(session: Session) -> None:
+    """Require Spark if its properties may change what it reads (the calendar of old dates, a store)."""
     from layoutopt.errors import NeedsSparkError
 
-    own = [key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop."))]
-    if own:
-        raise NeedsSparkError(f"the configuration file sets {own[0]}")
+    keys = [key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop."))]
+    if keys:
+        raise NeedsSparkError(f"the configuration file sets {keys[0]}")
 
 
-def _join_many(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    """Join small entries of many rows by Spark."""
+def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
     from layoutopt.spark.changes.append import join_small
 
     return join_small(start_spark(session, table=path), path, keys, watch)
@@ -74,7 +73,7 @@ def _join_many(session: Session, path: str, keys: Collection[str], watch: Stages
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
 def delete(settings: DeleteSettings, session: Session) -> None:
-    """Delete rows: few are marked by deletion vectors, with more the partitions that have any are written anew."""
+    """Delete rows: write deletion vectors for few rows, or rewrite the affected partitions for many."""
     from layoutopt.spark.changes.dml import delete_by
 
     _change(settings, session, "deleting", delete_by)
@@ -86,7 +85,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
     example="layoutopt update tables/events --set \"country = 'CZ'\" --where \"country = 'Czechia'\"",
 )
 def update(settings: UpdateSettings, session: Session) -> None:
-    """Give columns of some rows new values: few are marked and put beside, with more their partitions written anew."""
+    """Update columns of some rows: write few rows to new files, or rewrite the affected partitions for many."""
     from layoutopt.spark.changes.dml import update_by
 
     _change(settings, session, "updating", update_by)
@@ -98,7 +97,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
     example="layoutopt merge tables/events changes.parquet --on event_id --delete-when \"op = 'D'\"",
 )
 def merge(settings: MergeSettings, session: Session) -> None:
-    """Put rows in the place of those with the same key, add new ones, and delete those that are marked so."""
+    """Merge a source by key: replace rows with the same key, insert new ones, and delete those of --delete-when."""
     from layoutopt.spark.changes.dml import merge_by
 
     _change(settings, session, "merging", merge_by)
@@ -106,9 +105,9 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
 def optimize(settings: OptimizeSettings, session: Session) -> None:
-    """Write partitions anew where queries gain most for each byte: appended rows joined, older plans replaced.
+    """Rewrite the partitions where queries gain most per byte: compact appended rows, and replace older plans.
 
-    With --log by a fresh plan for its queries, made on the table's own rows; with --auto only where that pays by now.
+    With --log, make a new plan for the log's queries from the table's rows. With --auto, rewrite only where it pays.
     """
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_optimize
@@ -123,34 +122,29 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _change(settings: Changing, session: Session, doing: str, change: Callable[..., ChangeReport]) -> None:
-    """Change rows, and show what was done."""
+def _change(settings: Changing, session: Session, title: str, change: Callable[..., ChangeReport]) -> None:
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_change
 
-    with session.working(doing) as work, event_log(settings.log_json) as log:
+    with session.working(title) as work, event_log(settings.log_json) as log:
         report = change(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
 
 
-# ----------------------------------------------------------------------------------------------------
-# A table's past: `history`, `vacuum` and `restore`.
-
-
 @add_verb(verbs, HistorySettings, example="layoutopt history tables/events")
 def history(settings: HistorySettings, session: Session) -> None:
-    """List a table's snapshots, the newest last."""
+    """List a table's snapshots, oldest first."""
     from layoutopt.report.tables import history_report, print_history
 
-    found = history_report(settings.table_path)
-    session.show(found, lambda console: print_history(console, found))
+    snapshots = history_report(settings.table_path)
+    session.show(snapshots, lambda console: print_history(console, snapshots))
 
 
 @add_verb(
     verbs, VacuumSettings, example="layoutopt vacuum tables/events --retain-snapshots 10 --older-than 7d --dry-run"
 )
 def vacuum(settings: VacuumSettings, session: Session) -> None:
-    """Remove old snapshots, and the files that no kept snapshot and no running load needs."""
+    """Remove old snapshots, and the files that no kept snapshot or running load needs."""
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.catalog.vacuum import vacuum as vacuum_table
     from layoutopt.report.tables import print_vacuum
@@ -162,10 +156,10 @@ def vacuum(settings: VacuumSettings, session: Session) -> None:
 
 @add_verb(verbs, RestoreSettings, example="layoutopt restore tables/events --snapshot 41")
 def restore(settings: RestoreSettings, session: Session) -> None:
-    """Make a table what it was at an older snapshot, by a new one; nothing is lost by it."""
+    """Restore an older snapshot's content in a new snapshot; later snapshots stay in the history."""
     from layoutopt.catalog.commit import restore as restore_table
     from layoutopt.catalog.storage.filesystem import TableFiles
 
-    now = restore_table(TableFiles(settings.table_path), settings.snapshot)
-    value = {"snapshot": now.number, "restored": settings.snapshot, "partitions": len(now.partitions), "rows": now.rows}
-    session.show(value, f"Snapshot {now.number} has the content of snapshot {settings.snapshot}: {now.rows:,} rows")
+    new = restore_table(TableFiles(settings.table_path), settings.snapshot)
+    value = {"snapshot": new.number, "restored": settings.snapshot, "partitions": len(new.partitions), "rows": new.rows}
+    session.show(value, f"Snapshot {new.number} has the content of snapshot {settings.snapshot}: {new.rows:,} rows")

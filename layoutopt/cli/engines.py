@@ -1,4 +1,4 @@
-"""Files that somebody else keeps: `index` and `refresh`."""
+"""Define the verbs for external files and engines: `index`, `refresh`, `publish` and `serve`."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ verbs = typer.Typer()
     example="layoutopt index data/events --into indexes/events --index user:bloom --index url:ngrams",
 )
 def index(settings: IndexSettings, session: Session) -> None:
-    """Index files that somebody else writes and keeps, so that `query` skips their row groups; they stay as they are.
+    """Index external files, so that `query` skips their row groups; the files do not change.
 
-    SOURCE is a folder of Parquet (names end in .parquet, .parq or .pq; Hive-style folders too), or a Delta or Iceberg
-    table at its newest version. Files that are written later are read whole until `refresh` has measured them.
+    SOURCE is a folder of Parquet files (.parquet, .parq or .pq; also Hive-style folders), or a Delta or Iceberg table
+    at its newest version. Later files are read whole until `refresh` has indexed them.
     """
     from layoutopt.external.listing import canonical
 
-    _refresh(session, settings.into, canonical(settings.source), settings.table, _choice(settings))
+    _refresh(session, settings.into, canonical(settings.source), settings.table, _make_choice(settings))
 
 
 @add_verb(verbs, RefreshSettings, example="layoutopt refresh indexes/events")
 def refresh(settings: RefreshSettings, session: Session) -> None:
-    """Bring the indexes of a source up to date: what is new or changed is measured, what is gone is forgotten."""
+    """Update the indexes of a source: index new and changed files, and drop entries of removed ones."""
     from layoutopt.catalog.snapshot import source_of_index
 
     _refresh(session, settings.index, source_of_index(settings.index), None, None)
@@ -55,27 +55,27 @@ def _refresh(session: Session, into: str, source: str, table: str | None, choose
     from layoutopt.scan.arrow_types import any_arrow_type
 
     with session.working("indexing") as work:
-        found = refreshing.refresh(into, source, table, choose, any_arrow_type, work.step)
-    session.show(found.to_json(), lambda console: print_refresh(console, found))
+        report = refreshing.refresh(into, source, table, choose, any_arrow_type, work.step)
+    session.show(report.to_json(), lambda console: print_refresh(console, report))
 
 
-def _choice(settings: IndexSettings) -> ChooseIndexes | None:
-    """What names the indexes that are asked for; None where nobody asks."""
+def _make_choice(settings: IndexSettings) -> ChooseIndexes | None:
+    """Return the function that chooses the indexes; None to keep the existing ones."""
     if settings.log is None and settings.index_budget is not None:
-        raise SettingError(f"--index-budget {settings.index_budget:g} chooses by a log, and there is none; give --log")
+        raise SettingError(f"--index-budget {settings.index_budget:g} needs a query log; give --log")
     if not settings.index and settings.log is None:
         return None
 
     def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
         from layoutopt.indexes.choosing import indexes_asked
 
-        asked = indexes_asked(settings.index, schema)
-        return tuple(dict.fromkeys((*asked, *_asked_by_log(settings, schema, trial))))
+        specs = indexes_asked(settings.index, schema)
+        return tuple(dict.fromkeys((*specs, *_choose_by_log(settings, schema, trial))))
 
     return choose
 
 
-def _asked_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
+def _choose_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
     if settings.log is None:
         return ()
     from layoutopt.external.refresh import within_budget
@@ -89,37 +89,29 @@ def _asked_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tupl
     queries = analyze(entries, schema, settings.table, settings.dialect).queries
     if settings.index_budget is not None:
         return within_budget(queries, trial, settings.index_budget)
-    suggested = suggested_indexes(queries, FeatureSet(()))
-    return tuple(one.spec for one in suggested if is_computed_here(one.spec.subject))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Showing a table to other engines: `publish`.
+    specs = (suggestion.spec for suggestion in suggested_indexes(queries, FeatureSet(())))
+    return tuple(spec for spec in specs if is_computed_here(spec.subject))
 
 
 @add_verb(verbs, PublishSettings, example="layoutopt publish tables/events --as delta")
 def publish(settings: PublishSettings, session: Session) -> None:
-    """Show the newest snapshot as a Delta or Iceberg table over the same files; nothing is rewritten."""
+    """Publish the newest snapshot as a Delta or Iceberg table over the same files, without rewriting them."""
     from layoutopt.publish import publishing
     from layoutopt.report.inspections import print_publish
 
     place = publishing.publication(settings.table_path, settings.format, settings.to)
     if settings.forget:
-        gone = publishing.stop(settings.table_path, place)
-        said = {"table": settings.table_path, "format": place.format, "location": place.location, "forgotten": gone}
-        session.show(said, f"{place.location} is no longer kept for: {gone} notes removed")
+        count = publishing.stop(settings.table_path, place)
+        value = {"table": settings.table_path, "format": place.format, "location": place.location, "forgotten": count}
+        session.show(value, f"No files are kept for {place.location} any more: {count} records removed")
         return
     report = publishing.publish(settings.table_path, place)
     session.show(report.to_json(), lambda console: print_publish(console, report))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Tables as an Iceberg REST catalog: `serve`.
-
-
 @add_verb(verbs, ServeSettings, example="layoutopt serve tables/events --port 8181")
 def serve(settings: ServeSettings, session: Session) -> None:
-    """Serve tables as an Iceberg REST catalog that plans scans, so that engines read few files; read only."""
+    """Serve tables read-only as an Iceberg REST catalog that plans scans, so that engines read fewer files."""
     for library in ("pyiceberg", "starlette", "uvicorn"):
         require(library, "serve")
     from layoutopt.events import event_log
@@ -149,15 +141,15 @@ def serve(settings: ServeSettings, session: Session) -> None:
         session.show({"url": url, "tables": names}, f"serving {', '.join(names) or 'no table yet'} at {url}")
         sys.stdout.flush()
 
-    with event_log(settings.log_json) as log, _ending_as_interrupted(), suppress(KeyboardInterrupt):
+    with event_log(settings.log_json) as log, _interrupt_on_sigterm(), suppress(KeyboardInterrupt):
         run(service, say, log)
 
 
 @contextmanager
-def _ending_as_interrupted() -> Iterator[None]:
-    """While the block runs, SIGTERM ends it as Ctrl-C does, so that what it made for itself is cleaned up."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def _interrupt_on_sigterm() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C while the block runs, so that temporary files are removed."""
+    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, handler)

@@ -1,4 +1,4 @@
-"""The experiments: `bench`."""
+"""Define the verb `bench`."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ verbs = typer.Typer()
 
 @add_verb(verbs, BenchSettings, example="layoutopt bench demo --sf 0.1")
 def bench(settings: BenchSettings, session: Session) -> None:
-    """Run an experiment: generate its data, lay it out in several ways, and compare what queries scan."""
+    """Run an experiment: generate data, lay it out in several ways, and compare what queries read."""
     _EXPERIMENTS[settings.experiment](settings, session)
 
 
-def _demo(settings: BenchSettings, session: Session) -> None:
+def _run_demo(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.demo import run_demo
 
     run_demo(settings.sf, root=settings.folder)
 
 
-def _tpch(settings: BenchSettings, session: Session) -> None:
+def _run_tpch(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.chapter5 import tpch_suite
     from layoutopt.bench.comparison import comparison_report, run_streams
     from layoutopt.bench.results_report import update_tables
@@ -47,37 +47,37 @@ def _tpch(settings: BenchSettings, session: Session) -> None:
         state = "updated" if changed else "up to date"
         session.show({"changed": changed}, f"The tables of {settings.readme} are {state}.")
     else:
-        _figures(settings, session, partial(tpch_suite, settings.sf, settings.folder))
+        _run_figures(settings, session, partial(tpch_suite, settings.sf, settings.folder))
 
 
-def _bigdata(settings: BenchSettings, session: Session) -> None:
+def _run_bigdata(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.bigdata import bigdata_suite
 
-    _figures(settings, session, partial(bigdata_suite, settings.rows, settings.folder))
+    _run_figures(settings, session, partial(bigdata_suite, settings.rows, settings.folder))
 
 
-def _wide(settings: BenchSettings, session: Session) -> None:
+def _run_wide(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.wide import wide_suite
 
-    _figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
+    _run_figures(settings, session, partial(wide_suite, settings.rows, settings.folder))
 
 
-def _figures(settings: BenchSettings, session: Session, suite_with: Callable[[SparkSource], Suite]) -> None:
+def _run_figures(settings: BenchSettings, session: Session, make_suite: Callable[[SparkSource], Suite]) -> None:
     from layoutopt.bench.results import run_figures
     from layoutopt.bench.results_report import figures_table, list_figures, results_report
     from layoutopt.bench.steps import spark_when_needed
 
     if "list" in settings.figures:
         with spark_when_needed("layoutopt-figures") as spark:
-            figures = suite_with(spark).figures
+            figures = make_suite(spark).figures
         session.show(list_figures(figures), lambda console: console.print(figures_table(figures)))
         return
     with session.working("running the thesis's figures") as work:
-        folder, document = run_figures(suite_with, names=settings.figures, results=settings.results, say=work.say)
+        folder, document = run_figures(make_suite, names=settings.figures, results=settings.results, say=work.say)
     session.show(document, lambda console: results_report(console, document, folder))
 
 
-def _query(settings: BenchSettings, session: Session) -> None:
+def _run_query(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.query_times import queries_report, run_queries
     from layoutopt.config.documents import read_calibration
     from layoutopt.model.engine_costs import BUILT_IN
@@ -89,7 +89,7 @@ def _query(settings: BenchSettings, session: Session) -> None:
     session.show(timed, lambda console: console.print(queries_report(timed, settings.sf)))
 
 
-def _brushing(settings: BenchSettings, session: Session) -> None:
+def _run_brushing(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.brushing import ROWS
     from layoutopt.bench.comparison import comparison_report, run_brushing
 
@@ -99,33 +99,33 @@ def _brushing(settings: BenchSettings, session: Session) -> None:
     session.show(compared, lambda console: console.print(comparison_report(compared)))
 
 
-def _micro(settings: BenchSettings, session: Session) -> None:
+def _run_micro(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.micro import run_micro
 
     run_micro(settings.sf, root=settings.folder)
 
 
-def _scaling(settings: BenchSettings, session: Session) -> None:
+def _run_scaling(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.scaling import plot_scaling, run_scaling, scaling_report
 
     with session.working("running all stages") as work:
         costs = run_scaling(settings.sf, root=settings.folder, streams=settings.streams, say=work.say)
     plot = settings.folder / "scaling.png"
     plot_scaling(costs, plot)
-    session.show(costs, partial(_report_and_file, scaling_report(costs), plot))
+    session.show(costs, partial(_print_report, scaling_report(costs), plot))
 
 
-def _drift(settings: BenchSettings, session: Session) -> None:
+def _run_drift(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.drift import drift_report, plot_drift, run_drift
 
     with session.working("simulating") as work:
         figures = run_drift(settings.seed, say=work.say)
     plot = settings.folder / "drift.png"
     plot_drift(figures, plot)
-    session.show([figure.to_json() for figure in figures], partial(_report_and_file, drift_report(figures), plot))
+    session.show([figure.to_json() for figure in figures], partial(_print_report, drift_report(figures), plot))
 
 
-def _reorganise(settings: BenchSettings, session: Session) -> None:
+def _run_reorganise(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.reorganise import SHARES, plot_reorganised, reorganised_figures, reorganised_report
 
     shares = settings.shares or SHARES
@@ -136,23 +136,23 @@ def _reorganise(settings: BenchSettings, session: Session) -> None:
     plot = settings.folder / "reorganised.png"
     plot_reorganised(figures, plot)
     report = reorganised_report(figures, settings.sf)
-    session.show([vars(figure) for figure in figures], partial(_report_and_file, report, plot))
+    session.show([vars(figure) for figure in figures], partial(_print_report, report, plot))
 
 
-def _report_and_file(report: RenderableType, written: Path, console: Console) -> None:
+def _print_report(report: RenderableType, file: Path, console: Console) -> None:
     console.print(report)
-    console.print(f"Written: {written}")
+    console.print(f"Written: {file}")
 
 
 _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = {
-    "demo": _demo,
-    "tpch": _tpch,
-    "bigdata": _bigdata,
-    "query": _query,
-    "brushing": _brushing,
-    "micro": _micro,
-    "wide": _wide,
-    "scaling": _scaling,
-    "drift": _drift,
-    "reorganise": _reorganise,
+    "demo": _run_demo,
+    "tpch": _run_tpch,
+    "bigdata": _run_bigdata,
+    "query": _run_query,
+    "brushing": _run_brushing,
+    "micro": _run_micro,
+    "wide": _run_wide,
+    "scaling": _run_scaling,
+    "drift": _run_drift,
+    "reorganise": _run_reorganise,
 }

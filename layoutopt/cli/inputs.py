@@ -1,4 +1,4 @@
-"""What several verbs begin with: a table, a log, a Spark session."""
+"""Open what several verbs need: a table, a log, a Spark session."""
 
 from __future__ import annotations
 
@@ -21,33 +21,34 @@ if TYPE_CHECKING:
     from layoutopt.workload.analyze import Analysis
 
 
+# Spark properties that do not change what a path or a feature means.
 _RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
 
 
 def open_at(
-    session: Session, path: str, at: SnapshotSettings | None = None, *, indexed: bool = False, **how: Any
+    session: Session, path: str, version: SnapshotSettings | None = None, *, indexed: bool = False, **options: Any
 ) -> Table:
-    """A table with the user's functions, at the snapshot asked for or the newest; ``how`` as ``open_table`` has it.
+    """Open a table with the user's functions, at a snapshot or the newest.
 
     Args:
-        session: has the functions.
-        path: the table's.
-        at: which snapshot.
-        indexed: whether the indexes of a source will do.
-        how: as ``open_table`` has it.
+        session: provides the functions.
+        path: the table's path.
+        version: the snapshot; by default the newest.
+        indexed: whether the path may also hold the indexes of an external source.
+        options: further arguments of ``open_table``.
     """
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
     from layoutopt.scan.table import open_own_table, open_table
 
-    snapshot, as_of = (None, None) if at is None else (at.snapshot, at.as_of)
-    opened = open_table if indexed else open_own_table
-    return opened(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **how)
+    snapshot, as_of = (None, None) if version is None else (version.snapshot, version.as_of)
+    open_path = open_table if indexed else open_own_table
+    return open_path(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **options)
 
 
-def calibration_of(path: Path | None) -> Calibration | None:
-    """What engines cost by a file, None without one."""
+def load_calibration(path: Path | None) -> Calibration | None:
+    """Return the calibration in a file, or None without a path."""
     if path is None:
         return None
     from layoutopt.config.documents import read_calibration
@@ -55,27 +56,26 @@ def calibration_of(path: Path | None) -> Calibration | None:
     return read_calibration(path)
 
 
-def analysed(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:
-    """What the queries of a log ask of a table; with a half-life older ones count less."""
+def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:
+    """Return the analysis of a log's queries on a table; a half-life lowers the weights of older ones."""
     from layoutopt.workload.analyze import analyze
     from layoutopt.workload.log import read_log
 
     entries = read_log(log, column=column, dialect=dialect)
-    found = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
+    analysis = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
     if half_life is None:
-        return found
+        return analysis
     from layoutopt.config.fields import parse_age
     from layoutopt.workload.log import decayed
 
-    return replace(found, queries=decayed(found.queries, parse_age(half_life), table.settings.time_zone))
+    return replace(analysis, queries=decayed(analysis.queries, parse_age(half_life), table.settings.time_zone))
 
 
 def spark_if_needed(session: Session, settings: Settings) -> AnySession:
-    """What starts :func:`start_spark`'s session when it is first asked for one, or the session where Spark is wanted.
+    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
 
-    Spark is wanted where it runs already, where a function is to be registered, and where its properties are given,
-    here or by an installation of its own, that may say what a path or a feature means: others than resources, and
-    than what the features' settings say too.
+    A session is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
+    path or a feature means: those from a separate installation, and all but resources and the features' settings.
     """
     from layoutopt.spark.core.sessions import is_installed_apart, is_submitted, properties_of
 
@@ -88,21 +88,21 @@ def spark_if_needed(session: Session, settings: Settings) -> AnySession:
 def start_spark(
     session: Session, name: str = "layoutopt", *, table: str | None = None, encrypt: str | None = None
 ) -> SparkSession:
-    """A Spark session with the configuration file's properties and the user's functions; Spark lists it by its name.
+    """Start a Spark session with the configuration file's properties and the user's functions.
 
     Args:
-        session: has both.
-        name: its name.
-        table: what is read or changed; where it is encrypted, so are the session's own files.
-        encrypt: the key by which the table is to be encrypted.
+        session: provides both.
+        name: the name in Spark's listings.
+        table: the path of the table; if it is encrypted, the session's temporary files are too.
+        encrypt: the reference to the key of a table to create.
 
     Raises:
-        EncryptionKeyError: the table is encrypted, and its key can't be had.
+        EncryptionKeyError: the table is encrypted and its key is not available.
     """
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.encryption.references import key_of
 
-    udfs = session.udfs()  # before Spark, which takes seconds to start
+    udfs = session.udfs()  # fails before Spark starts, which takes seconds
     private = encrypt is not None and bool(key_of(encrypt))
     private |= table is not None and TableFiles(table, key=encrypt).keys is not None
     from layoutopt.spark.core.functions import declare

@@ -1,4 +1,4 @@
-"""What the scripts under ``jobs/`` share: the flags and endings of the command line, with a Spark session."""
+"""Run the scripts under ``jobs/`` with the flags and exit codes of the command line, in a Spark session."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from layoutopt.cli.console import INTERRUPTED, Session, add_verb, interruption, run_app
+from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
 from layoutopt.cli.inputs import start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.errors import LayoutoptError, interrupt_behind
@@ -23,27 +23,27 @@ Verb = TypeVar("Verb", bound=VerbSettings)
 def run_job(
     name: str, kind: type[Verb], body: Callable[[SparkSession, Verb], None], arguments: Sequence[str] | None = None
 ) -> int:
-    """Run a job under ``spark-submit`` (or plain Python) and return its exit code, as the command line's verbs do.
+    """Run a job under ``spark-submit`` or plain Python and return its exit code.
 
     Args:
-        name: the job's, under ``jobs/``.
-        kind: the settings of the verb that the job stands for: each is a flag, ``--conf FILE`` supplies any.
-        body: what it does.
-        arguments: the flags; those of the process where left out.
+        name: the script's name under ``jobs/``.
+        kind: the settings of the job's verb; each is a flag, or a key of the file after ``--conf``.
+        body: the work.
+        arguments: the flags; by default those of the process.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def job(settings: Verb, session: Session) -> None:
         tell = teller(getattr(settings, "log_json", None))
-        of = {key: getattr(settings, field, None) for key, field in (("table", "table_path"), ("encrypt", "encrypt"))}
-        spark = start_spark(session, f"layoutopt-{name}", **of)
+        table, encrypt = (getattr(settings, field, None) for field in ("table_path", "encrypt"))
+        spark = start_spark(session, f"layoutopt-{name}", table=table, encrypt=encrypt)
         try:
             body(spark, settings)
         except (Exception, KeyboardInterrupt) as error:
-            pressed = None if isinstance(error, LayoutoptError) else interrupt_behind(error)
-            if tell is say or not (pressed or isinstance(error, LayoutoptError)):
+            interrupt = None if isinstance(error, LayoutoptError) else interrupt_behind(error)
+            if tell is say or not (interrupt or isinstance(error, LayoutoptError)):
                 raise
-            tell(interruption(pressed) if pressed else str(error))
+            tell(describe_interrupt(interrupt) if interrupt else str(error))
             raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
         finally:
             spark.stop()
@@ -54,10 +54,10 @@ def run_job(
 
 
 def teller(log_json: str | None) -> Callable[[str], None]:
-    """What a job with a log of events tells its sentences to.
+    """Return the function that prints a job's sentences, given the file of its event log.
 
-    Under ``spark-submit`` stderr and stdout are one stream, so where events go to stderr, sentences are events too:
-    every line of the job is JSON then.
+    ``spark-submit`` merges stderr and stdout. If events go to stderr, sentences are events too, so that each line is
+    JSON.
     """
     if log_json != STDERR:
         return say
@@ -65,5 +65,5 @@ def teller(log_json: str | None) -> Callable[[str], None]:
 
 
 def say(sentence: str) -> None:
-    """Tell the job's log how far it is."""
+    """Write a sentence to the job's log."""
     sys.stderr.write(f"{sentence}\n")

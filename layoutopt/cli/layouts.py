@@ -1,4 +1,4 @@
-"""From a query log to a plan: `analyze`, `plan`, and what to choose by: `calibrate` and `mine`."""
+"""Define the verbs from a query log to a table: `analyze`, `plan`, `calibrate`, `mine`, `advise`, `load`, `reload`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ verbs = typer.Typer()
 
 @add_verb(verbs, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
 def analyze(settings: AnalyzeSettings, session: Session) -> None:
-    """Find the filters of a query log that are worth skipping by, and write them to a features file."""
+    """Find the filters of a query log that help to skip rows, and write them to a features file."""
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggested_indexes
@@ -43,25 +43,25 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 
 @add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
 def plan(settings: PlanSettings, session: Session) -> None:
-    """Decide how a table's partitions will be laid out, from its rows and a features file, and write a plan."""
+    """Choose how to lay out a table's partitions, from its rows and a features file, and write a plan."""
     from layoutopt.config.documents import read_features
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
-    # Only now: PySpark takes a second to import, and a bad file should not wait for it.
+    # PySpark takes a second to import; a bad file fails before that.
     from layoutopt.report.pages import plot
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
         spark = spark_if_needed(session, document.features.settings)
-        made = plan_with_indexes(spark, settings, document, work.say, plot)
-        settings.output.write_bytes(made.dumps())
-    session.show(plan_report(made, settings.output), lambda console: print_plan(console, made, settings.output))
+        new_plan = plan_with_indexes(spark, settings, document, work.say, plot)
+        settings.output.write_bytes(new_plan.dumps())
+    session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
 
 @add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
 def calibrate(settings: CalibrateSettings, session: Session) -> None:
-    """Measure what each kind of work costs Spark, DuckDB and Arrow on this machine; takes some minutes."""
+    """Measure the cost of each kind of work in Spark, DuckDB and Arrow on this machine; takes a few minutes."""
     from layoutopt.report.calibration import calibration_table
     from layoutopt.spark.planning.calibrate import calibrate
 
@@ -78,7 +78,7 @@ def calibrate(settings: CalibrateSettings, session: Session) -> None:
 
 @add_verb(verbs, MineSettings, example="layoutopt mine events.parquet queries.jsonl --partition-by day")
 def mine(settings: MineSettings, session: Session) -> None:
-    """Compare methods on a table and its log: each plans by the older queries and is judged by the newest quarter."""
+    """Compare methods on a table and its log: each plans from older queries and is scored by the newest quarter."""
     from layoutopt.model.methods import COMPARED
     from layoutopt.report.method_comparison import methods_table
     from layoutopt.spark.planning.method_comparison import compare_on_log
@@ -86,36 +86,28 @@ def mine(settings: MineSettings, session: Session) -> None:
     with session.working("comparing methods") as work:
         spark = cache(partial(start_spark, session, "layoutopt-mine"))
         methods = compare_on_log(settings, settings.methods or COMPARED, spark, work.say)
-    title = f"{settings.log}: its newest queries, which no plan has seen"
+    title = f"{settings.log}: the newest queries, not used for planning"
     session.show(methods, lambda console: console.print(methods_table(title, methods)))
-
-
-# ----------------------------------------------------------------------------------------------------
-# What a layout would save, before anything is written: `advise`.
 
 
 @add_verb(verbs, AdviseSettings, example="layoutopt advise events.parquet queries.jsonl --queries-per-month 40000")
 def advise(settings: AdviseSettings, session: Session) -> None:
-    """Say what a log's queries read, what each method would save, and what to tell other engines; nothing is written.
+    """Estimate what each method would save a log's queries, and print statements for other engines; writes nothing.
 
-    It takes one to two minutes on two cores, whatever the size of the table.
+    Takes one to two minutes on two cores for a table of any size.
     """
     from layoutopt.report.advice import print_advice
     from layoutopt.spark.planning.advise import advise_when_started
 
-    with session.working("advising") as work, ThreadPoolExecutor(1) as starting:
-        # Spark takes seconds to start, in which the log is read.
-        spark = starting.submit(start_spark, session)
-        found = advise_when_started(spark.result, settings, work.say, session.udfs())
+    with session.working("advising") as work, ThreadPoolExecutor(1) as pool:
+        # The log is read while Spark starts.
+        spark = pool.submit(start_spark, session)
+        advice = advise_when_started(spark.result, settings, work.say, session.udfs())
     if settings.html is not None:
         from layoutopt.report.advice import advice_page
 
-        settings.html.write_text(advice_page(found), encoding="utf-8")
-    session.show(found.to_json(), lambda console: print_advice(console, found))
-
-
-# ----------------------------------------------------------------------------------------------------
-# Writing partitions into a table: `load` and `reload`.
+        settings.html.write_text(advice_page(advice), encoding="utf-8")
+    session.show(advice.to_json(), lambda console: print_advice(console, advice))
 
 
 @add_verb(
@@ -124,11 +116,11 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     example="layoutopt load events.parquet tables/events --plan plan.json --partition day=2026-01-31",
 )
 def load(settings: LoadSettings, session: Session) -> None:
-    """Write a source's partitions as blocks into a table, once each, and commit them once rows and checksums agree."""
+    """Write a source's partitions into a table, each once; commit them only if rows and checksums agree."""
     from layoutopt.events import event_log
 
-    _check_plan_is_there(settings)
-    # Only now: Spark takes seconds to import, and a bad file should not wait for it.
+    _check_plan_exists(settings)
+    # PySpark takes a second to import; a bad file fails before that.
     from layoutopt.report.tables import print_loads
     from layoutopt.spark.loading.load import load_by
 
@@ -144,15 +136,14 @@ def load(settings: LoadSettings, session: Session) -> None:
     example="layoutopt reload tables/events events.parquet --partition day=2026-01-31 --plan new.json",
 )
 def reload(settings: ReloadSettings, session: Session) -> None:
-    """Load partitions once more in place of what they hold, by the table's plan or a new one."""
+    """Replace partitions with a source's rows, by the table's plan or a new one."""
     if not settings.partition and settings.first is None and settings.last is None:
-        raise SettingError(f"no partition of {settings.table_path!r} is named; give --partition, or --from and --to")
-    given = {name: getattr(settings, name) for name in type(settings).model_fields}
-    load(make_settings(LoadSettings, {**given, "replace": True}), session)
+        raise SettingError(f"no partition of {settings.table_path!r} is given; give --partition, or --from and --to")
+    values = {name: getattr(settings, name) for name in type(settings).model_fields}
+    load(make_settings(LoadSettings, {**values, "replace": True}), session)
 
 
-def _check_plan_is_there(settings: LoadSettings) -> None:
-    """Before Spark starts: the plan's file can be read, unless the table has a plan itself."""
+def _check_plan_exists(settings: LoadSettings) -> None:
     from layoutopt.catalog.paths import MARKER
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.config.documents import DEFAULT_PLAN, read_plan

@@ -1,4 +1,4 @@
-"""What a table answers and what that reads: `query`, `explain` and `files`."""
+"""Define the verbs that read a table: `query`, `explain`, `files`, `evaluate`, `verify`, `status` and `drift`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import analysed, calibration_of, open_at, start_spark
+from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, start_spark
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from rich.console import Console
 
-    from layoutopt.catalog.storage.io_metrics import Amount
     from layoutopt.inspect.block_condition import BlockConditions
     from layoutopt.inspect.cost import DryRun
     from layoutopt.inspect.drift import Regret
@@ -44,44 +43,37 @@ verbs = typer.Typer()
     verbs, QuerySettings, example="layoutopt query tables/events \"SELECT count(*) FROM events WHERE country = 'FR'\""
 )
 def query(settings: QuerySettings, session: Session) -> None:
-    """Answer a query, reading only the blocks that may match."""
-    how = {} if settings.read_through is None else {"read_through": settings.read_through}
-    table = open_at(session, settings.table_path, settings, indexed=True, **how)
+    """Answer a query; read only blocks that may match."""
+    options = {} if settings.read_through is None else {"read_through": settings.read_through}
+    table = open_at(session, settings.table_path, settings, indexed=True, **options)
     from layoutopt.report.tables import answer_report, print_answer
 
     scan = table.scan(settings.sql)
-    catalog = _asked(table)
+    catalog = table.catalog.files.traffic.so_far
     with session.working("reading"):
         answer = _answer(scan, settings, session)
-    data = _asked(table) - catalog
+    data = table.catalog.files.traffic.so_far - catalog
     limit = settings.limit or (None if session.json else 100)
     traffic = {"traffic": {"catalog": catalog.to_json(), "data": data.to_json()}} if settings.stats else {}
 
     def show(console: Console) -> None:
         print_answer(console, answer, limit)
         if settings.stats:
-            console.print(_traffic_text(table, f"the catalog took {catalog}, data files {data}"))
+            local = table.catalog.files.local_root is not None
+            text = f"the catalog took {catalog}, data files {data}"
+            console.print("files on a local disk: requests are not counted" if local else text)
 
     session.show({**answer_report(answer, limit), **traffic}, show)
 
 
-def _asked(table: Table) -> Amount:
-    """What was asked of the table's store by now."""
-    return table.catalog.files.traffic.so_far
-
-
-def _traffic_text(table: Table, said: str) -> str:
-    return said if table.catalog.files.local_root is None else "files on a local disk: requests are not counted"
-
-
 def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
-    from layoutopt.cli.startup import keep_what_is_loaded
+    from layoutopt.cli.startup import freeze_objects
 
     if settings.engine == "spark":
         from layoutopt.spark.core.source import with_binaries
 
         return with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))).toArrow()
-    keep_what_is_loaded()
+    freeze_objects()
     return scan.to_arrow(settings.engine)
 
 
@@ -89,12 +81,12 @@ def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
     verbs, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\""
 )
 def explain(settings: ExplainSettings, session: Session) -> None:
-    """Say which blocks a query reads, what skips the others, and for each predicate why it skips no more.
+    """Explain which blocks a query reads, what skips the others, and why each predicate skips no more.
 
-    Of the query only what it reads matters, so a bare condition will do.
+    A condition alone is enough instead of a query.
     """
     if settings.predicate and settings.bytes:
-        raise SettingError("--predicate and --bytes each print one thing and no more; give one of them")
+        raise SettingError("--predicate and --bytes exclude each other; give one of them")
     table = open_at(session, settings.table_path, settings, indexed=True)
     scan = _scan(table, settings.sql)
     result: BlockConditions | DryRun | Explanation
@@ -113,79 +105,75 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         from layoutopt.inspect.cost import costs_for, predicted_seconds, scan_work
         from layoutopt.report.texts import seconds_text
 
-        seconds = predicted_seconds(costs_for(table, calibration_of(settings.calibration)), scan_work(scan))
+        seconds = predicted_seconds(costs_for(table, load_calibration(settings.calibration)), scan_work(scan))
         value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"
     if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
-        asked = _asked(table)
-        value, text = {**value, "traffic": {"catalog": asked.to_json()}}, f"{text}\nthe catalog took {asked}"
+        traffic = table.catalog.files.traffic.so_far
+        value, text = {**value, "traffic": {"catalog": traffic.to_json()}}, f"{text}\nthe catalog took {traffic}"
     if table.catalog.others is not None:
         from layoutopt.external.indexed_source import not_indexed
 
         count = not_indexed(table.catalog)
         value = {**value, "files_not_indexed": count}
-        text += f"\n{count:,} files are newer than the indexes and read whole; `refresh` measures them" if count else ""
+        text += f"\n{count:,} files are newer than the indexes and read whole; `refresh` indexes them" if count else ""
     session.show(value, text)
 
 
 def _scan(table: Table, text: str) -> Scan:
-    """The scan of a SQL text, or of a condition alone."""
     is_query = re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE)
     return table.scan(text) if is_query else table.scan(where=text)
 
 
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")
 def files(settings: FilesSettings, session: Session) -> None:
-    """List the current snapshot's data files of one layout, for engines that read plain Parquet."""
+    """List the current data files of a layout, for engines that read plain Parquet."""
     paths = open_at(session, settings.table_path, indexed=True).files(settings.layout)
     session.show(list(paths), "\n".join(paths))
 
 
-# ----------------------------------------------------------------------------------------------------
-# Questions about a table: `evaluate`, `verify`, `status` and `drift`.
-
-
 @add_verb(verbs, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
 def evaluate(settings: EvaluateSettings, session: Session) -> None:
-    """Replay a query log on the catalog alone: the rows, cells and bytes that its queries would read."""
+    """Compute from the catalog the rows, cells and bytes that the queries of a log would read."""
     from layoutopt.inspect.evaluate import compare, worst_queries
     from layoutopt.inspect.evaluate import evaluate as evaluate_queries
     from layoutopt.report.inspections import print_evaluation
 
     table = open_at(session, settings.table_path, settings)
-    found = analysed(table, settings.log, settings.column, settings.dialect)
+    analysis = analyze_log(table, settings.log, settings.column, settings.dialect)
+    queries = analysis.queries
     with session.working("evaluating") as work:
-        given = calibration_of(settings.calibration)
-        result = evaluate_queries(table, found.queries, settings.actual, work.step, settings.dialect, given)
-        worst = worst_queries(table, found.queries, result["queries"], settings.dialect)
-        result["predictions"] = compare(table, found.queries, result)
-    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in found.skipped]
+        calibration = load_calibration(settings.calibration)
+        result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect, calibration)
+        worst = worst_queries(table, queries, result["queries"], settings.dialect)
+        result["predictions"] = compare(table, queries, result)
+    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped]
     if settings.html is not None:
         from layoutopt.report.pages import evaluation_page
 
         settings.html.write_text(evaluation_page(result, worst, skipped), encoding="utf-8")
     session.show(
         {**result, "worst": worst, "skipped": skipped},
-        lambda console: print_evaluation(console, result, found.skipped, worst, every=settings.all),
+        lambda console: print_evaluation(console, result, analysis.skipped, worst, every=settings.all),
     )
 
 
 @add_verb(verbs, VerifySettings, example="layoutopt verify tables/events --source events.parquet")
 def verify(settings: VerifySettings, session: Session) -> None:
-    """Read a table's files again and compare them with the catalog, or audit what a log skips; exit 1 if wrong.
+    """Compare a table's files with its catalog, or audit what a log's queries skip; exit 1 if anything is wrong.
 
-    With --source also compare all rows with those that the table was loaded from.
+    With --source, also compare all rows with their source.
     """
     if settings.queries is not None and settings.source is not None:
-        raise SettingError("--queries and --source are two different checks; leave one of them out")
+        raise SettingError("--queries and --source are different checks; leave one of them out")
     if settings.queries is not None and settings.engine != "local":
-        raise SettingError(f"--queries is audited here; leave out --engine {settings.engine}")
+        raise SettingError(f"--queries runs in this process; leave out --engine {settings.engine}")
     if settings.queries is not None:
         return _audit(settings, settings.queries, session)
     from layoutopt.inspect.status import verify_path
     from layoutopt.report.inspections import print_verify
 
     rows = None if settings.source is None else _open_source(settings.table_path, settings.source, session)
-    checker = None if settings.engine == "local" else _in_spark(settings.table_path, session)
+    checker = None if settings.engine == "local" else _make_spark_checker(settings.table_path, session)
     with session.working("verifying") as work:
         report = verify_path(
             settings.table_path, settings.sample, work.step,
@@ -193,27 +181,27 @@ def verify(settings: VerifySettings, session: Session) -> None:
         )  # fmt: skip
         damaged = not report.ok
         if settings.source is not None and rows is not None:
-            report = _against_source(report, rows, settings, session, work.say)
+            report = _compare_with_source(report, rows, settings, session, work.say)
     session.show(report.to_json(), lambda console: print_verify(console, report))
     if damaged:
         raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
     if report.source is not None and not report.ok:
         raise ContentMismatchError(
             f"{settings.table_path!r} and {settings.source!r} differ in {report.source.differences} places; "
-            "load what is missing or other in the table, unless the source was moved on"
+            "load the missing and different rows again, unless the source has changed since"
         )
     return None
 
 
 def _check_is_table(table_path: str) -> None:
-    """Whatever is wrong with a path is said before Spark is started, which takes seconds."""
+    """Fail before Spark starts, which takes seconds."""
     from layoutopt.catalog.snapshot import check_is_table
     from layoutopt.catalog.storage.filesystem import TableFiles
 
     check_is_table(TableFiles(table_path))
 
 
-def _in_spark(table_path: str, session: Session) -> FileChecker:
+def _make_spark_checker(table_path: str, session: Session) -> FileChecker:
     _check_is_table(table_path)
     from layoutopt.spark.loading.verify import in_spark
 
@@ -221,20 +209,19 @@ def _in_spark(table_path: str, session: Session) -> FileChecker:
 
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
-    """The rows of a source that a table is compared with."""
     _check_is_table(table_path)
     from layoutopt.spark.core.source import open_source
 
     return open_source(start_spark(session, table=table_path), source)
 
 
-def _against_source(
+def _compare_with_source(
     report: VerifyReport, rows: DataFrame, settings: VerifySettings, session: Session, say: Callable[[str], None]
 ) -> VerifyReport:
-    """A report of a table with what its source has and it has not; of a damaged one, that it was not compared."""
+    """Return a report with the differences between a table and its source; a damaged table is not compared."""
     source = str(settings.source)
     if not report.ok:
-        return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: what is damaged comes first"))
+        return replace(report, unchecked=(*report.unchecked, f"the rows of {source}: repair the damaged files first"))
     from layoutopt.spark.loading.source_files import source_partitions
     from layoutopt.spark.loading.verify import compare_with_source
 
@@ -244,23 +231,23 @@ def _against_source(
 
 
 def _audit(settings: VerifySettings, log: str, session: Session) -> None:
-    """Prove that no query of a log skips a row that it asks for.
+    """Prove that no query of a log skips a row that it matches.
 
     Raises:
-        DataFileError: one does.
-        QueryError: none of them can be looked at.
+        DataFileError: a query does.
+        QueryError: no query can be audited.
     """
     from layoutopt.inspect.audit import audit
     from layoutopt.report.inspections import print_audit
 
     table = open_at(session, settings.table_path, settings)
-    found = analysed(table, log, settings.column, settings.dialect)
+    queries = analyze_log(table, log, settings.column, settings.dialect).queries
     with session.working("auditing") as work:
-        report = audit(table, found.queries, settings.dialect, work.step)
+        report = audit(table, queries, settings.dialect, work.step)
     session.show(report.to_json(), lambda console: print_audit(console, report))
     if report.losses:
         raise DataFileError(
-            f"{len(report.losses)} blocks of {settings.table_path!r} are skipped though queries ask for rows in them, "
+            f"{len(report.losses)} blocks of {settings.table_path!r} are skipped although queries match rows in them, "
             f"the first by {report.losses[0].mechanism}: block {report.losses[0].block} of {report.losses[0].file!r}; "
             "load that partition again"
         )
@@ -271,41 +258,41 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
 
 @add_verb(verbs, StatusSettings, example="layoutopt status tables/events --json")
 def status(settings: StatusSettings, session: Session) -> None:
-    """Say what a table holds: partitions, plans, blocks, bytes and its last loads."""
+    """Show a table's partitions, plans, blocks, bytes and last loads."""
     from layoutopt.inspect.status import status as status_of
     from layoutopt.report.inspections import print_status
 
-    found = status_of(open_at(session, settings.table_path).catalog)
-    session.show(found.to_json(), lambda console: print_status(console, found))
+    report = status_of(open_at(session, settings.table_path).catalog)
+    session.show(report.to_json(), lambda console: print_status(console, report))
 
 
 @add_verb(verbs, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
 def drift(settings: DriftSettings, session: Session) -> None:
-    """Compare what a recent log skips with what the plan's own queries do; exit 1 where it is much less.
+    """Compare what a recent log skips with what the plan's own queries skip; exit 1 if it is much less.
 
-    Says too which families of queries are new, gone, grown and shrunk, and with --regret what planning anew would save.
+    Also lists query families that are new, gone, more or less frequent; --regret estimates what a new plan would save.
     """
     from layoutopt.inspect.drift import check_drift
     from layoutopt.inspect.drift import drift as drift_of
     from layoutopt.report.inspections import print_drift
 
     table = open_at(session, settings.table_path)
-    queries = analysed(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
+    queries = analyze_log(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
     result = drift_of(table, queries)
     if settings.regret:
-        result = replace(result, regret=_regret(table, queries, session))
+        result = replace(result, regret=_measure_regret(table, queries, session))
     value = {**result.to_json(), "most": settings.most, "fits": result.fallen <= settings.most}
     session.show(value, lambda console: print_drift(console, result, settings.most))
     check_drift(result, settings.most)
 
 
-def _regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
-    """What is lost by not planning a table anew for a log's queries."""
+def _measure_regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
+    """Return what a log's queries lose because the table is not planned for them."""
     from layoutopt.inspect.drift import regret_of
     from layoutopt.inspect.status import current_plan
     from layoutopt.spark.changes.replan import fresh_plan
 
-    with session.working("planning anew") as work:
+    with session.working("replanning") as work:
         fresh = fresh_plan(
             start_spark(session, table=table.catalog.files.root), table, current_plan(table.catalog), queries, work.say
         )

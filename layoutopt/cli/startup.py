@@ -1,4 +1,4 @@
-"""Keeping short commands short: what would be imported for nothing."""
+"""Shorten the start and the end of short commands."""
 
 from __future__ import annotations
 
@@ -7,26 +7,26 @@ import gc
 import os
 import sys
 
+# With Python's default, imports alone cause dozens of collections.
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
 def start_quickly() -> None:
-    """Spare a short command what takes a third of its time; for whoever owns the process, before numpy is imported.
+    """Save a third of a short command's time. Call it before numpy is imported, and only in an own process.
 
-    Modules make many objects and no garbage, for which Python looks dozens of times all the same, and once more among
-    all of them when it ends. And numpy's linear algebra starts a thread for each core, which then wait for work by
-    going in circles; reading has none for them.
+    Imports create objects but no garbage, so fewer garbage collections suffice. OpenBLAS gets one thread, since a
+    thread for each core would spin without work.
     """
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.unregister(keep_what_is_loaded)
-    atexit.register(keep_what_is_loaded)
+    atexit.unregister(freeze_objects)
+    atexit.register(freeze_objects)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def keep_what_is_loaded() -> None:
-    """Don't look for garbage among what a short command has loaded by now: not even when it ends, which takes a fifth.
+def freeze_objects() -> None:
+    """Exempt the objects loaded so far from garbage collection; the one at exit takes a fifth of the time.
 
-    Nothing is done once DuckDB is loaded, which says on stderr which of its objects are left at the end.
+    Do nothing once DuckDB is loaded, which reports objects left at exit on stderr.
     """
     if "duckdb" not in sys.modules:
         gc.freeze()

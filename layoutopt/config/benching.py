@@ -1,4 +1,4 @@
-"""The settings of `bench`."""
+"""Define the settings of `bench`."""
 
 from __future__ import annotations
 
@@ -24,23 +24,22 @@ Experiment = Literal[
 
 
 class BenchSettings(VerbSettings):
-    """An experiment."""
+    """Settings of `bench`."""
 
     experiment: Annotated[Experiment, Positional()] = Field(
-        description="demo: TPC-H in a few minutes; tpch: every figure of the thesis beside its numbers, or with "
-        "--streams every method on these; bigdata: SOP and GSOP under other workloads, on a synthetic table "
-        "of the Big Data Benchmark's shape (figure 4.7); query: seconds of queries in Spark and DuckDB, on plain "
-        "Parquet and on the optimised table; brushing: every method on range filters of users, whose constants never "
-        "recur; micro: single algorithms, and a load beside Spark's rewrite; wide: synthetic tables of 453 and 104 "
-        "columns planned, loaded and queried (figures 3.9, 3.10, 4.12, 5.10); scaling: every stage, and what a row "
-        "costs at each scale factor that was run; drift: sixty simulated days of queries that change, and when "
-        "rewriting partitions pays; reorganise: half of chapter 4's templates replaced, and what `optimize` regains "
-        "within --shares of the table's bytes"
+        description="demo: TPC-H in a few minutes; tpch: every figure of the thesis with its numbers, or with "
+        "--streams all methods on these; bigdata: SOP and GSOP under other workloads, on a synthetic table like the "
+        "Big Data Benchmark's (figure 4.7); query: seconds of queries in Spark and DuckDB, on plain Parquet and on the "
+        "optimised table; brushing: all methods on range filters whose constants never recur; micro: single "
+        "algorithms, and a load against Spark's rewrite; wide: synthetic tables of 453 and 104 columns planned, loaded "
+        "and queried (figures 3.9, 3.10, 4.12, 5.10); scaling: the cost of each stage per row at each scale factor; "
+        "drift: sixty simulated days of changing queries, and when rewriting partitions pays; reorganise: half of "
+        "chapter 4's templates replaced, and what `optimize` regains within --shares of the table's bytes"
     )
     sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
     folder: Path = Field(
         Path("build/tpch"),
-        description="where data and results go; finished steps are used again",
+        description="the folder of data and results; finished steps are reused",
     )
     rows: int | None = Field(
         None,
@@ -50,28 +49,28 @@ class BenchSettings(VerbSettings):
     )
     figures: Names = Field(
         (),
-        description="of `tpch`, `bigdata` and `wide`: only these figures of the thesis, as 3.6,4.10 (all of a number), "
-        "5 (a chapter) or `all`; `list` lists them [default: all]",
+        description="of `tpch`, `bigdata` and `wide`: only these figures of the thesis, like 3.6,4.10, 5 (a chapter) "
+        "or `all`; `list` lists them [default: all]",
     )
     results: Path | None = Field(
         None,
         description="of `tpch`, `bigdata` and `wide`: the folder for results.json, the page and the points as CSV "
-        "[default: `results` beside the data]",
+        "[default: `results` next to the data]",
     )
     readme: Path | None = Field(
         None,
-        description="of `tpch`: run nothing, and update the tables of this Markdown file from the results.json in "
-        "--results, or in docs/results beside the file",
+        description="of `tpch`: run nothing; update the tables of this Markdown file from the results.json in "
+        "--results, or in docs/results next to the file",
     )
     seed: int = Field(0, ge=0, description="of `drift`: the seed of its random numbers")
     calibration: Path | None = Field(
         None,
-        description="of `query`: predict by the file that `layoutopt calibrate` wrote [default: by built-in costs]",
+        description="of `query`: predict with this file from `layoutopt calibrate` [default: built-in costs]",
     )
     streams: Names = Field(
         (),
         description="only these query streams, of tpch, scaling, query (which also knows chapter3-by-month and those "
-        "of brushing), brushing (weather, movies, trips) and reorganise (the half of the templates that is replaced: "
+        "of brushing), brushing (weather, movies, trips) and reorganise (the replaced half of the templates: "
         "first, second) [default: all; of query chapter3]",
     )
     shares: Numbers = Field(

@@ -1,4 +1,4 @@
-"""The documents that settings name: plans, features files and calibrations, told apart where they were swapped."""
+"""Read the documents that settings name: plans, features files and calibrations; errors tell them apart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from layoutopt.model.engine_costs import Calibration
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 
-Found = TypeVar("Found", bound=Document)
+AnyDocument = TypeVar("AnyDocument", bound=Document)
 
 DEFAULT_PLAN: Final = Path("plan.json")
 
@@ -24,33 +24,33 @@ _KINDS: Final[dict[type[Document], tuple[str, str]]] = {
 
 
 def read_features(path: Path) -> FeaturesDocument:
-    """The features document in a file.
+    """Read a features file.
 
     Raises:
-        PlanError: the file can't be read, or holds something else; the message names it.
+        PlanError: the file can't be read, or is another kind of file.
     """
     return _read(path, FeaturesDocument)
 
 
 def read_plan(path: Path) -> Plan:
-    """The plan in a file.
+    """Read a plan.
 
     Raises:
-        PlanError: the file can't be read, or holds something else; the message names it.
+        PlanError: the file can't be read, or is another kind of file.
     """
     return _read(path, Plan)
 
 
 def read_calibration(path: Path) -> Calibration:
-    """The calibration in a file.
+    """Read a calibration.
 
     Raises:
-        PlanError: the file can't be read, or holds something else; the message names it.
+        PlanError: the file can't be read, or is another kind of file.
     """
     return _read(path, Calibration)
 
 
-def _read(path: Path, wanted: type[Found]) -> Found:
+def _read(path: Path, wanted: type[AnyDocument]) -> AnyDocument:
     kind, maker = _KINDS[wanted]
     try:
         data = path.read_bytes()
@@ -59,15 +59,14 @@ def _read(path: Path, wanted: type[Found]) -> Found:
     try:
         return wanted.loads(data)
     except PlanError as error:
-        found = _kind_of(data)
-        if found is wanted:
+        actual = _detect_kind(data)
+        if actual is wanted:
             raise PlanError(f"{str(path)!r} can't be used: {error}") from error
-        other = f"no {kind.split(' ', 1)[1]}" if found is None else f"{_KINDS[found][0]}, not {kind}"
-        raise PlanError(f"{str(path)!r} is {other}; give a file that `{maker}` wrote") from error
+        nature = f"not {kind}" if actual is None else f"{_KINDS[actual][0]}, not {kind}"
+        raise PlanError(f"{str(path)!r} is {nature}; give a file that `{maker}` wrote") from error
 
 
-def _kind_of(data: bytes) -> type[Document] | None:
-    """What a document says it is; None where it says nothing."""
+def _detect_kind(data: bytes) -> type[Document] | None:
     try:
         value = json.loads(data)
     except (ValueError, RecursionError):

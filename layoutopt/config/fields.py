@@ -1,8 +1,9 @@
-"""The kinds of settings: how each is written in a file and after a flag, and what is refused."""
+"""Types of settings: how a file or a flag spells each, and which values are rejected."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -23,38 +24,33 @@ from layoutopt.model.documents import ParquetIndex
 from layoutopt.model.types import split_parts
 
 
-def _listed(value: object) -> object:
-    """Lists may be written as one text with commas, in a file or after a flag, or repeat the flag."""
+def _split_list(value: object, split: Callable[[str], Iterable[str]] = lambda text: text.split(",")) -> object:
+    """Split a text with commas, or each text of a list, as from a repeated flag."""
     texts = [value] if isinstance(value, str) else value
     if not isinstance(texts, list | tuple):
         return texts
-    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+    return tuple(part.strip() for text in texts for part in split(str(text)) if part.strip())
 
 
 def _split_outside_brackets(value: object) -> object:
-    """As :func:`_listed`, but commas between brackets are part of what is listed."""
-    texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list | tuple):
-        return texts
-    return tuple(part.strip() for text in texts for part in split_parts(str(text)) if part.strip())
+    return _split_list(value, split_parts)
 
 
-def _one_or_several(value: object) -> object:
-    """A single text may stand for a list of it."""
+def _wrap_text(value: object) -> object:
     return (value,) if isinstance(value, str) else value
 
 
-def _filled(value: object) -> object:
+def _check_filled(value: object) -> object:
     if isinstance(value, str) and not value.strip():
         raise ValueError("is empty")
     return value
 
 
 def parse_age(text: str) -> timedelta:
-    """A time written as a number and a unit.
+    """Parse a duration: a number and a unit.
 
     Raises:
-        ValueError: the text is none.
+        ValueError: the text is no duration.
 
     >>> parse_age("90m"), parse_age("7d")
     (datetime.timedelta(seconds=5400), datetime.timedelta(days=7))
@@ -66,53 +62,37 @@ def parse_age(text: str) -> timedelta:
     return timedelta(seconds=int(match[1]) * seconds)
 
 
-def _checked_age(text: str) -> str:
+def _check_age(text: str) -> str:
     parse_age(text)
     return text
 
 
-def _checked_span(text: str) -> str:
+def _check_span(text: str) -> str:
     if not parse_age(text):
-        raise ValueError("should be longer than nothing")
+        raise ValueError("should be longer than 0")
     return text
 
 
-def _writable(path: Path) -> Path:
-    """Said before the work that the file is for, not after it."""
+def _check_writable(path: Path) -> Path:
+    """Reject an output path before the work starts."""
     if path.is_dir():
         raise ValueError("is a folder; name a file in it")
     if not path.parent.is_dir():
-        raise ValueError("is in no folder that is there; make it first")
+        raise ValueError("is in a folder that does not exist; create it first")
     return path
 
 
-def _checked_zone(text: str) -> str:
-    """A region, or an offset as Spark writes them."""
+def _check_zone(text: str) -> str:
     try:
         ZoneInfo(text)
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        # Spark also takes offsets.
         if not re.fullmatch(r"(UTC|GMT|UT)?[+-][0-9]{1,2}(:?[0-9]{2}){0,2}|Z|[A-Z]{3}", text):
             raise ValueError("should be a time zone as Europe/Prague, UTC or +02:00") from error
     return text
 
 
-Age = Annotated[str, AfterValidator(_checked_age)]
-Span = Annotated[str, AfterValidator(_checked_span)]
-"""As an age, but not zero."""
-Names = Annotated[tuple[str, ...], BeforeValidator(_listed)]
-Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
-ParquetIndexes = Annotated[tuple[ParquetIndex, ...], BeforeValidator(_listed)]
-Numbers = Annotated[tuple[float, ...], BeforeValidator(_listed)]
-Text = Annotated[str, BeforeValidator(_filled)]
-NewFile = Annotated[Path, AfterValidator(_writable)]
-"""A file to be written; its folder has to be there."""
-TimeZone = Annotated[Text, AfterValidator(_checked_zone)]
-Texts = Annotated[tuple[Text, ...], BeforeValidator(_one_or_several)]
-"""One text or several, each as it is, commas and all."""
-
-
-def _share(value: object) -> object:
-    """A share may be written with a percent sign."""
+def _parse_share(value: object) -> object:
     if isinstance(value, str) and value.strip().endswith("%"):
         try:
             return float(value.strip()[:-1]) / 100
@@ -121,18 +101,37 @@ def _share(value: object) -> object:
     return value
 
 
-Share = Annotated[float, BeforeValidator(_share)]
+def _split_names(value: object) -> object:
+    return _split_list(value)
+
+
+Age = Annotated[str, AfterValidator(_check_age)]
+# An age above zero.
+Span = Annotated[str, AfterValidator(_check_span)]
+Names = Annotated[tuple[str, ...], BeforeValidator(_split_names)]
+# Names, except that commas between brackets do not separate.
+Expressions = Annotated[tuple[str, ...], BeforeValidator(_split_outside_brackets)]
+ParquetIndexes = Annotated[tuple[ParquetIndex, ...], BeforeValidator(_split_names)]
+Numbers = Annotated[tuple[float, ...], BeforeValidator(_split_names)]
+Text = Annotated[str, BeforeValidator(_check_filled)]
+# A file to write; its folder must exist.
+NewFile = Annotated[Path, AfterValidator(_check_writable)]
+TimeZone = Annotated[Text, AfterValidator(_check_zone)]
+# One text or several; commas do not separate.
+Texts = Annotated[tuple[Text, ...], BeforeValidator(_wrap_text)]
+# A number, or a percentage like 2%.
+Share = Annotated[float, BeforeValidator(_parse_share)]
 
 
 class Positional:
-    """Marks a setting that the command line takes by its place, not by a flag."""
+    """Mark a setting as a positional argument of the command line."""
 
 
 Place = Annotated[Text, Positional()]
 
 
 def or_installed(kind: Kind) -> WrapValidator:
-    """Lets a setting of choices name what another package adds, too."""
+    """Return a validator by which a setting of choices accepts extensions of a kind too."""
 
     def check(value: object, choices: ValidatorFunctionWrapHandler) -> object:
         return value if value in names(kind, {}) else choices(value)
@@ -141,21 +140,21 @@ def or_installed(kind: Kind) -> WrapValidator:
 
 
 class VerbSettings(BaseModel):
-    """The settings of one verb. Keys that are no setting are refused."""
+    """The settings of one verb; unknown keys are rejected."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
 
 def is_positional(field: FieldInfo) -> bool:
-    """Whether the command line takes a setting by its place."""
+    """Return whether a setting is a positional argument of the command line."""
     return any(isinstance(mark, Positional) for mark in field.metadata)
 
 
 def has_commas(field: FieldInfo) -> bool:
-    """Whether a setting of several values may be written as one text with commas."""
-    return not any(isinstance(mark, BeforeValidator) and mark.func is _one_or_several for mark in field.metadata)
+    """Return whether a setting of several values takes one text with commas."""
+    return not any(isinstance(mark, BeforeValidator) and mark.func is _wrap_text for mark in field.metadata)
 
 
 def key_of(name: str, field: FieldInfo) -> str:
-    """A setting's key in a file, which is its flag without the dashes in front."""
+    """Return a setting's key in a file: its flag without the leading dashes."""
     return (field.alias or name).replace("_", "-")

@@ -1,4 +1,4 @@
-"""The settings of every verb: default, meaning and validation in one place, for the command line and `conf/*.toml`."""
+"""Define the settings of every verb, for the command line and `conf/*.toml`: default, help text and validation."""
 
 from __future__ import annotations
 
@@ -28,62 +28,6 @@ from layoutopt.config.fields import (
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 from layoutopt.model.methods import CHOICES
 
-# ----------------------------------------------------------------------------------------------------
-# The settings by which a plan is made as the thesis has it (Sun 2017), one by one or all together.
-
-_AS_WRITTEN: Final = MappingProxyType(
-    {
-        "guides": "features",
-        "weights": "subsumed",
-        "slices": False,
-        "partitioner": "ward",
-        "row_order": ("none",),
-        "search": "text",
-        "local_features": "count",
-    }
-)
-
-Weights = Annotated[
-    Literal["marginal", "subsumed"],
-    Field(
-        description="what a feature counts for while blocks are made: the rows that queries skip by it beyond stricter "
-        "features, or all queries that it subsumes (the thesis's Equation 3.1)",
-    ),
-]
-Slices = Annotated[
-    bool,
-    Field(description="whether ranges of the most filtered column that no feature is about guide blocks too"),
-]
-Search = Annotated[
-    Literal["default", "text"],
-    Field(
-        description="how `gsop` and `gsop-r` search: `text` is as the thesis has it, which takes minutes: groups "
-        "merged by the estimate by blocks alone, copies made feature by feature (Algorithms 1 and 2)",
-    ),
-]
-LocalFeatures = Annotated[
-    Literal["selectivity", "count"],
-    Field(
-        description="how the features that guide a column group are ranked: by weight and selectivity, of which fewer "
-        "than fit are tried too, or by the number of queries (the thesis's 4.5)",
-    ),
-]
-AsWritten = Annotated[
-    bool,
-    Field(
-        description="plan as the thesis has it: --guides features --weights subsumed --no-slices --partitioner ward "
-        "--row-order none --search text --local-features count, each unless given",
-    ),
-]
-
-
-def with_as_written(values: Any) -> Any:
-    """The thesis's settings too, where ``as_written`` is asked for and they are not given otherwise."""
-    asked = isinstance(values, dict) and (values.get("as_written") or values.get("as-written"))
-    given = {str(key).replace("-", "_") for key in values} if asked else set()
-    return {**values, **{key: value for key, value in _AS_WRITTEN.items() if key not in given}} if asked else values
-
-
 if TYPE_CHECKING:
     Method = str
 else:  # the choices, as the command line shows and checks them
@@ -93,10 +37,9 @@ Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
 TimedEngine = Literal["spark", "duckdb", "arrow"]
 
-
 CalibrationFile = Annotated[
     Path | None,
-    Field(description="predict seconds by what `calibrate` wrote [default: by costs measured elsewhere]"),
+    Field(description="predict seconds with this file from `calibrate` [default: built-in costs]"),
 ]
 Source = Annotated[
     Place,
@@ -108,8 +51,8 @@ Source = Annotated[
 PublishTo = Annotated[
     Texts,
     Field(
-        description="afterwards show the table as FORMAT=PLACE, or FORMAT alone for its own folder, as `publish` does: "
-        "delta, iceberg=iceberg:CATALOG/NAMESPACE.TABLE; repeat the flag for more"
+        description="then publish the table as FORMAT=PLACE, or FORMAT alone for its own folder: delta, "
+        "iceberg=iceberg:CATALOG/NAMESPACE.TABLE; may be given several times"
     ),
 ]
 TablePath = Annotated[Place, Field(alias="table", description="the table's folder or URL")]
@@ -119,12 +62,18 @@ Dialect = Annotated[
     Field(description="the log's SQL dialect, as sqlglot calls it: bigquery, duckdb, postgres, snowflake, trino, ..."),
 ]
 History = Literal["snowflake", "bigquery", "databricks", "redshift", "trino", "athena", "spark-events", "duckdb"]
+System = Annotated[
+    History | None,
+    Field(alias="from", description="the system that wrote the log [default: recognised by its fields]"),
+]
 SqlColumn = Annotated[Text | None, Field(description="the column or key that holds the SQL [default: sql]")]
+PartitionBy = Annotated[Text | None, Field(description="the column whose values are the partitions [default: none]")]
+BlockRows = Annotated[int, Field(ge=1, le=LARGEST_COUNT, description="the mean number of rows per block")]
 HalfLife = Annotated[
     Span | None,
     Field(
-        description="let a statement count half as much for each such time, like 30d, that it is older than the log's "
-        "newest; every one needs a timestamp [default: all count alike]"
+        description="halve a statement's weight for each such time, like 30d, that it is older than the log's newest; "
+        "every statement needs a timestamp [default: no decay]"
     ),
 ]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
@@ -132,14 +81,14 @@ Last = Annotated[Text | None, Field(alias="to", description="load the source's p
 EventLog = Annotated[
     Text | None,
     Field(
-        description="add the load's events to this file as JSON lines; - for stderr (a job's every line is JSON then, "
-        "which spark-submit puts on stdout)"
+        description="append events to this file as JSON lines; - for stderr (then a job prints only JSON, on "
+        "spark-submit's stdout)"
     ),
 ]
 
 
 class AnalyzeSettings(VerbSettings):
-    """From a query log to features."""
+    """Settings of `analyze`: a query log becomes features."""
 
     log: Log
     schema_source: Text = Field(
@@ -147,416 +96,433 @@ class AnalyzeSettings(VerbSettings):
         description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or a Delta or "
         "Iceberg table as `load` names it",
     )
-    table: Text | None = Field(None, description="the table's name in the log [default: the only one, or any]")
-    system: History | None = Field(
-        None, alias="from", description="the system that the log is a history of [default: as its fields tell, if any]"
-    )
+    table: Text | None = Field(None, description="the table's name in the log [default: any]")
+    system: System = None
     weigh: Literal["runs", "bytes"] = Field(
-        "runs", description="what a statement of a history weighs: 1, or the bytes that it scanned"
+        "runs", description="the weight of a statement of a history: 1, or the bytes that it scanned"
     )
     half_life: HalfLife = None
     served: Share = Field(
         0,
         ge=0,
         le=1,
-        description="the share of the statements that engines ask `serve` for, like 50%: of these only comparisons of "
-        "columns with constants arrive, so that blocks have to suit what is left of a filter",
+        description="the share of statements whose engine plans its scans with `serve`, like 50%; `serve` gets only "
+        "comparisons of columns with constants, so features follow these parts of the filters",
     )
     dialect: Dialect = "spark"
     column: SqlColumn = None
     threshold: int | None = Field(
-        None, ge=1, description="T: a feature helps at least this many queries [default: one in 200, at least 2]"
+        None, ge=1, description="T: keep features that help at least this many queries [default: 1 in 200, at least 2]"
     )
     num_features: int | None = Field(
         None,
         ge=1,
         le=1024,
-        description="the most features to find, but for stricter forms of them [default: as many as help queries held "
-        "back from the log]",
+        description="the most features to find, not counting stricter forms of them [default: as many as help "
+        "hold-out queries]",
     )
     date_features: int | None = Field(
         None,
         ge=0,
         le=1024,
-        description="the most features about single dates and timestamps, after the others; they guide only column "
-        "groups [default: a third of the others]",
+        description="the most extra features about dates and timestamps; they guide only column groups "
+        "[default: a third of the other features]",
     )
     exclude_columns: Names | None = Field(
         None,
-        description="columns that make no features at all [default: those of date and timestamp types make only "
+        description="columns without features [default: none, but date and timestamp columns have only "
         "--date-features]",
     )
-    max_set: int = Field(3, ge=1, le=8, description="the most predicates of one feature")
+    max_set: int = Field(3, ge=1, le=8, description="the most predicates in a feature")
     selection: Literal["coverage", "text"] = Field(
-        "coverage", description="how features are ranked: by what each adds, or as in the thesis (3.3.3)"
+        "coverage", description="rank features by what each adds, or as in the thesis (3.3.3)"
     )
-    time_zone: TimeZone = Field("UTC", description="the session time zone under which the queries run")
+    time_zone: TimeZone = Field("UTC", description="the session time zone of the queries")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
     output: NewFile = Field(Path("features.json"), description="the file to write: features and analysed queries")
     plot: NewFile | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
+# The default size limit of a data file (docs/performance.md#load).
 FILE_BYTES: Final = 32_000_000
-"""How large a data file may grow, where nobody says otherwise (docs/performance.md#load)."""
+
+# How the thesis plans (Sun 2017); `--as-written` sets each of these that is not given.
+_THESIS_PRESET: Final = MappingProxyType(
+    {
+        "guides": "features",
+        "weights": "subsumed",
+        "slices": False,
+        "partitioner": "ward",
+        "row_order": ("none",),
+        "search": "text",
+        "local_features": "count",
+    }
+)
 
 
 class PlanSettings(VerbSettings):
-    """From features and a source to a plan."""
+    """Settings of `plan`: features and a source become a plan."""
 
     source: Source
-    features: Path = Field(Path("features.json"), description="what `analyze` wrote")
-    partition_by: Text | None = Field(None, description="the column whose every value is a partition [default: none]")
+    features: Path = Field(Path("features.json"), description="the file from `analyze`")
+    partition_by: PartitionBy = None
     method: Annotated[Method, or_installed("methods")] = Field(
         "auto",
-        description="how rows are put into blocks; `auto` tries the methods on a sample and takes the one by which "
-        "queries held back read the fewest bytes",
+        description="how rows are assigned to blocks; `auto` tries the methods on a sample and takes the one with "
+        "which hold-out queries read the fewest bytes",
     )
     objective: Literal["bytes", "cells", "time"] = Field(
         "bytes",
-        description="what `auto` chooses by: the bytes or cells that queries read, or the seconds that they are "
-        "predicted to take; by time it chooses --block-rows too where that is not given",
+        description="what `auto` minimises: the bytes or cells that queries read, or their predicted seconds; by time "
+        "it also chooses --block-rows, unless given",
     )
-    engine: TimedEngine = Field("spark", description="the engine whose seconds are predicted by --objective time")
+    engine: TimedEngine = Field("spark", description="the engine whose seconds --objective time predicts")
     calibration: CalibrationFile = None
     by: Names = Field(
         (),
-        description="the columns that order the rows [default: the four that the log's filters use most, by weight]; "
-        "curves take as many bits of each column's quantiles as fit 62 together, 16 at most",
+        description="the columns that order the rows; space-filling curves share 62 bits among the columns' quantiles, "
+        "at most 16 each [default: the four that filters use most, by weight]",
     )
     guides: Literal["auto", "features", "cuts", "both"] = Field(
         "auto",
-        description="what the blocks of `sop` are made by: like features, cuts at values of columns, or cuts at both; "
-        "`auto` takes cuts where queries held back read fewer bytes by them",
+        description="how `sop` makes blocks: by features, by cuts at column values, or by both; `auto` takes cuts "
+        "where hold-out queries then read fewer bytes",
     )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
         "portfolio",
-        description="how a load makes blocks of feature vectors: `portfolio` is the best of several by what queries "
-        "really skip, never worse than `ward` for the log",
+        description="how a load groups feature vectors into blocks: `portfolio` takes the best of several by what "
+        "the log's queries skip, never worse than `ward`",
     )
     tune: bool = Field(
         False,
-        description="choose T, numFeat and the block size by cross-validation: plan from the earlier queries, score by "
-        "the bytes that the later ones read",
+        description="choose T, numFeat and the block size: plan from the earlier queries, score by the bytes that "
+        "later ones read",
     )
-    tune_plot: NewFile | None = Field(None, description="draw what --tune tried to this image file")
+    tune_plot: NewFile | None = Field(None, description="also plot what --tune tried to this image file")
     resamples: int = Field(
         0,
         ge=0,
-        description="judge plans in `auto` and --tune by the worst quarter of so many resamples of the log, so that "
-        "none lives on a few queries",
+        description="score plans in `auto` and --tune by the worst quarter of this many resamples of the log, so that "
+        "a few queries do not decide",
     )
-    weights: Weights = "marginal"
-    slices: Slices = True
-    search: Search = "default"
-    local_features: LocalFeatures = "selectivity"
-    as_written: AsWritten = False
+    weights: Literal["marginal", "subsumed"] = Field(
+        "marginal",
+        description="the weight of a feature in blocking: the rows that queries skip by it beyond stricter features, "
+        "or all queries that it subsumes (the thesis's Equation 3.1)",
+    )
+    slices: bool = Field(True, description="also cut blocks by ranges of the most filtered column without features")
+    search: Literal["default", "text"] = Field(
+        "default",
+        description="how `gsop` and `gsop-r` search; `text` follows the thesis and takes minutes: it merges groups by "
+        "the blocks-only estimate and copies feature by feature (Algorithms 1 and 2)",
+    )
+    local_features: Literal["selectivity", "count"] = Field(
+        "selectivity",
+        description="how the features of a column group are ranked: by weight and selectivity, also trying fewer than "
+        "fit, or by the number of queries (the thesis's 4.5)",
+    )
+    as_written: bool = Field(
+        False,
+        description="plan as in the thesis: --guides features --weights subsumed --no-slices --partitioner ward "
+        "--row-order none --search text --local-features count, each unless given",
+    )
     effort: Literal["low", "default", "high"] = Field(
         "low",
-        description="how long the portfolio searches: `low` takes some hundredths of a load's time, `default` one to "
+        description="how long the portfolio searches: `low` takes a few percent of a load's time, `default` one to "
         "four times that, `high` many times",
     )
     num_features: int | None = Field(
         None,
         ge=1,
-        description="numFeat: the most features that guide blocking; all others are only measured "
+        description="numFeat: the most features that guide blocking; the others are only measured "
         "[default: 40 for one layout, all for several]",
     )
-    block_rows: int = Field(10_000, ge=1, le=LARGEST_COUNT, description="the mean number of rows of a block")
+    block_rows: BlockRows = 10_000
     segment_rows: int = Field(
         1_000_000,
         ge=1,
         le=LARGEST_COUNT,
-        description="the most rows partitioned together; bounds the memory of a load's tasks",
+        description="the most rows blocked together; bounds the memory of a load's tasks",
     )
     max_vectors: int = Field(
         3_000,
         ge=1,
         le=LARGEST_COUNT,
-        description="the most distinct feature vectors of a segment; features beyond that are given up",
+        description="the most distinct feature vectors in a segment; features that exceed it are dropped",
     )
     file_bytes: ByteSize = Field(
         ByteSize(FILE_BYTES),
         ge=1,
         le=LARGEST_COUNT,
-        description="how large a data file may grow, as 128MB, before the next block goes to another; engines that "
-        "skip files as a whole skip more of smaller ones, and Spark reads less of their footers",
+        description="the size of a data file, like 128MB, at which the next block starts another; smaller files help "
+        "engines that skip whole files, and Spark reads smaller footers",
     )
-    seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the seed of everything that draws at random")
+    seed: int = Field(0, ge=0, le=LARGEST_COUNT, description="the random seed")
     codec: Codec = Field("zstd", description="the Parquet compression")
     row_order: Names | None = Field(
         None,
-        description="the columns that sort the rows within each block; `auto` chooses them for each layout, so that "
-        "the log's queries read the fewest bytes; `none` leaves rows as the method has them [default: auto for sop and "
-        "gsop with all its kinds, none for the others]",
+        description="the columns that sort the rows within each block; `auto` chooses them for each layout by the "
+        "bytes that the log's queries read; `none` keeps the method's order [default: auto for sop and all kinds of "
+        "gsop, otherwise none]",
     )
     index: Expressions = Field(
         (),
-        description="what each block is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, for queries that no feature "
-        "foresaw: `bloom` (= and IN; the share of false positives), `value-list` (any comparison, LIKE; the most "
-        "values), `hybrid` (either; the most values listed), `gap-list` (ranges between values; gaps), `prefix` and "
-        "`suffix` (LIKE 'a%' and '%a'; characters), `ngrams` (LIKE '%word%'; the share of bits set), `metric-distance` "
-        "(levenshtein(COLUMN, 'word') < 3; characters), `formatted` (of split_part and the like; pieces), `geo-box` "
-        "(of struct(LAT, LON), ranges of both; boxes), or an installed one; also of expressions, as lower(COLUMN), "
-        "COLUMN % 10, hour(COLUMN), MAP[KEY] or a function of your own; of an array, map_keys(MAP) or map_values(MAP) "
-        "its elements (array_contains, exists, MAP[KEY] = 1)",
+        description="indexes for each block, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, for queries without a matching "
+        "feature. Types: `bloom` (=, IN; NUMBER is the false-positive rate), `value-list` (comparisons, LIKE; most "
+        "values), `hybrid` (either; most listed values), `gap-list` (ranges; gaps), `prefix` and `suffix` (LIKE 'a%', "
+        "'%a'; characters), `ngrams` (LIKE '%word%'; share of bits set), `metric-distance` "
+        "(levenshtein(COLUMN, 'word') < 3; characters), `formatted` (split_part and the like; parts), `geo-box` "
+        "(ranges of struct(LAT, LON); boxes), or an installed type. COLUMN may be an expression: lower(COLUMN), "
+        "COLUMN % 10, hour(COLUMN), MAP[KEY], your own function. Arrays, map_keys(MAP) and map_values(MAP) index their "
+        "elements (array_contains, exists, MAP[KEY] = 1)",
     )
     index_budget: Share | None = Field(
         None,
         gt=0,
         le=1,
-        description="choose indexes too: those that save queries held back the most bytes for each of their own, of at "
-        "most this share of the data's bytes, like 2% [default: none but those of --index]",
+        description="also choose the indexes that save hold-out queries the most bytes per index byte, up to this "
+        "share of the data's bytes, like 2% [default: only --index]",
     )
     parquet_index: ParquetIndexes = Field(
         (),
-        description="Parquet's own indexes in data files, for engines that read these as they are: `bloom`, filters of "
-        "the columns that indexes for = are of; `page`, pages of 1,000 rows with minima and maxima [default: none]",
+        description="Parquet's own indexes, for engines that read the files directly: `bloom`, filters of the columns "
+        "with an index for =; `page`, pages of 1,000 rows with minima and maxima [default: none]",
     )
     cost: Cost = Field(
-        "cells", description="what column groups are searched by: cells and tids read, or their bytes on a sample"
+        "cells", description="what the search for column groups minimises: cells and tids, or their bytes on a sample"
     )
     storage_budget: Numbers = Field(
-        (1.2,), description="with copies: what may be stored over the table stored once; several print the curve"
+        (1.2,), description="the most storage of a plan with copies, as a multiple of one copy; several print a curve"
     )
     choose: float | None = Field(
-        None, ge=1, description="of several storage budgets the one whose plan is written [default: the largest]"
+        None, ge=1, description="which of several storage budgets gives the written plan [default: the largest]"
     )
-    budget_unit: Cost = Field("cells", description="what storage budgets count: cells, or compressed bytes")
-    copies: int = Field(2, ge=1, description="how often `gsop-fullcopy` stores the table")
+    budget_unit: Cost = Field("cells", description="the unit of storage budgets: cells or compressed bytes")
+    copies: int = Field(2, ge=1, description="the number of copies that `gsop-fullcopy` stores")
     output: NewFile = Field(Path("plan.json"), description="the file to write")
 
     @model_validator(mode="before")
     @classmethod
-    def _as_written(cls, values: Any) -> Any:
-        return with_as_written(values)
+    def _apply_thesis_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or not (values.get("as_written") or values.get("as-written")):
+            return values
+        given = {str(key).replace("-", "_") for key in values}
+        return {**values, **{key: value for key, value in _THESIS_PRESET.items() if key not in given}}
 
 
 class LoadSettings(VerbSettings):
-    """From a source and a plan to a table."""
+    """Settings of `load`: a source and a plan become a table."""
 
     source: Source
-    table_path: Place = Field(alias="table", description="the table's folder or URL; made if missing")
+    table_path: Place = Field(alias="table", description="the table's folder or URL; created if missing")
     plan: Path | None = Field(
-        None, description="what `plan` wrote [default: the newest plan of the table; plan.json for a new one]"
+        None, description="the file from `plan` [default: the table's newest plan; plan.json for a new table]"
     )
     partition: Names = Field(
         (),
-        description="load only these partitions, each as COLUMN=VALUE, one commit each [default: all, in one commit]",
+        description="load only these partitions, each COLUMN=VALUE, in a commit each [default: all, in one commit]",
     )
     first: First = None
     last: Last = None
     replace: bool = Field(
         False,
-        description="load partitions again that are there; else the same rows count as done and others are refused",
+        description="replace existing partitions; without it, the same rows count as done and other rows are refused",
     )
-    allow_empty: bool = Field(
-        False, description="a partition without rows in the source becomes empty; else that is a failure"
-    )
+    allow_empty: bool = Field(False, description="accept partitions without rows in the source; they become empty")
     encrypt: Text | None = Field(
         None,
-        description="encrypt a new table by the key of 16, 24 or 32 bytes, in hexadecimal or base64, that is to be had "
-        "by env:NAME, an environment variable, or command:WORDS, a command that prints it; the table keeps the "
-        "reference, not the key",
+        description="encrypt a new table with the key (16, 24 or 32 bytes in hexadecimal or base64) from env:NAME, an "
+        "environment variable, or command:WORDS, a command that prints it; the table stores the reference, not the key",
     )
     publish: PublishTo = ()
     log_json: EventLog = None
 
 
 class SnapshotSettings(VerbSettings):
-    """Which state of a table is read."""
+    """The snapshot that a verb reads."""
 
-    snapshot: int | None = Field(None, ge=0, description="read the snapshot of this number [default: the newest]")
+    snapshot: int | None = Field(None, ge=0, description="read the snapshot with this number [default: the newest]")
     as_of: Text | None = Field(
-        None, description="read the snapshot that was the newest at this time: 2026-01-31T12:00, in UTC unless it says"
+        None, description="read the newest snapshot at this time, like 2026-01-31T12:00 (UTC unless an offset is given)"
     )
 
 
 class QuerySettings(SnapshotSettings):
-    """A query's answer."""
+    """Settings of `query`."""
 
     table_path: TablePath
-    sql: Place = Field(description="the query, in Spark's SQL; the table is called by its name in the plan")
+    sql: Place = Field(description="the query in Spark's SQL; FROM names the table as its plan does")
     engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
-        "duckdb", description="what computes the answer"
+        "duckdb", description="the engine that runs the query"
     )
     limit: int | None = Field(
-        None, ge=1, description="the most rows printed; the query itself is not limited [default: 100, all as JSON]"
+        None,
+        ge=1,
+        description="the most rows to print; the query itself is not limited [default: 100, all with --json]",
     )
-    stats: bool = Field(False, description="also say what was asked of an object store: requests, bytes, seconds")
+    stats: bool = Field(False, description="also print the requests to an object store, their bytes and seconds")
     read_through: int | None = Field(
         None,
         ge=0,
-        description="in an object store: the most bytes between two ranges of a file that are read along with them to "
-        "save a request [default: 131,072]",
+        description="in an object store: read two ranges of a file at once where the gap is at most this many bytes "
+        "[default: 131,072]",
     )
 
 
 class ExplainSettings(SnapshotSettings):
-    """What a query reads, and why not less."""
+    """Settings of `explain`."""
 
     table_path: TablePath
     sql: Place = Field(
-        description="the query in Spark's SQL, or its condition alone; the table is called by its name in the plan"
+        description="the query in Spark's SQL, or only its condition; FROM names the table as its plan does"
     )
     predicate: bool = Field(
-        False, description="print the condition on _block that makes any Parquet engine skip the same blocks"
+        False, description="print only the condition on _block with which any Parquet engine skips the same blocks"
     )
-    bytes: bool = Field(False, description="print how many bytes the query would read, and no more")
+    bytes: bool = Field(False, description="print only how many bytes the query would read")
     calibration: CalibrationFile = None
 
 
 class EvaluateSettings(SnapshotSettings):
-    """What a log would read."""
+    """Settings of `evaluate`."""
 
     table_path: TablePath
     log: Log
     dialect: Dialect = "spark"
     column: SqlColumn = None
-    actual: bool = Field(False, description="also read the table once and count the rows that match")
-    all: bool = Field(False, description="print a line for each query too, not only the sums and the worst")
+    actual: bool = Field(False, description="also read the table once to count matching rows")
+    all: bool = Field(False, description="print a line per query, not only the sums and the worst")
     calibration: CalibrationFile = None
-    html: NewFile | None = Field(
-        None, description="also write a page with tables, plots and the worst queries to this file"
-    )
+    html: NewFile | None = Field(None, description="also write tables, plots and the worst queries to this HTML file")
 
 
 class VerifySettings(SnapshotSettings):
-    """Whether a table's files hold what its catalog says."""
+    """Settings of `verify`."""
 
     table_path: TablePath
-    sample: float = Field(1.0, gt=0, le=1, description="the share of the data files that is read again")
+    sample: float = Field(1.0, gt=0, le=1, description="the share of the data files to read again")
     engine: Literal["local", "spark"] = Field(
-        "local", description="what reads the files again: some threads here, or tasks of Spark, each a run of files"
+        "local", description="what reads the files: threads of this process, or Spark tasks of several files each"
     )
-    source: Text | None = Field(None, description="also compare all rows with their source, like events.parquet")
-    queries: Text | None = Field(None, description="audit instead: prove that no query of this log skips a row for it")
+    source: Text | None = Field(None, description="also compare all rows with this source, like events.parquet")
+    queries: Text | None = Field(
+        None, description="instead prove that no query of this log skips a row that it matches"
+    )
     dialect: Dialect = "spark"
     column: SqlColumn = None
 
 
 class ReloadSettings(VerbSettings):
-    """Partitions of a table once more, from a source and perhaps by another plan."""
+    """Settings of `reload`."""
 
     table_path: TablePath
     source: Source
-    plan: Path | None = Field(None, description="what `plan` wrote [default: the table's newest plan]")
-    partition: Names = Field((), description="the partitions to load again, each as COLUMN=VALUE, one commit each")
+    plan: Path | None = Field(None, description="the file from `plan` [default: the table's newest plan]")
+    partition: Names = Field((), description="the partitions to load again, each COLUMN=VALUE, in a commit each")
     first: First = None
     last: Last = None
     publish: PublishTo = ()
     log_json: EventLog = None
 
 
-# ----------------------------------------------------------------------------------------------------
-# The settings of `advise`.
-
-
 class AdviseSettings(VerbSettings):
-    """What layouts would save, before anything is written."""
+    """Settings of `advise`."""
 
     source: Source
     log: Log
-    table: Text | None = Field(None, description="the table's name in the log [default: the one that most read]")
-    system: History | None = Field(
-        None, alias="from", description="the system that the log is a history of [default: as its fields tell, if any]"
-    )
+    table: Text | None = Field(None, description="the table's name in the log [default: the one read most]")
+    system: System = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
     partition_by: Text | None = Field(
-        None, description="the column whose every value is a partition [default: the source's own first one, if any]"
+        None, description="the column whose values are the partitions [default: the source's first one, if any]"
     )
-    block_rows: int = Field(10_000, ge=1, le=LARGEST_COUNT, description="the mean number of rows of a block")
+    block_rows: BlockRows = 10_000
     engine: Names = Field(
         (),
-        description="for whom to say what to tell their engine: spark-delta, databricks, iceberg, spark, redshift, "
-        "snowflake, bigquery, ducklake [default: those of the source's format, or of the log's system, or all]",
+        description="print the clustering statements of these engines: spark-delta, databricks, iceberg, spark, "
+        "redshift, snowflake, bigquery, ducklake [default: by the source's format or the log's system, else all]",
     )
     queries_per_month: float | None = Field(
-        None, gt=0, description="how many such queries run in a month [default: by the times in the log]"
+        None, gt=0, description="how many queries run in a month [default: from the log's timestamps]"
     )
     price_per_tb: float = Field(
         5.0,
         ge=0,
-        description="what reading a terabyte (10^12 bytes) costs, in any currency; 5 dollars is about what engines "
-        "that charge by bytes read ask for",
+        description="the price of reading a terabyte (10^12 bytes), in any currency; about 5 dollars is usual",
     )
-    html: NewFile | None = Field(None, description="also write the advice as a page to this file")
+    html: NewFile | None = Field(None, description="also write the advice to this HTML file")
 
-
-# ----------------------------------------------------------------------------------------------------
-# The settings of the verbs that change a table that is there.
 
 RewriteShare = Annotated[
     float,
     Field(
         ge=0,
         le=1,
-        description="up to this share of the rows of the partitions concerned, those that go are only marked, by "
-        "deletion vectors beside the files, and rows that come stand beside; above it, and with 0 always, these "
-        "partitions are written anew",
+        description="up to this share of changed rows in the affected partitions, write deletion vectors and add new "
+        "rows (merge-on-read); above it, and always with 0, rewrite these partitions (copy-on-write)",
     ),
 ]
 
 
 class AppendSettings(VerbSettings):
-    """Rows that come to partitions that are there, or to new ones."""
+    """Settings of `append`."""
 
     table_path: TablePath
     source: Source
     batch_id: Text | None = Field(
         None,
-        description="names the rows: a batch is appended once [default: by the paths, sizes and times of the "
-        "source's files, not by what they hold: name batches whose files may be copied or written again]",
+        description="the name of the batch; a batch is appended once [default: from the paths, sizes and times of the "
+        "source's files; name batches whose files may be copied or rewritten]",
     )
     keep_apart: bool = Field(
         False,
-        description="leave what earlier appends left as it is: else it is joined, in a second commit, where several "
-        "times as many rows have come since",
+        description="do not compact the small files of earlier appends; otherwise a second commit does so "
+        "once several times as many rows have arrived since",
     )
     publish: PublishTo = ()
     log_json: EventLog = None
 
 
 class DeleteSettings(VerbSettings):
-    """Rows that go."""
+    """Settings of `delete`."""
 
     table_path: TablePath
-    where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
     rewrite_share: RewriteShare = 0.1
     hard: bool = Field(
         False,
-        description="leave no copy: write partitions anew, then give up all older snapshots and remove their files at "
-        "once, whoever reads or loads",
+        description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
+        "even if queries or loads still use them",
     )
     log_json: EventLog = None
 
 
 class UpdateSettings(VerbSettings):
-    """Rows that get other values."""
+    """Settings of `update`."""
 
     table_path: TablePath
     assignments: Texts = Field(
-        alias="set", description="'column = expression' of the row as it was; repeat the flag for more columns"
+        alias="set", description="'column = expression', computed from the old row; may be given several times"
     )
-    where: Text = Field(description="which rows, a condition in Spark's SQL; those for which it is NULL stay")
+    where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
     rewrite_share: RewriteShare = 0.1
     log_json: EventLog = None
 
 
 class MergeSettings(VerbSettings):
-    """A feed of changes: rows that replace those with the same key, new ones, and such as delete."""
+    """Settings of `merge`: a feed of changed, new and deleted rows."""
 
     table_path: TablePath
     source: Source
     on: Names = Field(
         min_length=1,
-        description="the columns that tell rows apart: no two rows of the source agree in them, and all rows of the "
-        "table that agree with one of the source give their place to that one",
+        description="the key columns, unique in the source; a source row replaces all rows of the table with its key",
     )
     delete_when: Text | None = Field(
-        None, description="the source's rows that delete theirs, a condition that may ask columns of the source alone"
+        None, description="a condition on the source's columns; matching rows delete the table's rows with their key"
     )
     publish: PublishTo = ()
     rewrite_share: RewriteShare = 0.1
@@ -564,124 +530,116 @@ class MergeSettings(VerbSettings):
 
 
 class OptimizeSettings(VerbSettings):
-    """Partitions laid out anew where that pays."""
+    """Settings of `optimize`."""
 
     table_path: TablePath
-    partition: Names = Field((), description="only these partitions, each by its key as `status` lists it")
+    partition: Names = Field((), description="only these partitions, by their keys in `status`")
     log: Text | None = Field(
         None,
-        description="a recent query log: lay out by a plan for its queries, made on the table's own rows like its "
-        "newest plan [default: by that, and by its queries]",
+        description="a recent query log: make a new plan for its queries from the table's rows [default: use the "
+        "newest plan and its queries]",
     )
-    plan: Path | None = Field(None, description="lay out by this plan, that `plan` wrote, instead")
+    plan: Path | None = Field(None, description="use this plan from `plan` instead")
     dialect: Dialect = "spark"
     column: SqlColumn = None
     half_life: HalfLife = None
     auto: bool = Field(
         False,
-        description="only where the queries of --log have lost as much as writing costs since a partition was written, "
-        "and more is expected to be saved within --horizon: for every night. A --half-life is found in the log",
+        description="rewrite a partition only if the queries of --log have lost as much since it was written as "
+        "rewriting costs, and would save more within --horizon; for nightly runs. Chooses --half-life from the log",
     )
-    horizon: Span = Field("7d", description="of --auto: within this time what is saved has to exceed what it costs")
+    horizon: Span = Field("7d", description="with --auto: the time within which the savings must exceed the cost")
     write_cost: float = Field(
-        2.0, gt=0, description="of --auto: what writing a byte anew costs, in bytes that queries read"
+        2.0, gt=0, description="with --auto: the cost of rewriting a byte, in bytes that queries read"
     )
     deleted_share: float = Field(
         0.05,
         ge=0,
         le=1,
-        description="fold in deleted rows of partitions of which at least this share of rows is deleted; 0: of all",
+        description="remove deleted rows from the files of partitions with at least this share of them; 0: always",
     )
     budget_bytes: int | None = Field(
         None,
         ge=1,
-        description="rewrite at most so many bytes, the best gain a byte first; of partitions of several layouts "
-        "perhaps some layouts alone, beside those that are there",
+        description="rewrite at most this many bytes, the best gain per byte first; of a partition with several "
+        "layouts, perhaps only some layouts",
     )
     budget_share: float | None = Field(None, gt=0, le=1, description="the same as a share of the table's bytes")
-    dry_run: bool = Field(False, description="only say what would be rewritten, and why")
+    dry_run: bool = Field(False, description="only print what would be rewritten, and why")
     publish: PublishTo = ()
     plot: NewFile | None = Field(
         None,
-        description="also draw what is regained over what is written to this image file, with what layouts "
-        "written alone would, which takes a rehearsal",
+        description="also plot the gain over the bytes written to this image file, including partial rewrites, which "
+        "takes a dry run",
     )
     log_json: EventLog = None
 
 
-# ----------------------------------------------------------------------------------------------------
-# The settings of `index` and `refresh`.
-
-
 class IndexSettings(VerbSettings):
-    """Indexes of files that somebody else keeps."""
+    """Settings of `index`: indexes of external files."""
 
     source: Place = Field(
-        description="whose files: a folder or URL of Parquet, delta:FOLDER or iceberg:CATALOG/NAMESPACE.TABLE"
+        description="the files: a folder or URL of Parquet, delta:FOLDER or iceberg:CATALOG/NAMESPACE.TABLE"
     )
-    into: Text = Field(description="the folder or URL of the indexes; nothing is written into the source's own")
+    into: Text = Field(description="the folder or URL of the indexes; the source's folder is not changed")
     table: Text | None = Field(
-        None, description="the name that queries call the source by [default: the last part of its path or name]"
+        None, description="the source's name in queries [default: the last part of its path or name]"
     )
     index: Expressions = Field(
         (),
-        description="what each row group is indexed by, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, with the types of `plan "
-        "--index`; minima and maxima are taken from the files' footers [default: those that there are]",
+        description="indexes for each row group, as COLUMN:TYPE or COLUMN:TYPE:NUMBER, with the types of `plan "
+        "--index`; minima and maxima come from the files' footers [default: the existing indexes]",
     )
     log: Text | None = Field(
-        None, description="a query log, .sql, .jsonl or .csv: also build the indexes that its queries ask for"
+        None, description="a query log (.sql, .jsonl or .csv): also build the indexes that help its queries"
     )
     index_budget: Share | None = Field(
         None,
         gt=0,
         le=1,
-        description="of the indexes that the log might use build those that save its queries the most bytes for each "
-        "of their own, of at most this share of the source's bytes, like 2% [default: whatever the texts ask for]",
+        description="build the indexes that save the log's queries the most bytes per index byte, up to this share of "
+        "the source's bytes, like 2% [default: all that the log suggests]",
     )
     dialect: Dialect = "spark"
     column: SqlColumn = None
 
 
 class RefreshSettings(VerbSettings):
-    """Indexes that are to be brought up to date."""
+    """Settings of `refresh`."""
 
     index: Place = Field(description="the folder or URL of the indexes")
 
 
-# ----------------------------------------------------------------------------------------------------
-# The settings of the verbs that say what a table holds, and decide what of it is kept and shown.
-
-
 class FilesSettings(VerbSettings):
-    """The data files of the current snapshot."""
+    """Settings of `files`."""
 
     table_path: TablePath
-    layout: int = Field(0, ge=0, description="the layout whose files are listed")
+    layout: int = Field(0, ge=0, description="the number of the layout")
 
 
 class HistorySettings(VerbSettings):
-    """The snapshots of a table."""
+    """Settings of `history`."""
 
     table_path: TablePath
 
 
 class StatusSettings(VerbSettings):
-    """What a table holds."""
+    """Settings of `status`."""
 
     table_path: TablePath
 
 
 class DriftSettings(VerbSettings):
-    """Whether a table's plan still fits its queries."""
+    """Settings of `drift`."""
 
     table_path: TablePath
     log: Place = Field(description="a recent query log: .sql, .jsonl or .csv")
     most: float = Field(
-        0.1, ge=0, le=1, description="by how much less of the rows the log may skip than the plan's own queries"
+        0.1, ge=0, le=1, description="how far the share of skipped rows may fall below that of the plan's own queries"
     )
     regret: bool = Field(
         False,
-        description="also plan the table anew for the log, by Spark, and say how much of what that would save is lost",
+        description="also replan the table for the log with Spark, and print what share of its savings is lost",
     )
     half_life: HalfLife = None
     dialect: Dialect = "spark"
@@ -689,71 +647,70 @@ class DriftSettings(VerbSettings):
 
 
 class VacuumSettings(VerbSettings):
-    """What a vacuum keeps."""
+    """Settings of `vacuum`."""
 
     table_path: TablePath
-    retain_snapshots: int = Field(10, ge=1, description="keep at least so many snapshots, the newest")
+    retain_snapshots: int = Field(10, ge=1, description="keep at least this many of the newest snapshots")
     older_than: Age = Field(
-        "7d", description="keep what was in use within this time, as 90m, 12h, 7d; longer than any load or query takes"
+        "7d", description="keep what was in use within this time, like 90m, 12h, 7d; exceed the longest load or query"
     )
-    dry_run: bool = Field(False, description="only say what would be removed")
+    dry_run: bool = Field(False, description="only print what would be removed")
 
 
 class PublishSettings(VerbSettings):
-    """Where a table is shown as one of another format."""
+    """Settings of `publish`."""
 
     table_path: TablePath
     format: Literal["delta", "iceberg"] = Field(alias="as", description="the format")
     to: Text | None = Field(
         None,
-        description="where: a folder, a URL, or iceberg:CATALOG/NAMESPACE.TABLE of a catalog that pyiceberg's "
-        "configuration names [default: the table's own folder]",
+        description="the place: a folder, a URL, or iceberg:CATALOG/NAMESPACE.TABLE with a catalog of pyiceberg's "
+        "configuration [default: the table's own folder]",
     )
     forget: bool = Field(
-        False, description="publish nothing, and let `vacuum` take the files that only this place still needs"
+        False, description="publish nothing, and let `vacuum` remove the files that only this place still needs"
     )
 
 
 class RestoreSettings(VerbSettings):
-    """Back to an older state."""
+    """Settings of `restore`."""
 
     table_path: TablePath
-    snapshot: int = Field(ge=0, description="the snapshot to go back to, by its number in `history`")
-
-
-# ----------------------------------------------------------------------------------------------------
-# The settings of the server.
+    snapshot: int = Field(ge=0, description="the number of the snapshot in `history`")
 
 
 class ServeSettings(VerbSettings):
-    """Tables as an Iceberg REST catalog."""
+    """Settings of `serve`."""
 
     tables: Annotated[Texts, Positional()] = Field(
-        (), description="the tables: FOLDER (or a URL), called by its last part, NAME=FOLDER or NAMESPACE.NAME=FOLDER"
+        (), description="the tables: FOLDER (or a URL; its last part is the name), NAME=FOLDER or NAMESPACE.NAME=FOLDER"
     )
     root: Text | None = Field(
         None, description="also serve every table below this folder or URL: ROOT/TABLE and ROOT/NAMESPACE/TABLE"
     )
-    host: Text = Field("127.0.0.1", description="the address to listen on; another than this machine's needs a token")
-    port: int = Field(8181, ge=0, le=65_535, description="the port to listen on; 0 for any that is free")
+    host: Text = Field("127.0.0.1", description="the address to listen on; any but localhost needs a token")
+    port: int = Field(8181, ge=0, le=65_535, description="the port to listen on; 0 for any free one")
     token_file: Path | None = Field(
-        None, description="a file of tokens, one a line, of which every request has to bear one [default: none needed]"
+        None, description="a file of tokens, one per line; every request needs one of them [default: no token]"
     )
     manifests: Text | None = Field(
         None,
-        description="a folder or URL for the manifests of clients that plan scans on their own; they have to be able "
-        "to read it [default: a temporary folder]",
+        description="a folder or URL for manifests, readable by clients that plan scans themselves [default: a "
+        "temporary folder]",
     )
-    history: int = Field(
-        0, ge=0, le=1000, description="how many older snapshots of each table clients may ask for by their ids"
+    history: int = Field(0, ge=0, le=1000, description="how many older snapshots of each table clients may read by id")
+    max_body_bytes: int = Field(4 << 20, ge=1_000, description="the largest body of a request in bytes")
+    max_body_seconds: float = Field(30, gt=0, description="the longest time to receive a body")
+    max_requests: int = Field(
+        256, ge=1, description="the most concurrent requests, including waiting ones; more get status 429"
     )
-    max_body_bytes: int = Field(4 << 20, ge=1_000, description="the longest body of a request")
-    max_body_seconds: float = Field(30, gt=0, description="the longest time that a body may take to come")
-    max_requests: int = Field(256, ge=1, description="the most requests at a time, waiting ones too; more get a 429")
-    max_filter_depth: int = Field(200, ge=1, le=400, description="how deep filters may be nested")
+    max_filter_depth: int = Field(200, ge=1, le=400, description="the deepest nesting of a filter")
     threads: int = Field(
-        4, ge=1, le=256, description="how many scans are planned at a time; as many tables are loaded beside"
+        4,
+        ge=1,
+        le=256,
+        description="how many scans are planned at a time; the same number of tables is loaded in parallel",
     )
     log_json: Text | None = Field(
-        None, description="add a JSON line for each request, and for each failure, to this file; - for stderr"
+        None, description="append a JSON line for each request and each failure to this file; - for stderr"
     )

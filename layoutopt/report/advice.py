@@ -1,4 +1,4 @@
-"""What `advise` prints."""
+"""Print the advice of `advise`, and render it as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.report.pages import STYLE, html_table
-from layoutopt.report.texts import format_bytes, printable, shortened
+from layoutopt.report.texts import format_bytes, printable, shorten
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,79 +19,76 @@ if TYPE_CHECKING:
     from layoutopt.advice import Advice, Asked, LayoutAdvice, Reading
 
 
-_LONGEST_COLUMNS = 60
+_MAX_COLUMNS_CHARS = 60
 
 
 def print_advice(console: Console, advice: Advice) -> None:
-    """Print what queries ask for and read now, what each method would save, and the best statement of each engine."""
-    for sentence in (headline(advice), reading_now(advice)):
+    """Print what queries filter by and read now, what each method would save, and a statement for each engine."""
+    for sentence in (_describe_input(advice), _describe_reads_now(advice)):
         console.print(Text(printable(sentence)), soft_wrap=True)
-    console.print(_asked_table(advice.asked, advice.now))
-    console.print(_layouts_table(advice))
-    told = (confidence(advice), recommendation(advice), *(f"  {command}" for command in commands(advice)))
-    for sentence in told:
+    console.print(_make_filters_table(advice.asked, advice.now))
+    console.print(_make_layouts_table(advice))
+    for sentence in (_CONFIDENCE, _recommend(advice), *(f"  {command}" for command in _make_commands(advice))):
         console.print(Text(printable(sentence)), soft_wrap=True)
     if advice.statements:
-        console.print(Text("Who stays with their engine can tell it:"))
-    for said in advice.statements:
-        console.print(Text(printable(f"  {said.engine}: {said.statement}")), soft_wrap=True)
-        then = f"reads {_reads(said.layout.reads)}, gives away {amount(said.gives_away)} {advice.period.each}"
-        console.print(Text(printable(f"    {then}")), soft_wrap=True)
+        console.print(Text("Statements for other engines, instead of a layout by layoutopt:"))
+    for statement in advice.statements:
+        console.print(Text(printable(f"  {statement.engine}: {statement.statement}")), soft_wrap=True)
+        reads = f"{format_bytes(statement.layout.reads.bytes)} (+/- {statement.layout.reads.give_or_take:.0%})"
+        cost = f"costs {_format_money(statement.gives_away)} {advice.period.each} more than the best layout"
+        console.print(Text(printable(f"    reads {reads}, {cost}")), soft_wrap=True)
     if advice.statements:
-        console.print(Text(printable(of_engines(advice))), soft_wrap=True)
+        console.print(Text(printable(_note_engine_blocks(advice))), soft_wrap=True)
 
 
-def headline(advice: Advice) -> str:
-    """What was looked at."""
-    parted = "" if advice.partition_by is None else f", partitioned by {advice.partition_by}"
+def _describe_input(advice: Advice) -> str:
+    partitioning = "" if advice.partition_by is None else f", partitioned by {advice.partition_by}"
     unused = f" ({advice.skipped:,} statements could not be used)" if advice.skipped else ""
     return (
-        f"{advice.table}: {advice.rows:,} rows in {advice.files:,} files of {format_bytes(advice.stored)}{parted}; "
-        f"{advice.queries:,.0f} queries{unused}"
+        f"{advice.table}: {advice.rows:,} rows in {advice.files:,} files of {format_bytes(advice.stored)}"
+        f"{partitioning}; {advice.queries:,.0f} queries{unused}"
     )
 
 
-def reading_now(advice: Advice) -> str:
-    """What the log reads of the table as it is, and what that costs."""
+def _describe_reads_now(advice: Advice) -> str:
     return (
-        f"Now they read {format_bytes(advice.now.bytes)}, {advice.now.share:.1%} of full scans of their columns "
-        f"({format_bytes(advice.full.bytes)}): {amount(advice.costs_now)} {advice.period.each} "
+        f"They now read {format_bytes(advice.now.bytes)}, {advice.now.share:.1%} of full scans of their columns "
+        f"({format_bytes(advice.full.bytes)}): {_format_money(advice.costs_now)} {advice.period.each} "
         f"({advice.period.runs:,.0f} queries, {advice.period.by}) at {advice.price:g} a TB"
     )
 
 
-def recommendation(advice: Advice) -> str:
-    """What to do, what it costs to write, and when that has paid."""
+def _recommend(advice: Advice) -> str:
     best = advice.recommended
     if best is None:
-        return "Recommended: leave the table as it is; no method reads clearly less."
+        return "Recommended: do not change the table; no method reads clearly less."
     after = advice.pays_after
-    pays = "" if after is None else f", saved again after {after * advice.period.runs:,.0f} queries"
+    pays = "" if after is None else f"; this pays after {after * advice.period.runs:,.0f} queries"
     stores = "" if best.stored is None else f" and stores about {format_bytes(best.stored)}"
     return (
         f"Recommended: {best.method}, which would read {format_bytes(best.reads.bytes)} and save "
-        f"{amount(best.saves)} {advice.period.each}. Writing it reads {format_bytes(advice.stored)} once "
-        f"({amount(advice.writing)}){stores}{pays}."
+        f"{_format_money(best.saves)} {advice.period.each}. Writing it reads {format_bytes(advice.stored)} once "
+        f"({_format_money(advice.writing)}){stores}{pays}."
     )
 
 
-def amount(money: float) -> str:
-    """An amount in whatever currency: two digits behind the point, or two that count.
+def _format_money(amount: float) -> str:
+    """Return an amount of money with two decimals, or two significant digits below 1.
 
-    >>> amount(1234.567), amount(0.00123)
+    >>> _format_money(1234.567), _format_money(0.00123)
     ('1,234.57', '0.0012')
     """
-    return f"{money:,.2f}" if abs(money) >= 1 or not money else f"{money:.2g}"
+    return f"{amount:,.2f}" if abs(amount) >= 1 or not amount else f"{amount:.2g}"
 
 
-def commands(advice: Advice) -> tuple[str, ...]:
-    """The commands by which what is recommended is planned and loaded; none where the table is left as it is."""
+def _make_commands(advice: Advice) -> tuple[str, ...]:
+    """Return the commands that plan the recommended layout, if any."""
     best = advice.recommended
     if best is None:
         return ()
-    by = ["--by", ",".join(best.columns)] if best.columns else []
-    parted = [] if advice.partition_by is None else ["--partition-by", advice.partition_by]
-    flags = [*parted, "--block-rows", str(advice.block_rows), "--method", best.method, *by]
+    flags = [] if advice.partition_by is None else ["--partition-by", advice.partition_by]
+    flags += ["--block-rows", str(advice.block_rows), "--method", best.method]
+    flags += ["--by", ",".join(best.columns)] if best.columns else []
     flags += ["--row-order", ",".join(best.row_order)]
     return (
         shlex.join(["layoutopt", "analyze", advice.log, "--schema", advice.source, "-o", "features.json"]),
@@ -99,75 +96,64 @@ def commands(advice: Advice) -> tuple[str, ...]:
     )
 
 
-def confidence(advice: Advice) -> str:
-    """How far figures may be off, and why."""
-    return (
-        "+/- is one standard deviation if other queries like these came, and by how much such predictions were off of "
-        "loaded tables before; ~ marks what was judged by a sample of rows alone, and may be a third off."
-    )
+_CONFIDENCE = (
+    "+/- is one standard deviation: for other queries like these, and the error of such predictions on loaded tables. "
+    "~ marks estimates from a sample of rows only, which may be off by a third."
+)
 
 
-def of_engines(advice: Advice) -> str:
-    """What the figures of engines' own statements assume."""
-    return f"That is in files or row groups of {advice.block_rows:,} rows; larger ones skip less."
+def _note_engine_blocks(advice: Advice) -> str:
+    return f"These figures assume files or row groups of {advice.block_rows:,} rows; larger ones skip less."
 
 
-def called(layout: LayoutAdvice) -> str:
-    """A layout's name, with the columns that it goes by."""
-    by = f" by {shortened(', '.join(layout.columns), _LONGEST_COLUMNS)}" if layout.columns else ""
+def _name_layout(layout: LayoutAdvice) -> str:
+    by = f" by {shorten(', '.join(layout.columns), _MAX_COLUMNS_CHARS)}" if layout.columns else ""
     return f"{layout.method}{by}"
 
 
-def figures_now(advice: Advice) -> tuple[str, ...]:
-    """What :func:`figures` tells, of the table as it is."""
+def _list_figures_now(advice: Advice) -> tuple[str, ...]:
+    """Return :func:`_list_figures` of the present table."""
     now = advice.now
     read, stored = format_bytes(now.bytes), format_bytes(advice.stored)
-    return read, f"{now.spread:.0%}", f"{now.share:.1%}", amount(advice.costs_now), "", stored
+    return read, f"{now.spread:.0%}", f"{now.share:.1%}", _format_money(advice.costs_now), "", stored
 
 
-def figures(layout: LayoutAdvice) -> tuple[str, ...]:
-    """What a layout reads, give or take, of full scans, costs, saves and stores."""
+def _list_figures(layout: LayoutAdvice) -> tuple[str, ...]:
+    """Return a layout's bytes read, their error, share of full scans, cost, saving and stored bytes."""
     reads = layout.reads
     return (
         ("" if layout.rehearsed else "~") + format_bytes(reads.bytes),
         f"{reads.give_or_take:.0%}",
         f"{reads.share:.1%}",
-        amount(layout.costs),
-        amount(layout.saves),
+        _format_money(layout.costs),
+        _format_money(layout.saves),
         "" if layout.stored is None else format_bytes(layout.stored),
     )
 
 
-def _asked_table(asked: Sequence[Asked], now: Reading) -> Table:
+def _make_filters_table(filters: Sequence[Asked], now: Reading) -> Table:
     table = Table(title="what queries filter by", title_justify="left")
     table.add_column("columns")
     for name in ("runs", "read now", "of all"):
         table.add_column(name, justify="right")
-    for one in asked:
-        names = ", ".join(one.columns) or "(nothing: all rows)"
-        of_all = one.bytes / now.bytes if now.bytes else 0.0
-        table.add_row(Text(printable(names)), f"{one.runs:,.0f}", format_bytes(one.bytes), f"{of_all:.1%}")
+    for group in filters:
+        names = ", ".join(group.columns) or "(no filter)"
+        share = group.bytes / now.bytes if now.bytes else 0.0
+        table.add_row(Text(printable(names)), f"{group.runs:,.0f}", format_bytes(group.bytes), f"{share:.1%}")
     return table
 
 
-def _layouts_table(advice: Advice) -> Table:
-    table = Table(title=f"what the log would read, and costs {advice.period.each}", title_justify="left")
+def _make_layouts_table(advice: Advice) -> Table:
+    table = Table(title=f"what the log would read, and its cost {advice.period.each}", title_justify="left")
     table.add_column("method")
     for name in ("reads", "+/-", "of full scans", "costs", "saves", "stored"):
         table.add_column(name, justify="right")
-    table.add_row("as it is", *figures_now(advice))
+    table.add_row("unchanged", *_list_figures_now(advice))
     table.add_section()
     for layout in advice.layouts:
-        table.add_row(Text(printable(called(layout))), *figures(layout))
+        table.add_row(Text(printable(_name_layout(layout))), *_list_figures(layout))
     return table
 
-
-def _reads(reads: Reading) -> str:
-    return f"{format_bytes(reads.bytes)} (+/- {reads.give_or_take:.0%})"
-
-
-# ----------------------------------------------------------------------------------------------------
-# Advice as one HTML page that stands alone, in the style of an evaluation's.
 
 _BARS = """
 .reads { background: #2874a6; height: .8em; border-radius: 2px; }
@@ -176,77 +162,80 @@ _BARS = """
 
 
 def advice_page(advice: Advice) -> str:
-    """The page."""
+    """Return the HTML page of an advice."""
     title = f"{advice.table}: what a layout would save"
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="sub">{escape(headline(advice))}</p>',
-        f"<p>{escape(reading_now(advice))}</p>",
-        _cards(advice),
-        f"<p><b>{escape(recommendation(advice))}</b></p>",
-        *(f"<p><code>{escape(command)}</code></p>" for command in commands(advice)),
+        f'<p class="sub">{escape(_describe_input(advice))}</p>',
+        f"<p>{escape(_describe_reads_now(advice))}</p>",
+        _render_cards(advice),
+        f"<p><b>{escape(_recommend(advice))}</b></p>",
+        *(f"<p><code>{escape(command)}</code></p>" for command in _make_commands(advice)),
         "<h2>What each method would read</h2>",
-        f'<p class="note">{escape(confidence(advice))}</p>',
-        _layouts(advice),
+        f'<p class="note">{escape(_CONFIDENCE)}</p>',
+        _render_layouts(advice),
         "<h2>What queries filter by</h2>",
-        _asked(advice),
-        _statements(advice),
+        _render_filters(advice),
+        _render_statements(advice),
     ]
     head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}{_BARS}</style>'
     return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
 
 
-def _cards(advice: Advice) -> str:
+def _render_cards(advice: Advice) -> str:
     best = advice.recommended
     cards = [(f"{advice.now.share:.1%}", "of full scans are read now")]
     if best is not None:
         cards += [
-            (f"{best.reads.share:.1%}", f"would be by {called(best)}"),
-            (amount(best.saves), f"saved {advice.period.each}"),
-            (f"± {best.reads.give_or_take:.0%}", "of what it would read"),
+            (f"{best.reads.share:.1%}", f"would be by {_name_layout(best)}"),
+            (_format_money(best.saves), f"saved {advice.period.each}"),
+            (f"± {best.reads.give_or_take:.0%}", "error of this estimate"),
         ]
-    inner = "".join(f'<div class="card"><b>{escape(number)}</b>{escape(what)}</div>' for number, what in cards)
+    inner = "".join(f'<div class="card"><b>{escape(number)}</b>{escape(text)}</div>' for number, text in cards)
     return f'<div class="cards">{inner}</div>'
 
 
-def _layouts(advice: Advice) -> str:
+def _render_layouts(advice: Advice) -> str:
     most = max([advice.now.bytes, *(layout.reads.bytes for layout in advice.layouts)]) or 1.0
-    now = ("as it is", _bar(advice.now, most), *figures_now(advice))
-    rows = [(escape(called(one)), _bar(one.reads, most), *figures(one)) for one in advice.layouts]
+    now = ("unchanged", _render_bar(advice.now, most), *_list_figures_now(advice))
+    rows = [
+        (escape(_name_layout(layout)), _render_bar(layout.reads, most), *_list_figures(layout))
+        for layout in advice.layouts
+    ]
     columns = ("method", "", "reads", "±", "of full scans", "costs", "saves", "stored")
     return html_table(columns, [now, *rows], text=(0, 1))
 
 
-def _bar(reads: Reading, most: float) -> str:
+def _render_bar(reads: Reading, most: float) -> str:
     return f'<div class="wide"><div class="reads" style="width:{100 * reads.bytes / most:.2f}%"></div></div>'
 
 
-def _asked(advice: Advice) -> str:
+def _render_filters(advice: Advice) -> str:
     rows = [
         (
-            escape(", ".join(one.columns) or "(nothing: all rows)"),
-            f"{one.runs:,.0f}",
-            format_bytes(one.bytes),
-            f"{one.bytes / advice.now.bytes:.1%}" if advice.now.bytes else "-",
-            f"<code>{escape(one.example)}</code>",
+            escape(", ".join(group.columns) or "(no filter)"),
+            f"{group.runs:,.0f}",
+            format_bytes(group.bytes),
+            f"{group.bytes / advice.now.bytes:.1%}" if advice.now.bytes else "-",
+            f"<code>{escape(group.example)}</code>",
         )
-        for one in advice.asked
+        for group in advice.asked
     ]
-    return html_table(("columns", "runs", "read now", "of all", "one of them"), rows, text=(0, 4))
+    return html_table(("columns", "runs", "read now", "of all", "example"), rows, text=(0, 4))
 
 
-def _statements(advice: Advice) -> str:
+def _render_statements(advice: Advice) -> str:
     if not advice.statements:
         return ""
     rows = [
         (
-            escape(said.engine),
-            f"<code>{escape(said.statement)}</code>",
-            format_bytes(said.layout.reads.bytes),
-            f"{said.layout.reads.give_or_take:.0%}",
-            amount(said.gives_away),
+            escape(statement.engine),
+            f"<code>{escape(statement.statement)}</code>",
+            format_bytes(statement.layout.reads.bytes),
+            f"{statement.layout.reads.give_or_take:.0%}",
+            _format_money(statement.gives_away),
         )
-        for said in advice.statements
+        for statement in advice.statements
     ]
-    table = html_table(("engine", "statement", "reads", "±", f"gives away {advice.period.each}"), rows, text=(0, 1))
-    return f'<h2>What other engines can be told</h2><p class="note">{escape(of_engines(advice))}</p>{table}'
+    table = html_table(("engine", "statement", "reads", "±", f"extra cost {advice.period.each}"), rows, text=(0, 1))
+    return f'<h2>Statements for other engines</h2><p class="note">{escape(_note_engine_blocks(advice))}</p>{table}'

@@ -1,4 +1,4 @@
-"""The table of `calibrate`."""
+"""Make the table of `calibrate`."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def calibration_table(fitted: Fitted) -> Table:
-    """Return what engines cost, a row for each kind of work."""
+    """Return a table of the engines' costs for each kind of work."""
     engines = fitted.calibration.engines
-    table = Table(title="microseconds for one of each kind of work", title_justify="left")
+    table = Table(title="microseconds per unit of work", title_justify="left")
     table.add_column("")
     for engine in engines:
         table.add_column(engine, justify="right")
     for kind in KINDS:
         table.add_row(kind.replace("_", " "), *(f"{1e6 * costs.get(kind, 0.0):,.4g}" for costs in engines.values()))
     table.add_section()
-    table.add_row("a third of the probes, missed by", *(f"{fitted.missed[engine]:.0%}" for engine in engines))
+    table.add_row("error on the held-out third of probes", *(f"{fitted.missed[engine]:.0%}" for engine in engines))
     return table

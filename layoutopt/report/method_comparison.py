@@ -1,4 +1,4 @@
-"""The table of `mine` and of `bench brushing`: a row a method, the fewest bytes first."""
+"""Make the table of `mine` and `bench brushing`: a row per method, the fewest bytes first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from layoutopt.spark.planning.method_comparison import BOUND
 
 
 def methods_table(title: str, methods: Mapping[str, Mapping[str, Any]]) -> Table:
-    """Return what :func:`~layoutopt.spark.planning.method_comparison.compare_methods` gives as a table."""
+    """Return the result of :func:`~layoutopt.spark.planning.method_comparison.compare_methods` as a table."""
     table = Table(title=title, title_justify="left")
     for heading in ("method", "rows", "bytes", "of the best", "footers", "on disk", "planning", "loading"):
         table.add_column(heading, justify="left" if heading == "method" else "right")
@@ -21,14 +21,14 @@ def methods_table(title: str, methods: Mapping[str, Mapping[str, Any]]) -> Table
         table.add_row(
             method if chosen == method else f"{method}: {chosen}",
             f"{totals['rows'] / 1e6:,.1f} M",
-            _megabytes(totals["bytes"]),
+            _format_megabytes(totals["bytes"]),
             f"{totals['bytes'] / max(1, least):.2f}x",
-            _megabytes(totals.get("footer_bytes")),
-            _megabytes(totals.get("storage_bytes")),
+            _format_megabytes(totals.get("footer_bytes")),
+            _format_megabytes(totals.get("storage_bytes")),
             *(f"{totals[key]:.0f} s" if key in totals else "" for key in ("planning_seconds", "loading_seconds")),
         )
     return table
 
 
-def _megabytes(count: float | None) -> str:
+def _format_megabytes(count: float | None) -> str:
     return "" if count is None else f"{count / 1e6:,.1f} MB"

@@ -1,4 +1,4 @@
-"""What the verbs print: values for `--json`, and readable tables of them."""
+"""Make the JSON values and readable tables of plans, loads, answers and histories."""
 
 from __future__ import annotations
 
@@ -22,17 +22,12 @@ if TYPE_CHECKING:
     from layoutopt.spark.loading.load import LoadsReport
     from layoutopt.writer.task_result import LoadReport
 
-
-# ----------------------------------------------------------------------------------------------------
-# Texts and numbers as people read them.
-
-
-_MOST_NAMED = 20
-_MOST_CHANGED = 4
+_MAX_PARTITIONS = 20
+_MAX_CHANGED = 4
 
 
 def plan_report(plan: Plan, output: Path) -> dict[str, object]:
-    """The JSON value of a new plan."""
+    """Return the JSON value of a new plan."""
     return {
         "output": str(output),
         "digest": plan.digest,
@@ -44,82 +39,78 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
         "indexes": [str(index) for index in plan.indexes],
         "predicted": of_the_plan(plan.predicted),
-        "curve": [{"storage_budget": budget, **found} for budget, found in curve(plan.predicted).items()],
+        "curve": [{"storage_budget": budget, **figures} for budget, figures in curve(plan.predicted).items()],
         "tried": tried(plan.predicted),
         "spread": spreads(plan.predicted),
-        **{f"tried_by_{by}": on_held_back for by in ("cells", "time") if (on_held_back := tried(plan.predicted, by))},
+        **{f"tried_by_{by}": trials for by in ("cells", "time") if (trials := tried(plan.predicted, by))},
     }
 
 
 def print_plan(console: Console, plan: Plan, output: Path) -> None:
-    """Print what a plan decides."""
-    by = f"by {plan.partition_by}" if plan.partition_by else "in one"
-    console.print(Text(f"{plan.method} for {plan.table}: partitions {by}, {plan.block_rows} rows a block"))
+    """Print a plan."""
+    partitions = f"partitions by {plan.partition_by}" if plan.partition_by else "one partition"
+    console.print(Text(f"{plan.method} for {plan.table}: {partitions}, {plan.block_rows} rows per block"))
     console.print(f"{len(plan.features)} features, {len(plan.scheme.layouts)} layout(s)")
-    for line in _row_orders(plan):
-        console.print(Text(line))
+    for i, layout in enumerate(plan.scheme.layouts):
+        if layout.row_order:
+            name = f" of layout {i}" if len(plan.scheme.layouts) > 1 else ""
+            console.print(Text(printable(f"rows within blocks{name} are sorted by {', '.join(layout.row_order)}")))
     if plan.indexes:
         console.print(Text(printable(f"indexes: {', '.join(map(str, plan.indexes))}")))
     for name, value in of_the_plan(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := curve(plan.predicted):
-        console.print(_curve_table(budgets))
-    for by, what in (("bytes", "bytes read"), ("cells", "cells read"), ("time", "seconds predicted")):
-        if on_held_back := tried(plan.predicted, by):
-            console.print(_tried_table(on_held_back, spreads(plan.predicted, by), what))
+        console.print(_make_curve_table(budgets))
+    for by, unit in (("bytes", "bytes read"), ("cells", "cells read"), ("time", "seconds predicted")):
+        if trials := tried(plan.predicted, by):
+            console.print(_make_trials_table(trials, spreads(plan.predicted, by), unit))
     console.print(Text(f"Written: {output}"))
 
 
-def _row_orders(plan: Plan) -> list[str]:
-    """How the rows of blocks are sorted, a line for each layout where they are."""
-    layouts = plan.scheme.layouts
-    orders = {i: ", ".join(layout.row_order) for i, layout in enumerate(layouts) if layout.row_order}
-    of = {i: f" of layout {i}" if len(layouts) > 1 else "" for i in orders}
-    return [printable(f"rows within blocks{of[i]} are sorted by {order}") for i, order in orders.items()]
+def _join_first(names: Sequence[str], limit: int) -> str:
+    return ", ".join(names[:limit]) + (", ..." if len(names) > limit else "")
 
 
 def print_loads(console: Console, report: LoadsReport) -> None:
-    """Print what the loads that were asked for did, and what was there already."""
-    for one in report.loads:
-        print_load(console, one)
+    """Print the loads, and the partitions that were loaded before."""
+    for load in report.loads:
+        print_load(console, load)
     if report.already:
-        named = ", ".join(report.already[:_MOST_NAMED]) + (", ..." if len(report.already) > _MOST_NAMED else "")
-        console.print(Text(f"{len(report.already)} partition(s) already loaded, left as they are: {named}"))
+        names = _join_first(report.already, _MAX_PARTITIONS)
+        console.print(Text(f"{len(report.already)} partition(s) already loaded, not changed: {names}"))
 
 
-def _curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
-    """What each storage budget is expected to give, a line each."""
+def _make_curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
     names = list(next(iter(budgets.values())))
     table = Table(title="predicted for each storage budget", title_justify="left")
     for heading in ("storage budget", *(name.replace("_", " ") for name in names)):
         table.add_column(heading, justify="right")
-    for budget, found in budgets.items():
-        table.add_row(f"{budget:g}", *(f"{found[name]:.4g}" for name in names))
+    for budget, figures in budgets.items():
+        table.add_row(f"{budget:g}", *(f"{figures[name]:.4g}" for name in names))
     return table
 
 
-def _tried_table(found: Mapping[str, float], spread: Mapping[str, float], what: str) -> Table:
-    """What each method, or choice of parameters, would take of the queries held back, the best first."""
-    table = Table(title="tried on queries of the log that were held back", title_justify="left")
-    table.add_column("tried")
-    table.add_column(f"{what} of full scans", justify="right")
-    for label, fraction in found.items():
+def _make_trials_table(trials: Mapping[str, float], spread: Mapping[str, float], unit: str) -> Table:
+    """Return a table of the methods or parameters tried on hold-out queries, the best first."""
+    table = Table(title="trials on hold-out queries of the log", title_justify="left")
+    table.add_column("trial")
+    table.add_column(f"{unit} of full scans", justify="right")
+    for label, fraction in trials.items():
         table.add_row(label, f"{fraction:.2%}" + (f" ± {spread[label]:.2%}" if label in spread else ""))
     return table
 
 
 def print_load(console: Console, report: LoadReport) -> None:
-    """Print what a load did."""
-    partitions = ", ".join(report.partitions[:_MOST_NAMED]) + (", ..." if len(report.partitions) > _MOST_NAMED else "")
+    """Print what a load wrote."""
     console.print(f"Snapshot {report.snapshot}: {report.rows:,} rows in {report.blocks:,} blocks, {report.files} files")
     console.print(f"{format_bytes(report.bytes)} of columns written")
-    console.print(Text(f"{len(report.partitions)} partition(s): {partitions}"))
+    console.print(Text(f"{len(report.partitions)} partition(s): {_join_first(report.partitions, _MAX_PARTITIONS)}"))
     for note in report.notes:
         console.print(Text(note))
 
 
 def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
-    """The JSON value of a query's answer: column names, at most `limit` rows, and how many there are."""
+    """Return the JSON value of an answer: column names, at most `limit` rows, and the number of all rows."""
     shown = answer if limit is None else answer.slice(0, limit)
     columns = [column.to_pylist() for column in shown.columns]
     return {
@@ -130,7 +121,7 @@ def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
 
 
 def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
-    """Print a query's answer, at most `limit` rows of it."""
+    """Print at most `limit` rows of a query's answer."""
     report = answer_report(answer, limit)
     table = Table()
     for name in answer.column_names:
@@ -144,10 +135,10 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
 
 
 def history_report(path: str) -> list[dict[str, object]]:
-    """The JSON value of a table's snapshots, the oldest first.
+    """Return the JSON value of a table's snapshots, the oldest first.
 
     Raises:
-        NotATableError: the path holds something else than a table, or nothing.
+        NotATableError: the path does not hold a table.
         CatalogError: a snapshot is damaged.
     """
     from layoutopt.catalog.snapshot import history
@@ -170,27 +161,26 @@ def history_report(path: str) -> list[dict[str, object]]:
 
 
 def print_vacuum(console: Console, report: VacuumReport) -> None:
-    """Print what a vacuum removed, or would."""
+    """Print what a vacuum removed or would remove."""
     verb = "Would remove" if report.dry_run else "Removed"
     snapshots = ", ".join(map(str, report.snapshots)) or "none"
     console.print(f"{verb} snapshots: {snapshots}")
     console.print(f"{verb} {len(report.files)} files, {format_bytes(report.bytes)}")
     if report.young:
-        console.print(f"{report.young} files that no snapshot names are left: a load may still need them")
+        console.print(f"Kept {report.young} files outside all snapshots, which a running load may need")
     if report.published:
         kept = ", ".join(map(str, report.published))
-        console.print(f"Kept for readers of what is published: snapshots {kept}")
+        console.print(f"Kept for published tables: snapshots {kept}")
 
 
 def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:
-    """Print a table's snapshots, with the partitions that each added, replaced or dropped."""
+    """Print a table's snapshots and the partitions that each changed."""
     table = Table()
     for name in ("snapshot", "created at", "operation", "partitions", "rows"):
         table.add_column(name, justify="right")
     table.add_column("changed")
-    for each in snapshots:
-        cells = [str(each[key]) for key in ("snapshot", "created_at", "operation", "partitions")]
-        changed: Any = each["changed"]
-        named = ", ".join(changed[:_MOST_CHANGED]) + (", ..." if len(changed) > _MOST_CHANGED else "")
-        table.add_row(*cells, f"{each['rows']:,}", Text(named))
+    for snapshot in snapshots:
+        cells = [str(snapshot[key]) for key in ("snapshot", "created_at", "operation", "partitions")]
+        changed: Any = snapshot["changed"]
+        table.add_row(*cells, f"{snapshot['rows']:,}", Text(_join_first(changed, _MAX_CHANGED)))
     console.print(table)

@@ -1,20 +1,19 @@
-"""Texts and numbers in the form that people read."""
+"""Format texts and numbers for people."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+# Escapes of characters that move a terminal's cursor or change its text direction.
 _CONTROLS = {
     code: f"\\x{code:02x}"
     for code in (*range(9), *range(11, 32), *range(127, 160), *range(0x202A, 0x202F), 0x2066, 0x2067)
 }
-
-
 _UNITS = ("B", "KB", "MB", "GB", "TB")
 
 
 def printable(text: str) -> str:
-    """A text of somebody else's without what moves a terminal's cursor or turns its direction.
+    """Return an untrusted text with control characters escaped.
 
     >>> printable("\x1b[2Ja")
     '\\\\x1b[2Ja'
@@ -23,30 +22,30 @@ def printable(text: str) -> str:
 
 
 def format_bytes(count: float) -> str:
-    """A number of bytes as people read it.
+    """Return a number of bytes with a unit.
 
     >>> format_bytes(900), format_bytes(1_234_567)
     ('900 B', '1.2 MB')
     """
-    place = 0
-    while count >= 1000 and place < len(_UNITS) - 1:
-        count, place = count / 1000, place + 1
-    return f"{count:.0f} {_UNITS[0]}" if place == 0 else f"{count:.1f} {_UNITS[place]}"
+    unit = 0
+    while count >= 1000 and unit < len(_UNITS) - 1:
+        count, unit = count / 1000, unit + 1
+    return f"{count:.0f} {_UNITS[0]}" if unit == 0 else f"{count:.1f} {_UNITS[unit]}"
 
 
-def shortened(text: str, most: int) -> str:
-    """A text of at most so many characters.
+def shorten(text: str, length: int) -> str:
+    """Shorten a text to a number of characters.
 
-    >>> shortened("abcdef", 4)
+    >>> shorten("abcdef", 4)
     'abc…'
     """
-    return text if len(text) <= most else text[: most - 1] + "…"
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def seconds_text(seconds: Mapping[str, float]) -> str:
-    """Seconds by engine, for people.
+    """Return the seconds of each engine as text.
 
     >>> seconds_text({"duckdb": 0.0123, "spark": 4.5})
     'duckdb 0.012 s, spark 4.5 s'
     """
-    return ", ".join(f"{engine} {each:,.2g} s" for engine, each in seconds.items())
+    return ", ".join(f"{engine} {number:,.2g} s" for engine, number in seconds.items())

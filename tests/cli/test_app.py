@@ -156,8 +156,8 @@ def failing(error: Exception) -> typer.Typer:
         (CatalogError("the snapshot 3 is damaged;\nrestore it"), FAILED, "the snapshot 3 is damaged; restore it"),
         (LayoutoptError("no"), FAILED, "no"),
         (OSError(28, "No space left on device", "data/1.parquet"), FAILED, "data/1.parquet: No space left on device"),
-        (ConnectionRefusedError(111, "Connection refused"), FAILED, "does not answer"),
-        (Py4JError("functions does not exist in the JVM"), FAILED, "does not answer"),
+        (ConnectionRefusedError(111, "Connection refused"), FAILED, "lost the connection"),
+        (Py4JError("functions does not exist in the JVM"), FAILED, "lost the connection"),
         (ZeroDivisionError("by zero"), FAILED, "--debug"),
     ],
 )

@@ -38,9 +38,9 @@ def test_documents_are_read(place: Path) -> None:
         (["load", "rows", "table", "--plan", "features.json"], "'features.json' is a features file, not a plan; give"),
         (
             ["load", "rows", "table", "--plan", "other.json"],
-            "'other.json' is no plan; give a file that `layoutopt plan`",
+            "'other.json' is not a plan; give a file that `layoutopt plan`",
         ),
-        (["load", "rows", "table", "--plan", "binary.json"], "'binary.json' is no plan"),
+        (["load", "rows", "table", "--plan", "binary.json"], "'binary.json' is not a plan"),
         (
             ["load", "rows", "table", "--plan", "newer.json"],
             "'newer.json' can't be used: the layoutopt-plan document",

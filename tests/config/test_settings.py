@@ -58,7 +58,9 @@ def test_a_file_supplies_settings_with_dashes_or_underscores(tmp_path: Path) -> 
     assert settings.seed == 0
 
 
-@pytest.mark.parametrize(("output", "why"), [("", "is a folder"), ("no/such/x.json", "is in no folder")])
+@pytest.mark.parametrize(
+    ("output", "why"), [("", "is a folder"), ("no/such/x.json", "is in a folder that does not exist")]
+)
 def test_files_that_cannot_be_written_are_refused_at_once(tmp_path: Path, output: str, why: str) -> None:
     with pytest.raises(SettingError, match=why):
         make_settings(PlanSettings, {"source": "rows", "output": str(tmp_path / output)})
@@ -114,12 +116,12 @@ def test_a_missing_setting_is_named(tmp_path: Path) -> None:
 
 
 def test_a_missing_argument_is_said_to_come_after_the_command(tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match=r"'table' is missing; give it after the command \(as --table to a script"):
+    with pytest.raises(SettingError, match=r"'table' is missing; give it after the command \(--table for a script"):
         make_settings(VerifySettings, read_values(conf(tmp_path, "[verify]\nsample = 0.1"), VerifySettings))
 
 
 def test_an_unknown_setting_is_named() -> None:
-    with pytest.raises(SettingError, match="'colour' is no setting"):
+    with pytest.raises(SettingError, match="unknown setting 'colour'"):
         make_settings(PlanSettings, {"source": "rows", "colour": 1})
 
 
@@ -145,7 +147,11 @@ def test_functions_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("agent_name", "names no function"), ("no_such_module:f", "can't be imported"), ("math:pi", "is no function")],
+    [
+        ("agent_name", "does not name a function"),
+        ("no_such_module:f", "can't be imported"),
+        ("math:pi", "is no function"),
+    ],
 )
 def test_functions_that_are_none_are_named(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):

@@ -156,7 +156,7 @@ def test_where_no_query_can_be_audited_nothing_is_proved(
     build(tmp_path / "t", rows, building(SCHEMA, CONDITIONS))
     assert main(["verify", str(tmp_path / "t"), "--queries", str(tmp_path / "log.sql")]) != DONE
     said = capsys.readouterr()
-    assert "nothing was proved, since no query could be audited" in " ".join(said.out.split())
+    assert "nothing is proved: no query could be audited" in " ".join(said.out.split())
     assert "could be audited, so nothing is proved" in said.err
 
 

@@ -67,5 +67,5 @@ def test_what_each_query_was_predicted_to_read(tmp_path: Path, rows: pa.Table) -
     }  # fmt: skip
     said = io.StringIO()
     print_evaluation(Console(file=said, width=140), {**result, "predictions": found}, (), every=True)
-    assert "Of the 3 queries that the plan was made for" in said.getvalue()
+    assert "for the 3 queries that it was made for" in said.getvalue()
     assert "predicted" in said.getvalue().splitlines()[2]

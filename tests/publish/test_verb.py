@@ -30,9 +30,9 @@ def test_publishing_and_forgetting(table: str, capsys: pytest.CaptureFixture[str
     said = json.loads(capsys.readouterr().out)
     assert (said["format"], said["snapshot"], said["shown"][0]["rows"]) == ("delta", 0, 2)
     assert main(["publish", table, "--as", "delta"]) == 0
-    assert "nothing had changed" in capsys.readouterr().out
+    assert "no change" in capsys.readouterr().out
     assert main(["publish", table, "--as", "delta", "--forget"]) == 0
-    assert "no longer kept for: 2 notes" in capsys.readouterr().out
+    assert "any more: 2 records" in capsys.readouterr().out
 
 
 @pytest.fixture

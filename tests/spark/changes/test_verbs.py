@@ -262,12 +262,12 @@ def test_the_command_line_says_what_was_done(living: Living, capsys: pytest.Capt
         (["append", path, source, "--batch-id", "monday"], "Batch monday was appended before"),
         (["status", path], "compacts them"),
         (["delete", path, "--where", "id = 5"], "1 rows deleted, 0 updated, 0 inserted"),
-        (["delete", path, "--where", "id = 5"], "No row is concerned"),
+        (["delete", path, "--where", "id = 5"], "No row matches"),
         (["update", path, "--set", "text = 'a, b'", "--set", "kind = 1", "--where", "id = 6"], "1 updated"),
         (["merge", path, feed, "--on", "id", "--delete-when", "op = 'D'"], "1 rows deleted, 1 updated, 0 inserted"),
         (["merge", path, elsewhere, "--on", "id"], "0 rows deleted, 0 updated, 1 inserted"),
-        (["optimize", path], "partitions that could be written anew"),
-        (["optimize", path], "Every partition is as the newest plan wants it"),
+        (["optimize", path], "partitions that could be rewritten"),
+        (["optimize", path], "Every partition follows the newest plan"),
     ]
     for arguments, expected in said:
         assert main(arguments) == DONE

@@ -334,4 +334,4 @@ def test_a_damaged_table_is_not_compared(
     assert main(["verify", str(copy), "--source", str(tmp_path / "source.parquet"), "--json"]) == FAILED
     report = json.loads(capsys.readouterr().out)
     assert {problem["check"] for problem in report["problems"]} == {"file"}
-    assert "what is damaged comes first" in report["unchecked"][0]
+    assert "repair the damaged files first" in report["unchecked"][0]
