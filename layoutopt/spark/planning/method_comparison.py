@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from layoutopt.config.documents import read_features
-from layoutopt.config.reading import make_settings
+from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 from layoutopt.errors import LogError
 from layoutopt.events import Progress
