@@ -31,7 +31,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggested_indexes
-    from layoutopt.report.inspections import print_analysis, summary
+    from layoutopt.report.inspections import analysis_report, print_analysis
     from layoutopt.sources.external_tables import read_schema
 
     with session.working("analysing the log"):
@@ -40,7 +40,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
         indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
-    value = summary(analysis, indexes, settings.output)
+    value = analysis_report(analysis, indexes, settings.output)
     session.show(value, lambda console: print_analysis(console, analysis, indexes, settings.output))
 
 
@@ -55,12 +55,12 @@ def plan(settings: PlanSettings, session: Session) -> None:
 
     document = read_features(settings.features)
     # PySpark takes a second to import; a bad file fails before that.
-    from layoutopt.report.pages import plot
+    from layoutopt.report.pages import plot_tuning
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
         spark = spark_if_needed(session, document.features.settings)
-        new_plan = plan_with_indexes(spark, settings, document, work.say, plot)
+        new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
         settings.output.write_bytes(new_plan.dumps())
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
