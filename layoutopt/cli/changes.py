@@ -35,7 +35,10 @@ verbs = typer.Typer()
 
 @add_verb(verbs, AppendSettings, example="layoutopt append tables/events late.parquet --batch-id 2026-02-01")
 def append(settings: AppendSettings, session: Session) -> None:
-    """Append late rows to their partitions; retries append a batch only once."""
+    """Append late rows to their partitions.
+
+    Retries append a batch only once.
+    """
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
@@ -73,7 +76,10 @@ def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch:
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
 def delete(settings: DeleteSettings, session: Session) -> None:
-    """Delete rows: write deletion vectors for few rows, or rewrite the affected partitions for many."""
+    """Delete rows.
+
+    Writes deletion vectors for few rows, and rewrites the affected partitions for many.
+    """
     from layoutopt.spark.changes.dml import delete_by
 
     _change(settings, session, "deleting", delete_by)
@@ -85,7 +91,10 @@ def delete(settings: DeleteSettings, session: Session) -> None:
     example="layoutopt update tables/events --set \"country = 'CZ'\" --where \"country = 'Czechia'\"",
 )
 def update(settings: UpdateSettings, session: Session) -> None:
-    """Update columns of some rows: write few rows to new files, or rewrite the affected partitions for many."""
+    """Update columns of some rows.
+
+    Writes few rows to new files, and rewrites the affected partitions for many.
+    """
     from layoutopt.spark.changes.dml import update_by
 
     _change(settings, session, "updating", update_by)
@@ -97,7 +106,10 @@ def update(settings: UpdateSettings, session: Session) -> None:
     example="layoutopt merge tables/events changes.parquet --on event_id --delete-when \"op = 'D'\"",
 )
 def merge(settings: MergeSettings, session: Session) -> None:
-    """Merge a source by key: replace rows with the same key, insert new ones, and delete those of --delete-when."""
+    """Merge a source into a table by key.
+
+    Replaces rows with the same key, inserts new ones, and deletes those of --delete-when.
+    """
     from layoutopt.spark.changes.dml import merge_by
 
     _change(settings, session, "merging", merge_by)
@@ -105,9 +117,10 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
 def optimize(settings: OptimizeSettings, session: Session) -> None:
-    """Rewrite the partitions where queries gain most per byte: compact appended rows, and replace older plans.
+    """Rewrite partitions where queries gain most.
 
-    With --log, make a new plan for the log's queries from the table's rows. With --auto, rewrite only where it pays.
+    Compacts appended rows and replaces older plans, the best gain per byte first. With --log, makes a new plan for the
+    log's queries from the table's rows. With --auto, rewrites only where it pays.
     """
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_optimize
@@ -144,7 +157,10 @@ def history(settings: HistorySettings, session: Session) -> None:
     verbs, VacuumSettings, example="layoutopt vacuum tables/events --retain-snapshots 10 --older-than 7d --dry-run"
 )
 def vacuum(settings: VacuumSettings, session: Session) -> None:
-    """Remove old snapshots, and the files that no kept snapshot or running load needs."""
+    """Remove old snapshots and unneeded files.
+
+    Keeps the files that a kept snapshot or a running load needs.
+    """
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.catalog.vacuum import vacuum as vacuum_table
     from layoutopt.report.tables import print_vacuum
@@ -156,7 +172,10 @@ def vacuum(settings: VacuumSettings, session: Session) -> None:
 
 @add_verb(verbs, RestoreSettings, example="layoutopt restore tables/events --snapshot 41")
 def restore(settings: RestoreSettings, session: Session) -> None:
-    """Restore an older snapshot's content in a new snapshot; later snapshots stay in the history."""
+    """Restore the content of an older snapshot.
+
+    Commits it as a new snapshot; later snapshots stay in the history.
+    """
     from layoutopt.catalog.commit import restore as restore_table
     from layoutopt.catalog.storage.filesystem import TableFiles
 

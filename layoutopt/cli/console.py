@@ -91,12 +91,12 @@ class Session:
 
     def udfs(self) -> tuple[Udf, ...]:
         """Return the user-defined functions; flags override the configuration file."""
-        from layoutopt.config.files import find_udfs
+        from layoutopt.config.files import import_udfs
 
-        flags = find_udfs(self.functions)
+        flags = import_udfs(self.functions)
         names = {udf.name for udf in flags}
         in_file = read_functions(self.conf) if self.conf else ()
-        return (*flags, *(udf for udf in find_udfs(in_file) if udf.name not in names))
+        return (*flags, *(udf for udf in import_udfs(in_file) if udf.name not in names))
 
     @contextmanager
     def working(self, title: str) -> Iterator[Work]:

@@ -31,10 +31,10 @@ verbs = typer.Typer()
     example="layoutopt index data/events --into indexes/events --index user:bloom --index url:ngrams",
 )
 def index(settings: IndexSettings, session: Session) -> None:
-    """Index external files, so that `query` skips their row groups; the files do not change.
+    """Index external files to skip row groups.
 
-    SOURCE is a folder of Parquet files (.parquet, .parq or .pq; also Hive-style folders), or a Delta or Iceberg table
-    at its newest version. Later files are read whole until `refresh` has indexed them.
+    The files do not change. SOURCE is a folder of Parquet files (.parquet, .parq or .pq; also Hive-style folders), or a
+    Delta or Iceberg table at its newest version. Later files are read whole until `refresh` has indexed them.
     """
     from layoutopt.external.listing import canonical
 
@@ -43,7 +43,10 @@ def index(settings: IndexSettings, session: Session) -> None:
 
 @add_verb(verbs, RefreshSettings, example="layoutopt refresh indexes/events")
 def refresh(settings: RefreshSettings, session: Session) -> None:
-    """Update the indexes of a source: index new and changed files, and drop entries of removed ones."""
+    """Update the indexes of external files.
+
+    Indexes new and changed files, and drops entries of removed ones.
+    """
     from layoutopt.catalog.snapshot import source_of_index
 
     _refresh(session, settings.index, source_of_index(settings.index), None, None)
@@ -95,7 +98,10 @@ def _choose_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tup
 
 @add_verb(verbs, PublishSettings, example="layoutopt publish tables/events --as delta")
 def publish(settings: PublishSettings, session: Session) -> None:
-    """Publish the newest snapshot as a Delta or Iceberg table over the same files, without rewriting them."""
+    """Publish a table as Delta or Iceberg.
+
+    Shows the newest snapshot over the same files, without rewriting them.
+    """
     from layoutopt.publish import publishing
     from layoutopt.report.inspections import print_publish
 
@@ -111,7 +117,10 @@ def publish(settings: PublishSettings, session: Session) -> None:
 
 @add_verb(verbs, ServeSettings, example="layoutopt serve tables/events --port 8181")
 def serve(settings: ServeSettings, session: Session) -> None:
-    """Serve tables read-only as an Iceberg REST catalog that plans scans, so that engines read fewer files."""
+    """Serve tables as an Iceberg REST catalog.
+
+    The catalog is read-only and plans scans, so that engines read fewer files.
+    """
     for library in ("pyiceberg", "starlette", "uvicorn"):
         require(library, "serve")
     from layoutopt.events import event_log

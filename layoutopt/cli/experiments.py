@@ -23,7 +23,10 @@ verbs = typer.Typer()
 
 @add_verb(verbs, BenchSettings, example="layoutopt bench demo --sf 0.1")
 def bench(settings: BenchSettings, session: Session) -> None:
-    """Run an experiment: generate data, lay it out in several ways, and compare what queries read."""
+    """Run an experiment.
+
+    Generates data, lays it out in several ways, and compares what queries read.
+    """
     _EXPERIMENTS[settings.experiment](settings, session)
 
 

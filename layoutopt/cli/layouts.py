@@ -24,11 +24,14 @@ verbs = typer.Typer()
 
 @add_verb(verbs, AnalyzeSettings, example="layoutopt analyze queries.jsonl --schema events.parquet -o features.json")
 def analyze(settings: AnalyzeSettings, session: Session) -> None:
-    """Find the filters of a query log that help to skip rows, and write them to a features file."""
+    """Find the features of a query log.
+
+    Features are filters that help to skip rows. They are written to a features file.
+    """
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggested_indexes
-    from layoutopt.report.inspections import print_analysis, summary
+    from layoutopt.report.inspections import analysis_report, print_analysis
     from layoutopt.sources.external_tables import read_schema
 
     with session.working("analysing the log"):
@@ -37,31 +40,37 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
         indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
-    value = summary(analysis, indexes, settings.output)
+    value = analysis_report(analysis, indexes, settings.output)
     session.show(value, lambda console: print_analysis(console, analysis, indexes, settings.output))
 
 
 @add_verb(verbs, PlanSettings, example="layoutopt plan events.parquet --features features.json --partition-by day")
 def plan(settings: PlanSettings, session: Session) -> None:
-    """Choose how to lay out a table's partitions, from its rows and a features file, and write a plan."""
+    """Choose a layout for a table.
+
+    Plans from the table's rows and a features file, and writes a plan.
+    """
     from layoutopt.config.documents import read_features
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
     # PySpark takes a second to import; a bad file fails before that.
-    from layoutopt.report.pages import plot
+    from layoutopt.report.pages import plot_tuning
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     with session.working("planning") as work:
         spark = spark_if_needed(session, document.features.settings)
-        new_plan = plan_with_indexes(spark, settings, document, work.say, plot)
+        new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
         settings.output.write_bytes(new_plan.dumps())
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
 
 @add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
 def calibrate(settings: CalibrateSettings, session: Session) -> None:
-    """Measure the cost of each kind of work in Spark, DuckDB and Arrow on this machine; takes a few minutes."""
+    """Measure the engines' costs on this machine.
+
+    Takes a few minutes for Spark, DuckDB and Arrow.
+    """
     from layoutopt.report.calibration import calibration_table
     from layoutopt.spark.planning.calibrate import calibrate
 
@@ -78,7 +87,10 @@ def calibrate(settings: CalibrateSettings, session: Session) -> None:
 
 @add_verb(verbs, MineSettings, example="layoutopt mine events.parquet queries.jsonl --partition-by day")
 def mine(settings: MineSettings, session: Session) -> None:
-    """Compare methods on a table and its log: each plans from older queries and is scored by the newest quarter."""
+    """Compare methods on a table and its log.
+
+    Each method plans from the older queries and is scored by the newest quarter.
+    """
     from layoutopt.model.methods import COMPARED
     from layoutopt.report.method_comparison import methods_table
     from layoutopt.spark.planning.method_comparison import compare_on_log
@@ -92,9 +104,10 @@ def mine(settings: MineSettings, session: Session) -> None:
 
 @add_verb(verbs, AdviseSettings, example="layoutopt advise events.parquet queries.jsonl --queries-per-month 40000")
 def advise(settings: AdviseSettings, session: Session) -> None:
-    """Estimate what each method would save a log's queries, and print statements for other engines; writes nothing.
+    """Estimate what layouts would save a log.
 
-    Takes one to two minutes on two cores for a table of any size.
+    Also prints statements for other engines. Writes nothing, and takes one to two minutes on two cores for a table
+    of any size.
     """
     from layoutopt.report.advice import print_advice
     from layoutopt.spark.planning.advise import advise_when_started
@@ -116,7 +129,10 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     example="layoutopt load events.parquet tables/events --plan plan.json --partition day=2026-01-31",
 )
 def load(settings: LoadSettings, session: Session) -> None:
-    """Write a source's partitions into a table, each once; commit them only if rows and checksums agree."""
+    """Load a source's partitions into a table.
+
+    Loads each partition once, and commits only if rows and checksums agree.
+    """
     from layoutopt.events import event_log
 
     _check_plan_exists(settings)
@@ -136,7 +152,10 @@ def load(settings: LoadSettings, session: Session) -> None:
     example="layoutopt reload tables/events events.parquet --partition day=2026-01-31 --plan new.json",
 )
 def reload(settings: ReloadSettings, session: Session) -> None:
-    """Replace partitions with a source's rows, by the table's plan or a new one."""
+    """Replace partitions with a source's rows.
+
+    Uses the table's plan or a new one.
+    """
     if not settings.partition and settings.first is None and settings.last is None:
         raise SettingError(f"no partition of {settings.table_path!r} is given; give --partition, or --from and --to")
     values = {name: getattr(settings, name) for name in type(settings).model_fields}

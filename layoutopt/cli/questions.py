@@ -81,9 +81,9 @@ def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
     verbs, ExplainSettings, example="layoutopt explain tables/events \"SELECT * FROM events WHERE country = 'FR'\""
 )
 def explain(settings: ExplainSettings, session: Session) -> None:
-    """Explain which blocks a query reads, what skips the others, and why each predicate skips no more.
+    """Explain which blocks a query reads.
 
-    A condition alone is enough instead of a query.
+    Shows what skips the others, and why each predicate skips no more. A condition alone is enough instead of a query.
     """
     if settings.predicate and settings.bytes:
         raise SettingError("--predicate and --bytes exclude each other; give one of them")
@@ -94,22 +94,23 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         from layoutopt.inspect.block_condition import block_conditions
 
         result = block_conditions(scan)
+        value, text = result.to_json(), str(result)
     elif settings.bytes:
         from layoutopt.inspect.cost import dry_run
 
         result = dry_run(scan)
+        value, text = result.to_json(), str(result)
     else:
-        result = scan.explain()
-    value, text = result.to_json(), str(result)
-    if not settings.predicate and not settings.bytes:
         from layoutopt.inspect.cost import costs_for, predicted_seconds, scan_work
         from layoutopt.report.texts import seconds_text
 
+        result = scan.explain()
         seconds = predicted_seconds(costs_for(table, load_calibration(settings.calibration)), scan_work(scan))
-        value, text = {**value, "predicted_seconds": seconds}, f"{text}\npredicted: {seconds_text(seconds)}"
-    if table.catalog.files.local_root is None and not settings.predicate and not settings.bytes:
-        traffic = table.catalog.files.traffic.so_far
-        value, text = {**value, "traffic": {"catalog": traffic.to_json()}}, f"{text}\nthe catalog took {traffic}"
+        value = {**result.to_json(), "predicted_seconds": seconds}
+        text = f"{result}\npredicted: {seconds_text(seconds)}"
+        if table.catalog.files.local_root is None:
+            traffic = table.catalog.files.traffic.so_far
+            value, text = {**value, "traffic": {"catalog": traffic.to_json()}}, f"{text}\nthe catalog took {traffic}"
     if table.catalog.others is not None:
         from layoutopt.external.indexed_source import not_indexed
 
@@ -126,14 +127,20 @@ def _scan(table: Table, text: str) -> Scan:
 
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")
 def files(settings: FilesSettings, session: Session) -> None:
-    """List the current data files of a layout, for engines that read plain Parquet."""
+    """List the data files of a layout.
+
+    For engines that read plain Parquet.
+    """
     paths = open_at(session, settings.table_path, indexed=True).files(settings.layout)
     session.show(list(paths), "\n".join(paths))
 
 
 @add_verb(verbs, EvaluateSettings, example="layoutopt evaluate tables/events queries.jsonl --json")
 def evaluate(settings: EvaluateSettings, session: Session) -> None:
-    """Compute from the catalog the rows, cells and bytes that the queries of a log would read."""
+    """Compute what a log's queries would read.
+
+    Counts rows, cells and bytes from the catalog.
+    """
     from layoutopt.inspect.evaluate import compare, worst_queries
     from layoutopt.inspect.evaluate import evaluate as evaluate_queries
     from layoutopt.report.inspections import print_evaluation
@@ -159,9 +166,10 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
 
 @add_verb(verbs, VerifySettings, example="layoutopt verify tables/events --source events.parquet")
 def verify(settings: VerifySettings, session: Session) -> None:
-    """Compare a table's files with its catalog, or audit what a log's queries skip; exit 1 if anything is wrong.
+    """Check a table's files or a log's queries.
 
-    With --source, also compare all rows with their source.
+    Compares the files with the catalog, or proves that a log's queries skip no matching row. Exits with 1 if anything
+    is wrong. With --source, also compares all rows with their source.
     """
     if settings.queries is not None and settings.source is not None:
         raise SettingError("--queries and --source are different checks; leave one of them out")
@@ -268,9 +276,10 @@ def status(settings: StatusSettings, session: Session) -> None:
 
 @add_verb(verbs, DriftSettings, example="layoutopt drift tables/events last-week.jsonl --most 0.1")
 def drift(settings: DriftSettings, session: Session) -> None:
-    """Compare what a recent log skips with what the plan's own queries skip; exit 1 if it is much less.
+    """Check whether a plan still fits a log.
 
-    Also lists query families that are new, gone, more or less frequent; --regret estimates what a new plan would save.
+    Compares what the log skips with what the plan's own queries skip, and exits with 1 if it is much less. Also lists
+    query families that are new, gone, more or less frequent. --regret estimates what a new plan would save.
     """
     from layoutopt.inspect.drift import check_drift
     from layoutopt.inspect.drift import drift as drift_of

@@ -195,7 +195,7 @@ def _describe(kind: type[VerbSettings], error: Any, where: str) -> str:
 _UDF_TEXT: Final = re.compile(r"(?:(?P<name>\w+)\s*=\s*)?(?P<module>[\w.]+):(?P<function>[\w.]+)")
 
 
-def find_udfs(texts: Sequence[str]) -> tuple[Udf, ...]:
+def import_udfs(texts: Sequence[str]) -> tuple[Udf, ...]:
     """Import user-defined functions; modules may be in the working folder.
 
     Args:

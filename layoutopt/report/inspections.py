@@ -315,7 +315,7 @@ def _format_share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "-"
 
 
-def summary(analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> dict[str, object]:
+def analysis_report(analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> dict[str, object]:
     """Return the JSON value of `analyze`."""
     document = analysis.document
     return {

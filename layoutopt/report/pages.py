@@ -357,7 +357,7 @@ def plot_regained(curve: Sequence[tuple[float, float]], path: Path) -> None:
         raise SettingError(f"unknown format of the plot {str(path)!r}: expected .png, .svg or .pdf") from error
 
 
-def plot(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
+def plot_tuning(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
     """Plot what hold-out queries read over T, numFeat and block sizes, like the thesis's figures 3.6 and 3.7.
 
     Raises:

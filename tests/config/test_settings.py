@@ -8,7 +8,7 @@ import pytest
 
 from layoutopt.config.benching import BenchSettings
 from layoutopt.config.fields import VerbSettings, key_of
-from layoutopt.config.files import VERBS, find_udfs, make_settings, read_functions, read_spark_properties, read_values
+from layoutopt.config.files import VERBS, import_udfs, make_settings, read_functions, read_spark_properties, read_values
 from layoutopt.config.settings import (
     AnalyzeSettings,
     IndexSettings,
@@ -155,7 +155,7 @@ def test_functions_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
 )
 def test_functions_that_are_none_are_named(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
-        find_udfs([text])
+        import_udfs([text])
 
 
 def test_as_written_sets_what_is_not_given() -> None:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 import layoutopt.spark as ls
-from layoutopt.config.files import find_udfs
+from layoutopt.config.files import import_udfs
 from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
@@ -53,7 +53,9 @@ def udfs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Udf, ...]:
     (folder / "functions_of_a_user.py").write_text(FUNCTIONS)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        found = find_udfs(["functions_of_a_user:agent_name", "functions_of_a_user:apart", "functions_of_a_user:is_bot"])
+        found = import_udfs(
+            ["functions_of_a_user:agent_name", "functions_of_a_user:apart", "functions_of_a_user:is_bot"]
+        )
         patch.syspath_prepend("")  # what was appended is taken away again
     return found
 

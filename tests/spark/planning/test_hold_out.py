@@ -19,7 +19,7 @@ from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.report.pages import plot
+from layoutopt.report.pages import plot_tuning
 from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
 from layoutopt.spark.planning.hold_out import (
     EvaluatedPlan,
@@ -273,7 +273,7 @@ class TestPlanBest:
         some = ("input-order", "cuts", "gsop")
         monkeypatch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", some)
         asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
-        plan = plan_best(spark, asked, log, draw=plot)
+        plan = plan_best(spark, asked, log, draw=plot_tuning)
         found = tried(plan.predicted)
         assert set(found) == set(some)
         assert found[plan.method] == min(found.values())
@@ -327,7 +327,7 @@ class TestPlanBest:
             tune_plot=picture,
             resamples=8,
         )
-        plan = plan_best(spark, asked, log, draw=plot)
+        plan = plan_best(spark, asked, log, draw=plot_tuning)
         best = next(iter(tried(plan.predicted)))
         assert best.endswith(f"block-rows={plan.block_rows}")
         assert picture.stat().st_size > 10_000
