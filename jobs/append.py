@@ -13,14 +13,14 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import AppendSettings
 from layoutopt.events import event_log
-from layoutopt.spark.changes.append import append_by
+from layoutopt.spark.changes.append import append_rows
 
 
 def run(spark: SparkSession, settings: AppendSettings) -> None:
     """Append the batch and print a summary."""
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
-        report = append_by(spark, settings, tell, log)
+        report = append_rows(spark, settings, tell, log)
     if report.load is None:
         tell(f"batch {report.batch} was appended before: nothing to do")
     else:

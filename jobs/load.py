@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from layoutopt.cli.jobs import run_job, teller
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import event_log
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 
 
 def run(spark: SparkSession, settings: LoadSettings) -> None:
     """Load the partitions and print a summary."""
     tell = teller(settings.log_json)
     with event_log(settings.log_json) as log:
-        report = load_by(spark, settings, tell, log)
+        report = run_load(spark, settings, tell, log)
     for note in report.notes:
         tell(note)
     for key in report.already:

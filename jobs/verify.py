@@ -15,7 +15,7 @@ from layoutopt.config.settings import VerifySettings
 from layoutopt.errors import DataFileError, SettingError
 from layoutopt.inspect.status import verify_path
 from layoutopt.report.texts import printable
-from layoutopt.spark.loading.verify import in_spark
+from layoutopt.spark.loading.verify import spark_file_checker
 
 
 def run(spark: SparkSession, settings: VerifySettings) -> None:
@@ -23,7 +23,11 @@ def run(spark: SparkSession, settings: VerifySettings) -> None:
     if settings.queries is not None or settings.source is not None:
         raise SettingError("this job does not support --queries and --source; use `layoutopt verify`")
     report = verify_path(
-        settings.table_path, settings.sample, snapshot=settings.snapshot, as_of=settings.as_of, checker=in_spark(spark)
+        settings.table_path,
+        settings.sample,
+        snapshot=settings.snapshot,
+        as_of=settings.as_of,
+        checker=spark_file_checker(spark),
     )
     for problem in report.problems:
         say(printable(f"{problem.check}: {problem.file}: {problem.message}"))

@@ -18,15 +18,15 @@ from layoutopt.model.arrays import Floats, spread
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
-from layoutopt.sql.statements import order_statement
+from layoutopt.sql.order_statements import order_statement
 from layoutopt.workload.entries import LogEntry
-from layoutopt.workload.log import times_of
+from layoutopt.workload.log import query_times
 
 # Distinct statements that are analysed, since each takes milliseconds; more are sampled evenly along the log.
 MOST_TEXTS: Final = 1_000
 
 
-def some_statements(entries: Iterable[LogEntry]) -> list[LogEntry]:
+def sample_statements(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """Return the entries of a sample of statements, scaled to the log's number of runs.
 
     >>> few = some_statements(LogEntry(i, f"SELECT {i}") for i in range(5_000))
@@ -63,7 +63,7 @@ class Reading:
     error: float = 0.0
 
     @property
-    def give_or_take(self) -> float:
+    def relative_error(self) -> float:
         """Return the relative error: one standard deviation and the prediction error combined."""
         return math.hypot(self.spread, self.error)
 
@@ -83,7 +83,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FilterProfile:
     """Queries that filter by the same columns, in the schema's order; none where they read all rows.
 
     ``runs`` and ``bytes`` are totals in the log and of the current table; ``example`` is the text of one of them.
@@ -161,7 +161,7 @@ class Advice:
     block_rows: int
     queries: float
     skipped: int
-    asked: tuple[Asked, ...]
+    asked: tuple[FilterProfile, ...]
     full: Reading
     now: Reading
     period: Period
@@ -207,7 +207,7 @@ def period_of(queries: Sequence[Query], runs_a_month: float | None, time_zone: s
 def _measure_days(queries: Sequence[Query], time_zone: str) -> float | None:
     """Return the length of the log in days; None where a query has no time, or where the log is too short."""
     try:
-        times = times_of(queries, time_zone)
+        times = query_times(queries, time_zone)
     except LogError:
         return None
     days = float(times.max() - times.min()) / _DAY
@@ -217,7 +217,7 @@ def _measure_days(queries: Sequence[Query], time_zone: str) -> float | None:
 MOST_TOLD: Final = 10
 
 
-def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[Asked, ...]:
+def profile_filters(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[FilterProfile, ...]:
     """Return queries by the columns that they filter, those that read the most first, :data:`MOST_TOLD` at most.
 
     ``read`` has the bytes that one run of each query reads, ``float64[queries]``.
@@ -231,7 +231,7 @@ def asked_of(queries: Sequence[Query], read: Floats, schema: Schema) -> tuple[As
         names = tuple(name for name in schema.names if name in columns)
         bytes = weights[indices] * read[indices]
         example = queries[indices[int(np.argmax(bytes))]].sql
-        usages.append(Asked(names, float(weights[indices].sum()), float(bytes.sum()), example))
+        usages.append(FilterProfile(names, float(weights[indices].sum()), float(bytes.sum()), example))
     return tuple(sorted(usages, key=lambda usage: (-usage.bytes, usage.columns))[:MOST_TOLD])
 
 
@@ -245,7 +245,7 @@ LEAST_GAIN: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Tried:
+class Trial:
     """A tried layout, with attributes as :class:`LayoutAdvice` and :class:`Reading`."""
 
     method: str
@@ -259,7 +259,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class AsItIs:
+class CurrentCosts:
     """The bytes and costs of all runs of the log's queries on the current table.
 
     ``full`` are full scans of the queries' columns; ``now`` is with files and row groups skipped by their bounds.
@@ -275,7 +275,7 @@ class AsItIs:
         """Return the cost of the period's queries if the log's queries read so many bytes."""
         return bytes / self.runs * self.period.runs * self.price / TERABYTE
 
-    def advice_of(self, tried: Tried) -> LayoutAdvice:
+    def advice_of(self, tried: Trial) -> LayoutAdvice:
         """Return a trial's advice for the whole log."""
         error = REHEARSED_ERROR if tried.rehearsed else SAMPLED_ERROR
         reads = Reading(tried.share * self.full, tried.share, tried.spread, error)

@@ -143,7 +143,7 @@ class BoundError(TableError):
     """A bound (memory, vectors, rows) would be exceeded; the message names the setting."""
 
 
-def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+def find_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
     """Return the Ctrl-C that led to an error, or None: errors of Spark's clean-up hide an interrupted query."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
@@ -153,8 +153,8 @@ def interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:
 _CARRIED = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
 
 
-def carried(error: LayoutoptError) -> RuntimeError:
-    """Return an error whose text survives other processes, for :func:`recovered`."""
+def encode_error(error: LayoutoptError) -> RuntimeError:
+    """Return an error whose text survives other processes, for :func:`decode_error`."""
     kinds = [_name(kind) for kind in type(error).__mro__ if issubclass(kind, LayoutoptError)]
     texts = {name: value for name, value in vars(error).items() if isinstance(value, str)}
     payload = json.dumps({"kinds": kinds, "message": str(error), "attributes": texts})
@@ -162,16 +162,16 @@ def carried(error: LayoutoptError) -> RuntimeError:
 
 
 @contextmanager
-def carrying() -> Iterator[None]:
-    """Raise layoutopt's errors as :func:`carried` within the block; for the body of a task."""
+def encode_errors() -> Iterator[None]:
+    """Raise layoutopt's errors as :func:`encode_error` within the block; for the body of a task."""
     try:
         yield
     except LayoutoptError as error:
-        raise carried(error) from error
+        raise encode_error(error) from error
 
 
-def recovered(text: str) -> LayoutoptError | None:
-    """Return the error that :func:`carried` put into a text, or None.
+def decode_error(text: str) -> LayoutoptError | None:
+    """Return the error that :func:`encode_error` put into a text, or None.
 
     An error class that is not imported here becomes its nearest imported base class.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layoutopt.errors import CatalogError, QueryError, SourceIndexError, TableError, carried, recovered
+from layoutopt.errors import CatalogError, QueryError, SourceIndexError, TableError, decode_error, encode_error
 
 
 class PackageQueryError(QueryError):
@@ -14,23 +14,23 @@ class PackageQueryError(QueryError):
 
 
 def test_subclasses_of_other_packages_are_kept() -> None:
-    error = recovered(f"a task failed: {carried(PackageQueryError('t', 3))} in a worker")
+    error = decode_error(f"a task failed: {encode_error(PackageQueryError('t', 3))} in a worker")
     assert type(error) is PackageQueryError
     assert (str(error), error.table, error.exit_code) == ("t has no line 3", "t", 2)
 
 
 def test_attributes_are_kept() -> None:
-    error = recovered(str(carried(SourceIndexError("it holds indexes", "s3://rows"))))
+    error = decode_error(str(encode_error(SourceIndexError("it holds indexes", "s3://rows"))))
     assert type(error) is SourceIndexError
     assert error.source == "s3://rows"
 
 
 def test_an_unknown_class_becomes_its_nearest_known_base() -> None:
-    text = str(carried(CatalogError("damaged"))).replace("errors.CatalogError", "elsewhere.OtherError")
-    error = recovered(text)
+    text = str(encode_error(CatalogError("damaged"))).replace("errors.CatalogError", "elsewhere.OtherError")
+    error = decode_error(text)
     assert type(error) is TableError
     assert str(error) == "damaged"
 
 
 def test_other_texts_hold_no_error() -> None:
-    assert recovered("java.lang.RuntimeException: no error of ours") is None
+    assert decode_error("java.lang.RuntimeException: no error of ours") is None

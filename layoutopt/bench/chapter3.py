@@ -16,7 +16,7 @@ from layoutopt.bench.experiment import SEED, TRAIN, UNSORTED, Experiment, Varian
 from layoutopt.bench.figure import Measure, Measured, Point
 from layoutopt.bench.steps import Json, Step
 from layoutopt.bench.tpch import MONTH, RANGES, Tpch
-from layoutopt.model.query import classes
+from layoutopt.model.query import group_queries
 from layoutopt.partitioning.block_sizes import min_rows_for
 
 T = TypeVar("T")
@@ -246,15 +246,15 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     """Time each stage of SOP's workflow (figure 3.3) on the middle month, after a first load that warms Spark up."""
     from layoutopt.config.settings import AnalyzeSettings
     from layoutopt.features.analysis import analyze_log
-    from layoutopt.partitioning.objective import objective_of
+    from layoutopt.partitioning.objective import make_skip_objective
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
     from layoutopt.spark.loading.load import load
     from layoutopt.spark.planning.plan import guiding_features
-    from layoutopt.spark.planning.source_profile import Counting, count_histograms, rows_by_partition
+    from layoutopt.spark.planning.source_profile import CountRequest, count_histograms, count_partition_rows
 
     document, plan, folder = stream.document(), stream.plan_of(variant), stream.folder(variant)
-    rows, queries = stream.rows(document.schema), tuple(classes(document.queries))
-    months = list(rows_by_partition(rows, variant.partition_by))
+    rows, queries = stream.rows(document.schema), tuple(group_queries(document.queries))
+    months = list(count_partition_rows(rows, variant.partition_by))
     first, middle = months[0], months[len(months) // 2]
     guiding = guiding_features(document, variant.method, None)
     seconds: dict[str, float] = {}
@@ -275,10 +275,10 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     column, limit = variant.partition_by, variant.max_vectors
     for month in (first, middle):  # on the first month, Spark compiles what it will run
         of_month = rows.where(f"{column} = {month}")
-        counting = Counting(of_month, queries, document.schema, column, limit, lambda _: None)
+        counting = CountRequest(of_month, queries, document.schema, column, limit, lambda _: None)
         kept, (histogram,) = timed(STAGES[1], partial(count_histograms, counting, guiding))
     vectors, weights, least = histogram.vectors, histogram.weights, min_rows_for(variant.block_rows)
-    objective = partial(objective_of, queries, kept, histogram.query_weights, vectors.rows)
+    objective = partial(make_skip_objective, queries, kept, histogram.query_weights, vectors.rows)
     timed(STAGES[2], lambda: find_partitioner(DEFAULT)(vectors, weights, least, SEED, objective()))
     for month in (first, middle):
         table = folder / f"stages-{month}"

@@ -24,7 +24,7 @@ from layoutopt.bench.plots import THESIS
 from layoutopt.bench.steps import Json, Step, how_made, key_of
 from layoutopt.bench.tpch import RAW_TABLES, YEAR, Tpch, write_denormalised, year_block_rows
 from layoutopt.bench.tpch_joins import joins_step
-from layoutopt.model.query import classes
+from layoutopt.model.query import group_queries
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.grouping import full_scan as full_scan_cost
 from layoutopt.search.gsop import search_groups
@@ -218,17 +218,17 @@ def _search_step(tpch: Tpch, stream: Experiment, estimate: Estimate) -> Step:
 def _sampled_problem(stream: Experiment, block_rows: int) -> Problem:
     """Return the samples and the workload as the search for column groups takes them."""
     from layoutopt.methods.interface import PlanningInput, PlanRequest
-    from layoutopt.methods.strategies import problem_of
-    from layoutopt.spark.planning.source_profile import Counting, sample_histograms
+    from layoutopt.methods.strategies import planning_problem
+    from layoutopt.spark.planning.source_profile import CountRequest, sample_histograms
 
     document = stream.document()
-    queries, rows = tuple(classes(document.queries)), stream.rows(document.schema)
-    counting = Counting(rows, queries, document.schema, YEAR, MAX_VECTORS, lambda _: None)
+    queries, rows = tuple(group_queries(document.queries)), stream.rows(document.schema)
+    counting = CountRequest(rows, queries, document.schema, YEAR, MAX_VECTORS, lambda _: None)
     histograms = sample_histograms(counting, document.features)
     request = PlanRequest(
         "gsop", YEAR, block_rows=block_rows, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED
     )
-    return problem_of(PlanningInput(request, document.schema, document.features, queries, histograms))
+    return planning_problem(PlanningInput(request, document.schema, document.features, queries, histograms))
 
 
 def measure_loads(tpch: Tpch, stream: Experiment, variants: Sequence[Variant], baseline: str) -> Measure:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from layoutopt.bench.plots import plot_file
 from layoutopt.bench.steps import Say
-from layoutopt.maintenance.rewrite_policy import Rule, best_half_life, loss_of
+from layoutopt.maintenance.rewrite_policy import RewriteRule, find_half_life, sum_losses
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, distinct, pack
 from layoutopt.partitioning.objective import FeatureObjective, assign_rows
@@ -276,7 +276,7 @@ class Run:
     def half_life(self) -> float:
         """The half-life, in days, by which the days so far predicted each other best."""
         if self._half_life[0] != self.day:
-            self._half_life = self.day, best_half_life(np.stack(self.mixes))
+            self._half_life = self.day, find_half_life(np.stack(self.mixes))
         return self._half_life[1]
 
     def recent(self, half_life: float) -> Floats:
@@ -332,14 +332,14 @@ def threshold(run: Run, price: float) -> None:
 
 
 def rewrite_by_rule(run: Run, price: float) -> None:
-    """Replan each night; rewrite the partitions that :class:`~layoutopt.maintenance.rewrite_policy.Rule` names."""
-    fresh, rule = _fresh(run), Rule()
+    """Replan each night; rewrite what :class:`~layoutopt.maintenance.rewrite_policy.RewriteRule` names."""
+    fresh, rule = _fresh(run), RewriteRule()
     differences = run.differences(fresh)
     weights = 0.5 ** (np.arange(run.day)[::-1] / run.half_life)
     expected = weights @ differences / weights.sum() * HORIZON
 
     def acts(partition: int) -> bool:
-        loss = loss_of(differences[run.since[partition] :, partition].tolist(), price)
+        loss = sum_losses(differences[run.since[partition] :, partition].tolist(), price)
         return rule.acts(loss, price, float(expected[partition]))
 
     chosen = [partition for partition in np.flatnonzero(run.day > ARRIVES).tolist() if acts(partition)]

@@ -20,7 +20,7 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.query import classes
+from layoutopt.model.query import group_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -171,9 +171,9 @@ class Experiment:
 
     def rows(self, schema: Schema) -> DataFrame:
         """Return the source in Spark, with the columns of a features document."""
-        from layoutopt.spark.core.source import conformed, open_source
+        from layoutopt.spark.core.source import conform_columns, open_source
 
-        return conformed(open_source(self.spark(), str(self.source.path)), schema, "the features")
+        return conform_columns(open_source(self.spark(), str(self.source.path)), schema, "the features")
 
     def folder(self, variant: Variant) -> Path:
         """Return the folder of a variant's products: different for different parameters."""
@@ -236,13 +236,13 @@ class Experiment:
         from layoutopt.methods.interface import PlanRequest
         from layoutopt.model.feature import FeatureSet
         from layoutopt.spark.planning.plan import make_plan, propose_plan
-        from layoutopt.spark.planning.source_profile import heaviest
+        from layoutopt.spark.planning.source_profile import select_heaviest
 
         document = self.document()
         if not variant.features:
             document = replace(document, features=FeatureSet((), document.features.settings))
         if variant.num_features is not None:
-            document = replace(document, features=heaviest(document.features, variant.num_features))
+            document = replace(document, features=select_heaviest(document.features, variant.num_features))
         request = PlanRequest(
             method=variant.method,
             partition_by=variant.partition_by,
@@ -322,11 +322,11 @@ class Experiment:
         names, column = [self.folder(variant).name for variant in variants], variants[0].partition_by
 
         def make() -> Json:
-            from layoutopt.spark.loading.dry_run import rehearse_together
+            from layoutopt.spark.loading.dry_run import dry_run_loads
 
             read = {name for query in self.test_queries() for name in query.columns}
             plans = [self.plan_of(variant) for variant in variants]
-            tables = rehearse_together(self.spark(), str(self.source.path), plans, read)
+            tables = dry_run_loads(self.spark(), str(self.source.path), plans, read)
             nothing = {"loading_seconds": None, "storage_bytes": None}
             return {
                 "tables": {
@@ -381,14 +381,14 @@ class Experiment:
 
         def make() -> Json:
             from layoutopt.spark.planning.plan import guiding_features
-            from layoutopt.spark.planning.source_profile import Counting, count_histograms, heaviest
+            from layoutopt.spark.planning.source_profile import CountRequest, count_histograms, select_heaviest
 
             product = {}
             for number in numbers:
                 document = self.document()
-                document = replace(document, features=heaviest(document.features, number))
-                queries, rows = tuple(classes(document.queries)), self.rows(document.schema)
-                counting = Counting(rows, queries, document.schema, column, _ALL_VECTORS, print)
+                document = replace(document, features=select_heaviest(document.features, number))
+                queries, rows = tuple(group_queries(document.queries)), self.rows(document.schema)
+                counting = CountRequest(rows, queries, document.schema, column, _ALL_VECTORS, print)
                 kept, partitions = count_histograms(counting, guiding_features(document, "sop", None))
                 counts = [len(partition.vectors) for partition in partitions]
                 product[str(number)] = {"mean": mean(counts), "most": max(counts), "guiding": len(kept)}

@@ -28,7 +28,7 @@ from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import MONTH, MONTH_BLOCK_ROWS, YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
 from layoutopt.errors import SettingError
 from layoutopt.inspect.cost import scan_work
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, Work
+from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, QueryWork
 from layoutopt.scan.table import open_table
 
 if TYPE_CHECKING:
@@ -306,7 +306,9 @@ def summarize(product: Mapping[str, Any], labels: Sequence[str], costs: EngineCo
         "queries": len(labels),
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
-        "predicted_seconds": None if work is None else round(sum(costs.seconds(Work(*counts)) for counts in work), 6),
+        "predicted_seconds": None
+        if work is None
+        else round(sum(costs.seconds(QueryWork(*counts)) for counts in work), 6),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
         "slowed": sum(optimised > SLOWER * plain + GRACE_SECONDS for plain, optimised in pairs),
         "slowest": max(optimised / plain for plain, optimised in pairs),

@@ -134,7 +134,7 @@ class Change:
 
         def make() -> Json:
             from layoutopt.config.settings import OptimizeSettings
-            from layoutopt.spark.changes.optimize import optimize_by
+            from layoutopt.spark.changes.optimize import optimize_table
 
             table = folder / f"optimized-{share:g}"
             shutil.rmtree(table, ignore_errors=True)
@@ -142,7 +142,7 @@ class Change:
             shutil.copytree(self.old.folder(self.variant) / "table", table, copy_function=os.link)
             log, plan = str(self.new.log(TRAIN)), folder / "plan.json"
             settings = OptimizeSettings(table_path=str(table), log=log, plan=plan, budget_share=share)
-            report: OptimizeReport = optimize_by(self.tpch.spark(), settings)
+            report: OptimizeReport = optimize_table(self.tpch.spark(), settings)
             product = self._read(table, sum(load.bytes for load in report.loads))
             shutil.rmtree(table)
             return product
@@ -152,7 +152,7 @@ class Change:
 
     def _read(self, path: Path, written: int | None) -> dict[str, int]:
         """Count the bytes that queries of the new templates read of a table, stored and written; all where None."""
-        from layoutopt.inspect.cost import entry_bytes
+        from layoutopt.inspect.cost import measure_entry_bytes
         from layoutopt.scan.table import open_table
         from layoutopt.workload.analyze import analyze
         from layoutopt.workload.log import read_log
@@ -161,7 +161,7 @@ class Change:
         read = {}
         for unit, role in (("read", TRAIN), ("unseen", TEST)):
             queries = analyze(read_log(self.new.log(role)), table.schema, table.name).queries
-            sizes = entry_bytes(table, queries)
+            sizes = measure_entry_bytes(table, queries)
             read[unit] = round(float(sizes.weights @ sizes.read.sum(axis=1)))
         stored = sum(entry.bytes for entry in table.catalog.partitions)
         return {**read, "stored": stored, "written": stored if written is None else written}

@@ -25,7 +25,7 @@ from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.tpch import RAW_TABLES, Tpch
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.row_groups import RowGroups, row_groups_of
+from layoutopt.sources.row_groups import RowGroups, read_row_groups
 from layoutopt.sources.snapshot import parquet_files
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
@@ -172,7 +172,7 @@ def count_joins(folder: Path, texts: Sequence[str]) -> dict[str, Any]:
         path = str(folder / f"{table}.parquet")
         schema = schema_from(path)
         queries = analyze(naming, schema, table).queries
-        groups = row_groups_of(parquet_files([path], schema), schema, queries)
+        groups = read_row_groups(parquet_files([path], schema), schema, queries)
         for query in queries:
             scanned.update(_rows_and_cells(groups, query, skipping=True))
             whole.update(_rows_and_cells(groups, query, skipping=False))

@@ -240,7 +240,7 @@ class BlockTable:
         """Return the number of rows of each block that are not deleted, int64[n]."""
         return self.rows - self.deleted_rows
 
-    def deleted_in(self, block_ids: Ints) -> tuple[Vector | None, ...]:
+    def vectors_of_blocks(self, block_ids: Ints) -> tuple[Vector | None, ...]:
         """Return bitmaps of the deleted rows of some blocks (their indices); None where a block has none."""
         if not self.deleted_rows[block_ids].any():
             return ()

@@ -101,7 +101,7 @@ def _decode_keys(stored: pa.Array) -> Keys:
     return keys
 
 
-def merged(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
+def merge_bounds(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
     """Return the bounds over some blocks (their indices); ``rows`` are all blocks', int64[n].
 
     The range is unknown if it is unknown for a block with values.

@@ -32,7 +32,7 @@ from layoutopt.catalog.optimistic_commit import (
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
 from layoutopt.catalog.snapshot import RESTORE, Deletes, PartitionEntry, Snapshot, ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.index_files import PackedIndexes, count_blocks, naming, write_indexes
+from layoutopt.catalog.storage.index_files import PackedIndexes, add_index_files, count_blocks, write_indexes
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
@@ -51,7 +51,7 @@ _MOST_VERSIONS = 100
 _MOST_PLANS: Final = 100
 
 
-def comes_beside(operation: str | None, marks: Marks | None) -> bool:
+def adds_rows(operation: str | None, marks: Marks | None) -> bool:
     """Return whether a load adds rows to its partitions instead of replacing them."""
     return operation == APPEND or marks is not None
 
@@ -69,7 +69,7 @@ class _Load:
 
     @property
     def is_added(self) -> bool:
-        return comes_beside(self.operation, self.marks)
+        return adds_rows(self.operation, self.marks)
 
 
 def commit_load(
@@ -124,7 +124,7 @@ def commit_load(
     digests = dict([write_plan(files, plan)])
     at("plan-written")
     index_files = write_indexes(files, load_id, plan.indexes, indexes)
-    path, digest = write_blocks(files, load_id, encode_blocks(naming(blocks, index_files)))
+    path, digest = write_blocks(files, load_id, encode_blocks(add_index_files(blocks, index_files)))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest

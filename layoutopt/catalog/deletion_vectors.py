@@ -44,14 +44,14 @@ _SCHEMA: Final = pa.schema(
 )
 
 
-def packed(positions: Ints) -> bytes:
+def pack_positions(positions: Ints) -> bytes:
     """Return positions in a block as a bitmap in Roaring's portable form."""
     bitmap = BitMap(np.ascontiguousarray(positions, dtype=np.uint32))
     bitmap.run_optimize()
     return bytes(bitmap.serialize())
 
 
-def places_in(vector: bytes) -> Ints:
+def unpack_positions(vector: bytes) -> Ints:
     """Return the positions of a bitmap, ascending, int64[n]; raise CatalogError if it is no bitmap.
 
     >>> places_in(packed(np.array([7, 3]))).tolist()
@@ -64,7 +64,7 @@ def places_in(vector: bytes) -> Ints:
     return np.array(bitmap.to_array(), dtype=np.int64)
 
 
-def united(vectors: Sequence[bytes]) -> bytes:
+def unite_vectors(vectors: Sequence[bytes]) -> bytes:
     """Return the union of bitmaps."""
     bitmap = BitMap.union(*map(BitMap.deserialize, vectors))
     bitmap.run_optimize()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.bounds import merged
+from layoutopt.catalog.bounds import merge_bounds
 from layoutopt.catalog.checks import Content, TidSums
 from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
@@ -42,7 +42,7 @@ def _make_entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: 
     for name in table.schema.names:
         complete = _find_complete_layout(table, name, blocks, rows)
         bounds[name] = (
-            Bounds() if complete is None else merged(table.block_statistics().bounds[name], table.rows, complete)
+            Bounds() if complete is None else merge_bounds(table.block_statistics().bounds[name], table.rows, complete)
         )
         checksum = _sum_checksums(table, name, complete)
         if checksum is not None:

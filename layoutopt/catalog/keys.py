@@ -48,7 +48,7 @@ def key_array(array: ArrowValues, type: str) -> Keys:
     """
     stored = stored_keys(array, type)
     if stored.type == pa.int64():
-        return np.asarray(filled(stored, 0))
+        return np.asarray(fill_nulls(stored, 0))
     keys = np.empty(len(stored), dtype=np.object_)
     if key_kind(type) == "int":
         keys[:] = [int(value or 0) for value in stored.to_pylist()]
@@ -111,7 +111,7 @@ def _stored_keys(array: ArrowValues, type: str) -> pa.Array:
         return one_chunk(array.cast(pa.timestamp("us", zone)).cast(pa.int64()))
     if type in FLOATS:
         values = one_chunk(array.cast(pa.float64()))
-        return _mask_like(values, float_keys(np.asarray(filled(values, 0.0))))
+        return _mask_like(values, float_keys(np.asarray(fill_nulls(values, 0.0))))
     digits = decimal_digits(type)
     assert digits is not None, type  # the last type with int keys
     return _unscaled(one_chunk(array.cast(pa.decimal128(*digits))), type)
@@ -134,7 +134,7 @@ def dense_ranks(values: pa.Array) -> tuple[pa.Array, Ints]:
     return values.take(in_order), rank
 
 
-def filled(values: pa.Array, value: float) -> pa.Array:
+def fill_nulls(values: pa.Array, value: float) -> pa.Array:
     """Return the numbers with a value for each null; without nulls, the same array."""
     return pc.fill_null(values, value) if values.null_count else values
 

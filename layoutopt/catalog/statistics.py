@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, decode_text, filled, key_storage, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, decode_text, fill_nulls, key_storage, stored_keys
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
@@ -155,7 +155,7 @@ def _count_by_block(mask: Bits, offsets: Ints) -> Ints:
 
 def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measured:
     null = ignored = _find_nulls(keys)
-    values = np.asarray(filled(keys, 0))
+    values = np.asarray(fill_nulls(keys, 0))
     nulls, nans = _count_by_block(null, offsets), np.zeros(len(offsets) - 1, dtype=np.int64)
     if with_nans:
         nan = (values == NAN_KEY) & ~null

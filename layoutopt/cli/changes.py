@@ -44,18 +44,18 @@ def append(settings: AppendSettings, session: Session) -> None:
     start_quickly()
     from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.local.append import append_few
+    from layoutopt.local.append import append_few_rows
     from layoutopt.report.inspections import print_append
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
         try:
             _check_spark_properties(session)
-            report = append_few(settings, partial(_compact_by_spark, session), work.say, log)
+            report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
-            from layoutopt.spark.changes.append import append_by
+            from layoutopt.spark.changes.append import append_rows
 
             log.write("spark", reason=str(reason))
-            report = append_by(start_spark(session, table=settings.table_path), settings, work.say, log)
+            report = append_rows(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 
@@ -69,9 +69,9 @@ def _check_spark_properties(session: Session) -> None:
 
 
 def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    from layoutopt.spark.changes.append import join_small
+    from layoutopt.spark.changes.append import compact_small_entries
 
-    return join_small(start_spark(session, table=path), path, keys, watch)
+    return compact_small_entries(start_spark(session, table=path), path, keys, watch)
 
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
@@ -80,9 +80,9 @@ def delete(settings: DeleteSettings, session: Session) -> None:
 
     Writes deletion vectors for few rows, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import delete_by
+    from layoutopt.spark.changes.dml import delete_rows
 
-    _change(settings, session, "deleting", delete_by)
+    _change(settings, session, "deleting", delete_rows)
 
 
 @add_verb(
@@ -95,9 +95,9 @@ def update(settings: UpdateSettings, session: Session) -> None:
 
     Writes few rows to new files, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import update_by
+    from layoutopt.spark.changes.dml import update_rows
 
-    _change(settings, session, "updating", update_by)
+    _change(settings, session, "updating", update_rows)
 
 
 @add_verb(
@@ -110,9 +110,9 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
     Replaces rows with the same key, inserts new ones, and deletes those of --delete-when.
     """
-    from layoutopt.spark.changes.dml import merge_by
+    from layoutopt.spark.changes.dml import merge_rows
 
-    _change(settings, session, "merging", merge_by)
+    _change(settings, session, "merging", merge_rows)
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -124,10 +124,10 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     """
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_optimize
-    from layoutopt.spark.changes.optimize import optimize_by
+    from layoutopt.spark.changes.optimize import optimize_table
 
     with session.working("optimizing") as work, event_log(settings.log_json) as log:
-        report = optimize_by(start_spark(session, table=settings.table_path), settings, work.say, log)
+        report = optimize_table(start_spark(session, table=settings.table_path), settings, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.pages import plot_regained
 

@@ -21,8 +21,8 @@ from typer.core import TyperCommand
 
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
 from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
-from layoutopt.encryption.references import giving
-from layoutopt.errors import LayoutoptError, interrupt_behind, recovered
+from layoutopt.encryption.references import use_reference
+from layoutopt.errors import LayoutoptError, decode_error, find_interrupt
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -170,12 +170,12 @@ def add_verb(
             progress = sys.stderr.isatty() if progress is None else progress
             reference = key or (read_key(conf) if conf else None)
             try:
-                with giving(reference):
+                with use_reference(reference):
                     body(make_settings(kind, values), Session(conf, as_json, progress, debug, functions))
             except (LayoutoptError, typer.Exit):
                 raise
             except (Exception, KeyboardInterrupt) as error:
-                interrupt = interrupt_behind(error)
+                interrupt = find_interrupt(error)
                 if interrupt is None:
                     raise
                 # typer would end a KeyboardInterrupt without a message.
@@ -304,7 +304,7 @@ def _report_error(error: Exception) -> int:
     """Print an error and return its exit code."""
     if isinstance(error, LayoutoptError):
         return _print_error(str(error), error.exit_code)
-    original = recovered(str(error))
+    original = decode_error(str(error))
     if original is not None:  # raised in a Spark worker
         return _print_error(str(original), original.exit_code)
     if isinstance(error, _USAGE_ERROR):

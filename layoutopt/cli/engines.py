@@ -36,9 +36,9 @@ def index(settings: IndexSettings, session: Session) -> None:
     The files do not change. SOURCE is a folder of Parquet files (.parquet, .parq or .pq; also Hive-style folders), or a
     Delta or Iceberg table at its newest version. Later files are read whole until `refresh` has indexed them.
     """
-    from layoutopt.external.listing import canonical
+    from layoutopt.external.listing import canonical_name
 
-    _refresh(session, settings.into, canonical(settings.source), settings.table, _make_choice(settings))
+    _refresh(session, settings.into, canonical_name(settings.source), settings.table, _make_choice(settings))
 
 
 @add_verb(verbs, RefreshSettings, example="layoutopt refresh indexes/events")
@@ -70,9 +70,9 @@ def _make_choice(settings: IndexSettings) -> ChooseIndexes | None:
         return None
 
     def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
-        from layoutopt.indexes.choosing import indexes_asked
+        from layoutopt.indexes.choosing import parse_indexes
 
-        specs = indexes_asked(settings.index, schema)
+        specs = parse_indexes(settings.index, schema)
         return tuple(dict.fromkeys((*specs, *_choose_by_log(settings, schema, trial))))
 
     return choose
@@ -81,8 +81,8 @@ def _make_choice(settings: IndexSettings) -> ChooseIndexes | None:
 def _choose_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
     if settings.log is None:
         return ()
-    from layoutopt.external.refresh import within_budget
-    from layoutopt.indexes.choosing import suggested_indexes
+    from layoutopt.external.refresh import choose_within_budget
+    from layoutopt.indexes.choosing import suggest_indexes
     from layoutopt.indexes.expressions import is_computed_here
     from layoutopt.model.feature import FeatureSet
     from layoutopt.workload.analyze import analyze
@@ -91,8 +91,8 @@ def _choose_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tup
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
     queries = analyze(entries, schema, settings.table, settings.dialect).queries
     if settings.index_budget is not None:
-        return within_budget(queries, trial, settings.index_budget)
-    specs = (suggestion.spec for suggestion in suggested_indexes(queries, FeatureSet(())))
+        return choose_within_budget(queries, trial, settings.index_budget)
+    specs = (suggestion.spec for suggestion in suggest_indexes(queries, FeatureSet(())))
     return tuple(spec for spec in specs if is_computed_here(spec.subject))
 
 
@@ -107,7 +107,7 @@ def publish(settings: PublishSettings, session: Session) -> None:
 
     place = publishing.publication(settings.table_path, settings.format, settings.to)
     if settings.forget:
-        count = publishing.stop(settings.table_path, place)
+        count = publishing.stop_publishing(settings.table_path, place)
         value = {"table": settings.table_path, "format": place.format, "location": place.location, "forgotten": count}
         session.show(value, f"No files are kept for {place.location} any more: {count} records removed")
         return

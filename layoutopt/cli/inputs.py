@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.model.engine_costs import Calibration
-    from layoutopt.model.feature import Settings
+    from layoutopt.model.feature import SessionSettings
     from layoutopt.scan.table import Table
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
@@ -66,21 +66,26 @@ def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_l
     if half_life is None:
         return analysis
     from layoutopt.config.fields import parse_age
-    from layoutopt.workload.log import decayed
+    from layoutopt.workload.log import decay_weights
 
-    return replace(analysis, queries=decayed(analysis.queries, parse_age(half_life), table.settings.time_zone))
+    return replace(analysis, queries=decay_weights(analysis.queries, parse_age(half_life), table.settings.time_zone))
 
 
-def spark_if_needed(session: Session, settings: Settings) -> AnySession:
+def spark_if_needed(session: Session, settings: SessionSettings) -> AnySession:
     """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
 
     A session is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
     path or a feature means: those from a separate installation, and all but resources and the features' settings.
     """
-    from layoutopt.spark.core.sessions import is_installed_apart, is_submitted, properties_of
+    from layoutopt.spark.core.sessions import has_own_installation, is_submitted, to_spark_properties
 
     given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
-    if is_submitted() or is_installed_apart() or session.udfs() or not given.items() <= properties_of(settings).items():
+    if (
+        is_submitted()
+        or has_own_installation()
+        or session.udfs()
+        or not given.items() <= to_spark_properties(settings).items()
+    ):
         return start_spark(session)
     return cache(partial(start_spark, session))
 

@@ -11,7 +11,7 @@ import typer
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
 from layoutopt.cli.inputs import start_spark
 from layoutopt.config.fields import VerbSettings
-from layoutopt.errors import LayoutoptError, interrupt_behind
+from layoutopt.errors import LayoutoptError, find_interrupt
 from layoutopt.events import STDERR, EventLog
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run_job(
         try:
             body(spark, settings)
         except (Exception, KeyboardInterrupt) as error:
-            interrupt = None if isinstance(error, LayoutoptError) else interrupt_behind(error)
+            interrupt = None if isinstance(error, LayoutoptError) else find_interrupt(error)
             if tell is say or not (interrupt or isinstance(error, LayoutoptError)):
                 raise
             tell(describe_interrupt(interrupt) if interrupt else str(error))

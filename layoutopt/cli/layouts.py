@@ -30,14 +30,14 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     """
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
-    from layoutopt.indexes.choosing import suggested_indexes
+    from layoutopt.indexes.choosing import suggest_indexes
     from layoutopt.report.inspections import analysis_report, print_analysis
     from layoutopt.sources.external_tables import read_schema
 
     with session.working("analysing the log"):
         analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source))
         settings.output.write_bytes(analysis.document.dumps())
-        indexes = suggested_indexes(analysis.document.queries, analysis.document.features)
+        indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
     value = analysis_report(analysis, indexes, settings.output)
@@ -138,11 +138,11 @@ def load(settings: LoadSettings, session: Session) -> None:
     _check_plan_exists(settings)
     # PySpark takes a second to import; a bad file fails before that.
     from layoutopt.report.tables import print_loads
-    from layoutopt.spark.loading.load import load_by
+    from layoutopt.spark.loading.load import run_load
 
     with session.working("loading") as work, event_log(settings.log_json) as log:
         spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
-        report = load_by(spark, settings, work.say, log)
+        report = run_load(spark, settings, work.say, log)
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

@@ -101,20 +101,20 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         result = dry_run(scan)
         value, text = result.to_json(), str(result)
     else:
-        from layoutopt.inspect.cost import costs_for, predicted_seconds, scan_work
+        from layoutopt.inspect.cost import find_costs, predicted_seconds, scan_work
         from layoutopt.report.texts import seconds_text
 
         result = scan.explain()
-        seconds = predicted_seconds(costs_for(table, load_calibration(settings.calibration)), scan_work(scan))
+        seconds = predicted_seconds(find_costs(table, load_calibration(settings.calibration)), scan_work(scan))
         value = {**result.to_json(), "predicted_seconds": seconds}
         text = f"{result}\npredicted: {seconds_text(seconds)}"
         if table.catalog.files.local_root is None:
             traffic = table.catalog.files.traffic.so_far
             value, text = {**value, "traffic": {"catalog": traffic.to_json()}}, f"{text}\nthe catalog took {traffic}"
     if table.catalog.others is not None:
-        from layoutopt.external.indexed_source import not_indexed
+        from layoutopt.external.indexed_source import count_unindexed_files
 
-        count = not_indexed(table.catalog)
+        count = count_unindexed_files(table.catalog)
         value = {**value, "files_not_indexed": count}
         text += f"\n{count:,} files are newer than the indexes and read whole; `refresh` indexes them" if count else ""
     session.show(value, text)
@@ -211,9 +211,9 @@ def _check_is_table(table_path: str) -> None:
 
 def _make_spark_checker(table_path: str, session: Session) -> FileChecker:
     _check_is_table(table_path)
-    from layoutopt.spark.loading.verify import in_spark
+    from layoutopt.spark.loading.verify import spark_file_checker
 
-    return in_spark(start_spark(session, table=table_path))
+    return spark_file_checker(start_spark(session, table=table_path))
 
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
@@ -282,7 +282,7 @@ def drift(settings: DriftSettings, session: Session) -> None:
     query families that are new, gone, more or less frequent. --regret estimates what a new plan would save.
     """
     from layoutopt.inspect.drift import check_drift
-    from layoutopt.inspect.drift import drift as drift_of
+    from layoutopt.inspect.drift import measure_drift as drift_of
     from layoutopt.report.inspections import print_drift
 
     table = open_at(session, settings.table_path)
@@ -297,12 +297,12 @@ def drift(settings: DriftSettings, session: Session) -> None:
 
 def _measure_regret(table: Table, queries: Sequence[Query], session: Session) -> Regret:
     """Return what a log's queries lose because the table is not planned for them."""
-    from layoutopt.inspect.drift import regret_of
+    from layoutopt.inspect.drift import measure_regret
     from layoutopt.inspect.status import current_plan
-    from layoutopt.spark.changes.replan import fresh_plan
+    from layoutopt.spark.changes.replan import make_fresh_plan
 
     with session.working("replanning") as work:
-        fresh = fresh_plan(
+        fresh = make_fresh_plan(
             start_spark(session, table=table.catalog.files.root), table, current_plan(table.catalog), queries, work.say
         )
-    return regret_of(fresh.reads, fresh.shares, fresh.plan.digest)
+    return measure_regret(fresh.reads, fresh.shares, fresh.plan.digest)

@@ -53,7 +53,7 @@ def given_reference() -> str | None:
 
 
 @contextmanager
-def giving(reference: str | None) -> Iterator[None]:
+def use_reference(reference: str | None) -> Iterator[None]:
     """Set the reader's reference within the block, for this process and its children; None changes nothing.
 
     For programs, which own their environment, not for libraries.

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.footers import footer_digest, metadata_of
 from layoutopt.errors import LayoutoptError, SchemaError, SourceError
-from layoutopt.external.listing import Listed
+from layoutopt.external.listing import ListedFile
 from layoutopt.external.source_files import SourceFiles, file_key
 from layoutopt.model.schema import Column
 from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sources.snapshot import has_old_dates, has_old_int96
-from layoutopt.sql.schema import arrow_schema_of, arrow_type_name, collations_of
+from layoutopt.sql.schema import arrow_type_name, find_collations, read_arrow_schema
 
 # Days from 1970-01-01 to 1582-10-15, the first day on which all calendars agree.
 _FIRST_DAY: Final = -141_427
@@ -36,7 +36,7 @@ _DECLARED_TYPE: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"'
 class Footer:
     """A file's footer, with the digest of its bytes."""
 
-    listed: Listed
+    listed: ListedFile
     digest: str
     metadata: pq.FileMetaData
 
@@ -48,7 +48,7 @@ class Footer:
     @cached_property
     def arrow(self) -> pa.Schema:
         """The columns of the file."""
-        return arrow_schema_of(self.metadata.schema)
+        return read_arrow_schema(self.metadata.schema)
 
     def columns(self) -> tuple[Column, ...]:
         """Return the columns of the file with Spark's types; raise SchemaError if a type can't be read."""
@@ -60,16 +60,16 @@ class Footer:
                 "write it as a string to index it"
             )
         try:
-            collated = collations_of(self.arrow)
+            collated = find_collations(self.arrow)
             return tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name)) for f in self.arrow)
         except SchemaError as error:
             raise SchemaError(f"the source's file {path!r} can't be indexed: {error}") from error
 
 
-def read_footers(files: SourceFiles, listed: Iterable[Listed]) -> list[Footer]:
+def read_footers(files: SourceFiles, listed: Iterable[ListedFile]) -> list[Footer]:
     """Read the footers of some files, in their order; raise SourceError for one that can't be read correctly."""
 
-    def read(file: Listed) -> Footer:
+    def read(file: ListedFile) -> Footer:
         path = file.file.path
         try:
             footer = files.read_footer(file_key(path))

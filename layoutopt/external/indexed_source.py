@@ -19,7 +19,7 @@ from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
 from layoutopt.external.footers import Footer, merge_file_columns, read_footers
-from layoutopt.external.listing import Listed, Listing, add_folder_columns, digest_file, list_source, state_of
+from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source
 from layoutopt.external.row_groups import make_blocks, mask_partitions, number_blocks, widen_plan
 from layoutopt.external.source_files import SourceFiles, file_key, source_files
 from layoutopt.model.layout import Plan
@@ -30,7 +30,7 @@ INDEXED: Final = "indexed"
 UNKNOWN: Final = "not-indexed"
 
 
-def not_indexed(catalog: Catalog) -> int:
+def count_unindexed_files(catalog: Catalog) -> int:
     """Return the number of a source's files that are read whole, because they are not indexed as they are now."""
     return sum(len(catalog.blocks(entry).files) for entry in catalog.partitions if entry.key == UNKNOWN)
 
@@ -40,7 +40,7 @@ def has_changed(catalog: Catalog) -> bool:
     files = catalog.others
     if not isinstance(files, SourceFiles):
         return False
-    return state_of(list_source(source_of_index(catalog.files.root))) != files.state
+    return digest_listing(list_source(source_of_index(catalog.files.root))) != files.state
 
 
 def open_indexed(
@@ -64,7 +64,7 @@ def open_indexed(
     listing = list_source(source)
     current = _find_changes(listing, snapshot, plan)
     schema = current.schema
-    held = replace(source_files(listing.files, schema), read_through=read_through, state=state_of(listing))
+    held = replace(source_files(listing.files, schema), read_through=read_through, state=digest_listing(listing))
     indexed = Catalog(files, snapshot, {digest: plan})
     blocks = indexed.file_blocks(indexed.partitions[0])
     mask = mask_partitions(blocks, current.unchanged)
@@ -92,8 +92,8 @@ class _CurrentFiles:
 def _find_changes(listing: Listing, snapshot: Snapshot, plan: Plan) -> _CurrentFiles:
     digests = {entry.key: entry.source for entry in snapshot.partitions}
     files = source_files(listing.files, listing.schema)
-    unchanged: list[Listed] = []
-    changed: list[Listed] = []
+    unchanged: list[ListedFile] = []
+    changed: list[ListedFile] = []
     for file in listing.files:
         same = digests.get(file_key(file.file.path)) == digest_file(file, listing.schema, plan.schema.names)
         (unchanged if same else changed).append(file)

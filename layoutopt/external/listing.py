@@ -23,8 +23,8 @@ from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
-from layoutopt.sources.snapshot import SnapshotFile, source_name
-from layoutopt.sql.schema import folder_columns, is_shown, values_in_folders
+from layoutopt.sources.snapshot import SnapshotFile, parse_source_name
+from layoutopt.sql.schema import folder_columns, folder_values, is_listed
 
 # Stands for the names of a file's columns if they are those in its footer.
 UNNAMED: Final[tuple[str | None, ...]] = ()
@@ -39,7 +39,7 @@ _TAGS: Final = ("ETag", "etag", "md5Hash", "generation", "version_id", "checksum
 
 
 @dataclass(frozen=True, eq=False)
-class Listed:
+class ListedFile:
     """A file of the source; ``mark`` is its version, which begins with its size in bytes."""
 
     file: SnapshotFile
@@ -54,14 +54,14 @@ class Listing:
     """
 
     name: str
-    files: tuple[Listed, ...]
+    files: tuple[ListedFile, ...]
     schema: Schema
     is_folder: bool
 
 
-def canonical(source: str) -> str:
+def canonical_name(source: str) -> str:
     """Return a source's name that is valid in every working folder; raise SettingError if it names a version."""
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is None:
         return source.rstrip("/") if is_url(source) else absolute(source)
     if name.version is not None:
@@ -78,7 +78,7 @@ def list_source(source: str) -> Listing:
         SchemaError: a column's type can't be stored.
         SettingError: the format's library is not installed, or the store can't be reached.
     """
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is None:
         check_is_no_table(source)
         return _list_folder(source)
@@ -91,7 +91,7 @@ def list_source(source: str) -> Listing:
             )
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         versions = pool.map(_read_version, [file.path for file in snapshot.files])
-        files = tuple(map(Listed, snapshot.files, versions))
+        files = tuple(map(ListedFile, snapshot.files, versions))
     return Listing(source, files, snapshot.schema, False)
 
 
@@ -108,11 +108,11 @@ def _list_folder(source: str) -> Listing:
     versions = dict(_list_local(Path(source)) if protocol_of(source) == "file" else _list_remote(source))
     if not versions:
         raise SourceError(f"{source!r} has no .parquet file; name a folder of Parquet, or a table")
-    values = {path: values_in_folders(path.removeprefix(source)) for path in versions}
+    values = {path: folder_values(path.removeprefix(source)) for path in versions}
     columns = folder_columns(values.values())
     names = {column.name for column in columns}
     files = tuple(
-        Listed(SnapshotFile(path, UNNAMED, {n: v for n, v in values[path].items() if n in names}), versions[path])
+        ListedFile(SnapshotFile(path, UNNAMED, {n: v for n, v in values[path].items() if n in names}), versions[path])
         for path in sorted(versions)
     )
     return Listing(source, files, Schema(columns), True)
@@ -131,7 +131,7 @@ def _list_local(root: Path) -> Iterator[tuple[str, str]]:
         if (status.st_dev, status.st_ino) in parents:  # a link to a parent folder
             subfolders.clear()
             continue
-        subfolders[:] = [name for name in subfolders if is_shown(name)]
+        subfolders[:] = [name for name in subfolders if is_listed(name)]
         parents |= {(status.st_dev, status.st_ino)}
         parents_by_folder |= {str(Path(folder, name)): parents for name in subfolders}
         for name in names:
@@ -152,8 +152,8 @@ def _raise_unlisted(error: OSError) -> None:
 def _is_data(path: str) -> bool:
     """Return whether a file is Parquet, by its name; raise SourceError if that is ambiguous."""
     name = path.rpartition("/")[2]
-    if not is_shown(name) or name.endswith(_PARQUET_SUFFIXES):
-        return is_shown(name)
+    if not is_listed(name) or name.endswith(_PARQUET_SUFFIXES):
+        return is_listed(name)
     if Path(name).suffix in _AMBIGUOUS_SUFFIXES:
         raise SourceError(
             f"can't tell whether the source's file {path!r} is Parquet; let its name end in .parquet, or begin with _ "
@@ -175,7 +175,7 @@ def _list_remote(source: str) -> Iterator[tuple[str, str]]:
         infos = {}
     for path, info in infos.items():
         parts = str(path).strip("/").removeprefix(str(root).strip("/")).split("/")
-        if all(is_shown(part) for part in parts if part) and _is_data(str(path)):
+        if all(is_listed(part) for part in parts if part) and _is_data(str(path)):
             yield str(store.unstrip_protocol(path)), _remote_version(info, str(path))
 
 
@@ -213,7 +213,7 @@ def add_folder_columns(listing: Listing, columns: Iterable[Column]) -> Schema:
     return Schema((*(column for column in columns if column.name not in names), *listing.schema.columns)).writable()
 
 
-def state_of(listing: Listing) -> str:
+def digest_listing(listing: Listing) -> str:
     """Return a digest of a source's files, columns and deleted rows."""
     digest = hashlib.sha256(repr(listing.schema).encode())
     for listed in listing.files:
@@ -224,7 +224,7 @@ def state_of(listing: Listing) -> str:
     return digest.hexdigest()
 
 
-def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
+def digest_file(listed: ListedFile, schema: Schema, names: Sequence[str]) -> str:
     """Return a digest of a file's version and the names under which it holds some columns of the source."""
     stored = dict(zip(schema.names, listed.file.stored, strict=False))
     columns = [[name, stored.get(name), str(listed.file.constants.get(name, ""))] for name in sorted(names)]
@@ -232,7 +232,7 @@ def digest_file(listed: Listed, schema: Schema, names: Sequence[str]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
+def to_arrow_constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
     """Convert a value (text, Python value or None) from a folder name or table metadata.
 
     Raises:

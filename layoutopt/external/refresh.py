@@ -30,18 +30,18 @@ from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.index_files import (
     PackedIndexes,
+    add_index_files,
     encode_index,
-    naming,
     pack_index,
     plain_lists,
     split_indexes,
     write_indexes,
 )
-from layoutopt.catalog.storage.prefetch import made_ahead
+from layoutopt.catalog.storage.prefetch import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.external.footers import Footer, merge_file_columns, read_footers
-from layoutopt.external.listing import Listing, add_folder_columns, constant, digest_file, list_source
+from layoutopt.external.listing import Listing, add_folder_columns, digest_file, list_source, to_arrow_constant
 from layoutopt.external.row_groups import (
     ArrowTypes,
     make_blocks,
@@ -51,7 +51,7 @@ from layoutopt.external.row_groups import (
     number_blocks,
 )
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
-from layoutopt.indexes.choosing import Judged, candidates, worth_their_bytes
+from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.measuring import indexes_type, measure_indexes
 from layoutopt.indexes.stored import stored_indexes
@@ -61,7 +61,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.snapshot import ending, source_name
+from layoutopt.sources.snapshot import parse_source_name, strip_scheme
 from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 OPERATION: Final = "index"
@@ -122,7 +122,7 @@ def refresh(
     """Index a source, or update its indexes.
 
     Args:
-        source: the :func:`~layoutopt.external.listing.canonical` name of the source.
+        source: the :func:`~layoutopt.external.listing.canonical_name` name of the source.
         table: the name of the source in queries; None for its current name, or the last part of its path.
         choose: chooses the indexes to build; None for the existing ones.
         step: called with (files measured, files to measure).
@@ -134,7 +134,7 @@ def refresh(
         CommitConflictError: another process refreshed the indexes meanwhile.
         OSError: a store failed; the indexes are unchanged.
     """
-    name = source_name(source)
+    name = parse_source_name(source)
     if _is_inside(root, source if name is None else name.place):
         raise SettingError(
             f"{root!r} is in the source {source!r}, where nothing is written; choose a folder outside the source"
@@ -204,7 +204,7 @@ class _CurrentSource:
 
     def measure(self, plan: Plan, footers: Sequence[Footer], step: Step) -> Iterator[pa.Table]:
         """Yield the blocks of each file with a plan's indexes; a few files are measured ahead."""
-        for done, blocks in enumerate(made_ahead(partial(self._measure_file, plan), footers, _WORKERS), 1):
+        for done, blocks in enumerate(map_ahead(partial(self._measure_file, plan), footers, _WORKERS), 1):
             step(done, len(footers))
             yield blocks
 
@@ -250,7 +250,7 @@ def _read_columns(
             arrays.append(rows.column(names[column.name]).cast(type))
         else:
             value = footer.listed.file.constants.get(column.name)
-            arrays.append(pa.chunked_array([pa.repeat(constant(value, column, type), n)]))
+            arrays.append(pa.chunked_array([pa.repeat(to_arrow_constant(value, column, type), n)]))
     return pa.Table.from_arrays(arrays, names=list(schema.names))
 
 
@@ -271,7 +271,7 @@ def _is_inside(path: str, folder: str) -> bool:
     """Return whether a path is a folder or inside it."""
     if protocol_of(path) != protocol_of(folder):
         return False
-    inner, outer = (ending(p) if is_url(p) else str(Path(absolute(p)).resolve()) for p in (path, folder))
+    inner, outer = (strip_scheme(p) if is_url(p) else str(Path(absolute(p)).resolve()) for p in (path, folder))
     return f"{inner}/".startswith(f"{outer.rstrip('/')}/")
 
 
@@ -371,7 +371,7 @@ def _commit(
     digests = dict([write_plan(files, plan)])
     index_files = write_indexes(files, load_id, plan.indexes, indexes)
     at("indexes-written")
-    block_index = naming(blocks.select(block_schema(plan.schema, 1).names), index_files)
+    block_index = add_index_files(blocks.select(block_schema(plan.schema, 1).names), index_files)
     path, digest = write_blocks(files, load_id, encode_blocks(block_index))
     digests[path] = digest
     at("blocks-written")
@@ -420,12 +420,14 @@ def _make_report(
     )  # fmt: skip
 
 
-def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
+def choose_within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple[IndexSpec, ...]:
     """Choose the indexes that save queries the most bytes for each of their own (Ta-Shma 2020, IV-B).
 
     ``share`` is the most bytes of the chosen indexes, relative to the compressed bytes of the files of the trial.
     """
-    specs = tuple(spec for spec in candidates(query.filter.root for query in queries) if is_computed_here(spec.subject))
+    specs = tuple(
+        spec for spec in find_candidates(query.filter.root for query in queries) if is_computed_here(spec.subject)
+    )
     if not specs:
         return ()
     blocks = trial(specs)
@@ -435,10 +437,10 @@ def within_budget(queries: Sequence[Query], trial: Trial, share: float) -> tuple
         sizes: Ints = sum((blocks.column_bytes(name) for name in query.columns), np.zeros(blocks.n, np.int64))
         read[place] = query.weight * np.where(possible, sizes, 0)
     indexes = [_judge_index(spec, queries, blocks, read) for spec in specs]
-    return tuple(specs[i] for i in worth_their_bytes(indexes, read, share * float(blocks.bytes.sum())))
+    return tuple(specs[i] for i in choose_indexes(indexes, read, share * float(blocks.bytes.sum())))
 
 
-def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> Judged:
+def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, read: Floats) -> IndexEffect:
     """Return what one index lets the queries skip, and how many of its bytes they read for that."""
     statistics = replace(blocks.block_statistics(), indexes=stored_indexes([spec], blocks))
     stored = blocks.stored_index(spec)
@@ -448,4 +450,4 @@ def _judge_index(spec: IndexSpec, queries: Sequence[Query], blocks: BlockTable, 
         if spec.subject.columns <= query.filter.root.columns and read[place].any():
             skipped[place] = cannot_match(query.filter.root, statistics, None)
             uses += query.weight
-    return Judged(skipped, size, uses * size)
+    return IndexEffect(skipped, size, uses * size)

@@ -17,7 +17,7 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.statistics import column_statistics_type, measure, statistics_type
 from layoutopt.errors import SchemaError
 from layoutopt.external.footers import Footer
-from layoutopt.external.listing import constant
+from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import stored_names
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import FeatureSet
@@ -99,7 +99,7 @@ class _StatisticsReader:
     def _read_values(self, column: Column, type: pa.DataType) -> dict[str, Any]:
         constants, n = self._footer.listed.file.constants, len(self._groups)
         if column.name in constants:
-            value = constant(constants[column.name], column, type)
+            value = to_arrow_constant(constants[column.name], column, type)
             if not value.is_valid:
                 return {"nulls": self._rows}
             return self._make_bounds(pa.array([value.as_py()] * (2 * n), type), column, [0] * n)

@@ -10,7 +10,7 @@ from typing import Any
 
 from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
 from layoutopt.errors import CatalogError, QueryError, SourceError
-from layoutopt.external.listing import UNNAMED, Listed, local_path
+from layoutopt.external.listing import UNNAMED, ListedFile, local_path
 from layoutopt.model.schema import Schema
 from layoutopt.sources.snapshot import SnapshotFile
 
@@ -79,7 +79,7 @@ class SourceFiles(TableFiles):
         return str(store._strip_protocol(place)) if is_url(place) else place
 
 
-def source_files(listed: Iterable[Listed], schema: Schema) -> SourceFiles:
+def source_files(listed: Iterable[ListedFile], schema: Schema) -> SourceFiles:
     """Return listed files; raise SourceError if they are in several stores."""
     keyed = {file_key(file.file.path): file for file in listed}
     held = {key: file.file for key, file in keyed.items()}

@@ -11,14 +11,14 @@ from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze
-from layoutopt.workload.log import decayed, read_log
+from layoutopt.workload.log import decay_weights, read_log
 from layoutopt.workload.served import split_served
 
 
@@ -58,10 +58,10 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
     """
     schema = schema or schema_from(settings.schema_source)
     _find_excluded(settings, schema)  # reports a wrong name before the work
-    return features_of(settings, schema, queries_of(settings, schema, udfs))
+    return find_features(settings, schema, read_queries(settings, schema, udfs))
 
 
-def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
+def read_queries(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
     """Return the queries of a log; raises as :func:`analyze_log`."""
     entries = read_log(
         settings.log, column=settings.column, dialect=settings.dialect, system=settings.system, weigh=settings.weigh
@@ -70,10 +70,10 @@ def queries_of(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = 
     analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))
     if settings.half_life is None:
         return analysis
-    return replace(analysis, queries=decayed(analysis.queries, parse_age(settings.half_life), settings.time_zone))
+    return replace(analysis, queries=decay_weights(analysis.queries, parse_age(settings.half_life), settings.time_zone))
 
 
-def features_of(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> LogAnalysis:
+def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> LogAnalysis:
     """Return the features that would help a log's queries; raises as :func:`analyze_log`."""
     excluded = _find_excluded(settings, schema)
     threshold = settings.threshold or default_threshold(analysis.queries)
@@ -106,8 +106,8 @@ def features_of(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -
     )
 
 
-def _session_settings(settings: AnalyzeSettings) -> Settings:
-    return Settings(time_zone=settings.time_zone, ansi=settings.ansi)
+def _session_settings(settings: AnalyzeSettings) -> SessionSettings:
+    return SessionSettings(time_zone=settings.time_zone, ansi=settings.ansi)
 
 
 def _find_excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ HOLD_OUT_SHARE = 0.25
 FOLDS = 5
 
 # The fewest queries of a log that is split.
-FEWEST = 4
+MIN_QUERIES = 4
 
 # The fewest statements of a hold-out set: with fewer, single ones would decide.
 MIN_HELD_OUT = 100
@@ -30,7 +30,7 @@ def splits(queries: Sequence[Query]) -> list[Split]:
     """Return the splits by which plans are judged: one for a long log, several for a short one.
 
     Where the latest quarter (:func:`hold_out`) has fewer than :data:`MIN_HELD_OUT` statements, every query is held out
-    once (:func:`folds`). A log of fewer than :data:`FEWEST` queries has no split.
+    once (:func:`folds`). A log of fewer than :data:`MIN_QUERIES` queries has no split.
     """
     training, held_out = hold_out(queries)
     if sum(query.weight for query in held_out) >= MIN_HELD_OUT:
@@ -40,7 +40,7 @@ def splits(queries: Sequence[Query]) -> list[Split]:
 
 def can_be_split(queries: Sequence[Query]) -> bool:
     """Return whether there are enough queries to judge plans by."""
-    return len(queries) >= FEWEST
+    return len(queries) >= MIN_QUERIES
 
 
 def folds(queries: Sequence[Query], count: int = FOLDS) -> list[Split]:
@@ -78,7 +78,7 @@ def _split_queries(queries: Sequence[Query], held_out: Container[int]) -> Split:
     )
 
 
-def family_of(query: Query) -> Family:
+def query_family(query: Query) -> Family:
     """Return the family that a query belongs to."""
     return query.columns, columns_of(query.filter.root)
 
@@ -86,7 +86,7 @@ def family_of(query: Query) -> Family:
 def _group_families(queries: Sequence[Query]) -> list[list[int]]:
     families: dict[Family, list[int]] = {}
     for place, query in enumerate(queries):
-        families.setdefault(family_of(query), []).append(place)
+        families.setdefault(query_family(query), []).append(place)
     return [_sort_by_time(queries, places) for places in families.values()]
 
 

@@ -14,7 +14,7 @@ from layoutopt.model.predicates import And, Comparison, Constant, InSet, Literal
 from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import Key
-from layoutopt.skipping.cannot_match import pieces
+from layoutopt.skipping.cannot_match import split_literal
 
 
 class Enclosing:
@@ -121,4 +121,4 @@ def single_parts(node: Node) -> tuple[InSet, ...]:
     """
     if not isinstance(node, InSet) or any(None in interval for interval in node.values.intervals):
         return ()
-    return pieces(node)
+    return split_literal(node)

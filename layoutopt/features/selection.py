@@ -30,7 +30,7 @@ from layoutopt.features.implications import single_parts
 from layoutopt.features.sharpen import add_stricter_features, drop_stricter_features
 from layoutopt.features.weights import Units, assumed_selectivity, predicate_share
 from layoutopt.model.arrays import Bits, Floats, Places
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import Filter, Literal, Predicate, columns_of
 from layoutopt.model.query import Query
@@ -394,7 +394,7 @@ def mine_features(
     exclude_comparisons: bool = True,
     max_set: int = MAX_SET,
     selection: Selection = "coverage",
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
 ) -> FeatureSet:
     """Return the features of a workload, the most useful first.
 
@@ -418,7 +418,7 @@ def mine_features(
     if num_features is None:
         num_features = MAX_FEATURES if selection == "text" else count_useful_features(candidates, queries)
     ranked = rank(candidates, num_features, min_queries, selection)
-    return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or Settings())
+    return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or SessionSettings())
 
 
 def mine_ranges(
@@ -428,7 +428,7 @@ def mine_ranges(
     *,
     threshold: int,
     num_features: int,
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
 ) -> FeatureSet:
     """Return features about single ``columns`` that :func:`mine_features` leaves out, the most useful first.
 
@@ -442,7 +442,9 @@ def mine_ranges(
         for i, gain in rank(candidates, 2 * num_features, threshold, "coverage")
         if len(frozenset().union(*map(columns_of, candidates.sets[i]))) <= 1
     ]
-    return FeatureSet(tuple(Feature(members, gain) for members, gain in ranked[:num_features]), settings or Settings())
+    return FeatureSet(
+        tuple(Feature(members, gain) for members, gain in ranked[:num_features]), settings or SessionSettings()
+    )
 
 
 def mine_all(
@@ -455,7 +457,7 @@ def mine_all(
     exclude_columns: Collection[str] | None = None,
     max_set: int = MAX_SET,
     selection: Selection = "coverage",
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
 ) -> FeatureSet:
     """Return all features of a workload: :func:`mine_features`, then those about dates, then stricter ones of both.
 
@@ -521,7 +523,7 @@ def default_excluded(schema: Schema) -> tuple[str, ...]:
     return tuple(column.name for column in schema.columns if column.type.startswith(("date", "timestamp")))
 
 
-def mined_from(
+def mine_subset(
     document: FeaturesDocument,
     queries: Sequence[Query],
     *,

@@ -81,11 +81,11 @@ class Bloom:
 
     def serves(self, literal: InSet | Like) -> bool:
         """Return whether the literal is a list of values."""
-        return isinstance(literal, InSet) and points_of(literal) is not None
+        return isinstance(literal, InSet) and list_single_keys(literal) is not None
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """Return the blocks whose filters have none of the literal's values."""
-        points = None if isinstance(literal, Like) else points_of(literal)
+        points = None if isinstance(literal, Like) else list_single_keys(literal)
         if points is None:
             return np.zeros(len(stored), np.bool_)
         return find_blocks_without_points(stored, hash_keys(keys_to_arrow(points, literal.subject.type)))
@@ -144,7 +144,7 @@ def _estimate_false_positives(load: float) -> float:
     return math.fsum(terms)
 
 
-def points_of(literal: InSet) -> list[Key] | None:
+def list_single_keys(literal: InSet) -> list[Key] | None:
     """Return the single keys of a set of values, with the integers of short ranges; None if there are too many."""
     points: list[Key] = []
     for interval in literal.values.intervals:

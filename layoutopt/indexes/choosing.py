@@ -20,11 +20,11 @@ import numpy as np
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
-from layoutopt.indexes.expressions import is_computed_here, is_stored, is_worth_indexing, parts_of, point_of
+from layoutopt.indexes.expressions import is_computed_here, is_stored, is_worth_indexing, make_struct, struct_parts
 from layoutopt.indexes.protocol import Index, JointIndex, get_functions, suits
 from layoutopt.indexes.registry import BUILT_IN, check_index, find_index
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import And, Call, Const, Expr, InSet, Like, Node, Or, conjuncts, describe
 from layoutopt.model.predicates.normal import array_of, elements_of
@@ -32,7 +32,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import decimal_digits, nested_parts, split_parts
 from layoutopt.model.udf import NO_UDFS, Udfs
-from layoutopt.skipping.implied_literals import literals_of_elements
+from layoutopt.skipping.implied_literals import element_literals
 from layoutopt.sql.scans import parse_expression
 
 # Parameters that are tried besides the types' defaults.
@@ -59,7 +59,7 @@ _PLACES: Final = 4
 _POINT: Final = re.compile(r"struct\s*\((.+)\)", re.IGNORECASE | re.DOTALL)
 
 
-def candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
+def find_candidates(filters: Iterable[Node]) -> tuple[IndexSpec, ...]:
     """Return the distinct built-in and installed indexes that could serve some literal of these filters."""
     specs: dict[IndexSpec, None] = {}
     nodes = dict.fromkeys(node for root in filters for node in _nodes(root))
@@ -84,7 +84,7 @@ def _find_indexes(node: Node) -> Iterator[tuple[Expr, str]]:
 
 def element_forms(literal: InSet | Like) -> tuple[InSet | Like, ...]:
     """Return a literal and the literals that it implies for array elements; an index may rule out any of them."""
-    return (literal, *literals_of_elements(literal))
+    return (literal, *element_literals(literal))
 
 
 def find_subjects(literal: InSet | Like, index: Index) -> tuple[Expr, ...]:
@@ -104,7 +104,7 @@ def find_joint_indexes(conjunction: And) -> Iterator[tuple[Expr, str]]:
     ]
     coordinates = [expr for expr in ranges if is_stored(expr) and (expr.type in FLOATS or decimal_digits(expr.type))]
     for pair in combinations(coordinates[:_MOST_COORDINATES], 2):
-        point = point_of(pair)
+        point = make_struct(pair)
         for kind in names("indexes", BUILT_IN):
             index = find_index(kind)
             if isinstance(index, JointIndex) and suits(index, point):
@@ -119,7 +119,7 @@ def _nodes(node: Node) -> Iterator[Node]:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class IndexEffect:
     """The effect of an index on some queries.
 
     Attributes:
@@ -133,7 +133,7 @@ class Judged:
     read: float
 
 
-def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) -> tuple[int, ...]:
+def choose_indexes(indexes: Sequence[IndexEffect], read: Floats, budget: float) -> tuple[int, ...]:
     """Return the places of the indexes to take: greedily by bytes saved per byte of index, then by exchanges.
 
     The greedy choice often contains a small index that a larger one outdoes. So an index is then added, dropped or
@@ -160,7 +160,7 @@ def worth_their_bytes(indexes: Sequence[Judged], read: Floats, budget: float) ->
 class _Search:
     """The chosen indexes, and how many of them let each query skip each block."""
 
-    def __init__(self, indexes: Sequence[Judged], read: Floats, budget: float) -> None:
+    def __init__(self, indexes: Sequence[IndexEffect], read: Floats, budget: float) -> None:
         self.indexes, self.read, self.budget = indexes, read, budget
         self.taken: list[int] = []
         self._covered = np.zeros(read.shape, np.int32)
@@ -225,7 +225,7 @@ class Suggestion:
     asked: str = ""
 
 
-def suggested_indexes(queries: Sequence[Query], features: FeatureSet) -> tuple[Suggestion, ...]:
+def suggest_indexes(queries: Sequence[Query], features: FeatureSet) -> tuple[Suggestion, ...]:
     """Return the index for each expression that could help queries without a feature, by descending weight."""
     helped = np.any(features.matrix(queries), axis=1)
     weights: dict[IndexSpec, float] = defaultdict(float)
@@ -264,8 +264,10 @@ def _find_specs(root: Node) -> Iterator[tuple[IndexSpec, Node]]:
                 break  # an index of the elements would be larger
     if isinstance(root, And):
         for point, kind in find_joint_indexes(root):
-            if kind in _KINDS and all(_is_coordinate(part) for part in parts_of(point)):
-                ranges = [part for part in root.children if isinstance(part, InSet) and part.subject in parts_of(point)]
+            if kind in _KINDS and all(_is_coordinate(part) for part in struct_parts(point)):
+                ranges = [
+                    part for part in root.children if isinstance(part, InSet) and part.subject in struct_parts(point)
+                ]
                 yield IndexSpec(point, kind), And(tuple(ranges))
 
 
@@ -293,8 +295,8 @@ def _is_coordinate(part: Expr) -> bool:
     return part.type in FLOATS or (digits is not None and digits[1] >= _PLACES)
 
 
-def indexes_asked(
-    texts: Sequence[str], schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS
+def parse_indexes(
+    texts: Sequence[str], schema: Schema, settings: SessionSettings | None = None, udfs: Udfs = NO_UDFS
 ) -> tuple[IndexSpec, ...]:
     """Return the indexes of texts like ``user:bloom``, ``user:bloom:0.05`` or ``struct(lat, lon):geo-box``.
 
@@ -309,7 +311,7 @@ def indexes_asked(
     return tuple(dict.fromkeys(specs))
 
 
-def _parse_index(text: str, schema: Schema, settings: Settings | None, udfs: Udfs) -> IndexSpec:
+def _parse_index(text: str, schema: Schema, settings: SessionSettings | None, udfs: Udfs) -> IndexSpec:
     subject, _, kind = text.rpartition(":")
     parameter = _number(kind)
     if parameter is not None:
@@ -324,7 +326,7 @@ def _parse_index(text: str, schema: Schema, settings: Settings | None, udfs: Udf
         unstored = [describe(part) for part in parts if not is_stored(part)]
         if unstored:
             raise SettingError(f"--index {text!r}: {unstored[0]} is no column; name columns within struct(...)")
-        expression = point_of(parts)
+        expression = make_struct(parts)
     try:
         return IndexSpec(expression, kind, parameter)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """The values of indexed expressions as whole Arrow columns: exactly Spark's, or unknown.
 
 A few expressions are computed here. Spark computes all others during loads and passes them beside the rows
-(:func:`left_to_spark`), so only Spark can measure their indexes again. The values of an array's elements follow one
+(:func:`select_for_spark`), so only Spark can measure their indexes again. The values of an array's elements follow one
 another, row by row. Spark folds the case of non-ASCII letters by Java's rules and Arrow by others, so these rows are
 unknown and their blocks get no index.
 """
@@ -47,7 +47,7 @@ def is_stored(expr: Expr) -> bool:
     return isinstance(expr, Col) or (isinstance(expr, Call) and expr.fn == GET_FIELD and is_stored(expr.args[0]))
 
 
-def point_of(parts: Sequence[Expr]) -> Call:
+def make_struct(parts: Sequence[Expr]) -> Call:
     """Return the struct of some expressions, for an index of all of them.
 
     >>> point_of([Col("lat", "double"), Col("lon", "int")]).type
@@ -56,8 +56,8 @@ def point_of(parts: Sequence[Expr]) -> Call:
     return Call(_STRUCT, tuple(parts), f"struct<{','.join(f'c{i}:{part.type}' for i, part in enumerate(parts))}>")
 
 
-def parts_of(expr: Expr) -> tuple[Expr, ...]:
-    """Return the expressions of :func:`point_of`, or the fields of another struct; empty for other types."""
+def struct_parts(expr: Expr) -> tuple[Expr, ...]:
+    """Return the expressions of :func:`make_struct`, or the fields of another struct; empty for other types."""
     if isinstance(expr, Call) and expr.fn == _STRUCT:
         return expr.args
     fields = struct_fields(expr.type)
@@ -107,7 +107,7 @@ def is_worth_indexing(expr: Expr) -> bool:
     return is_computed_here(expr) or expr.type != "boolean"
 
 
-def left_to_spark(expressions: Iterable[Expr]) -> tuple[Expr, ...]:
+def select_for_spark(expressions: Iterable[Expr]) -> tuple[Expr, ...]:
     """Return the distinct expressions that Spark computes in loads; for elements, their array."""
     sources = (array_of(expr) or expr for expr in expressions)
     return tuple(dict.fromkeys(expr for expr in sources if not is_computed_here(expr)))
@@ -124,7 +124,7 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     array = array_of(expr)
     if array is not None:
         arrays = evaluate(array, rows)
-        return None if arrays is None else of_elements(arrays)
+        return None if arrays is None else flatten_arrays(arrays)
     if not expr.columns <= set(rows.column_names):
         return None
     if is_stored(expr):
@@ -143,7 +143,7 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
     return Evaluated(_chunked(folded), beyond)
 
 
-def of_elements(arrays: Evaluated) -> Evaluated:
+def flatten_arrays(arrays: Evaluated) -> Evaluated:
     """Return the elements of arrays; NULL arrays have none.
 
     >>> elements = of_elements(Evaluated(pa.chunked_array([[[1, None], None, [], [2]]])))
@@ -164,7 +164,7 @@ def _read_map_part(maps: pa.ChunkedArray, values: bool) -> pa.ChunkedArray:
     if pa.types.is_null(array.type):
         return _chunked(array)
     entries = pa.list_(pa.struct([("key", array.type.key_type), ("value", array.type.item_type)]))
-    flat = of_elements(Evaluated(_chunked(array.cast(entries))))
+    flat = flatten_arrays(Evaluated(_chunked(array.cast(entries))))
     part = pc.struct_field(one_chunk(flat.values), [int(values)])
     return _chunked(pa.LargeListArray.from_arrays(pa.array(flat.starts), part, mask=array.is_null()))
 

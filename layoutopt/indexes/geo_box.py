@@ -21,7 +21,7 @@ from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.predicates import InSet, Like
 from layoutopt.model.types import struct_fields
 from layoutopt.model.values import NAN_KEY
-from layoutopt.skipping.ranges import floats_of
+from layoutopt.skipping.ranges import keys_to_floats
 from layoutopt.skipping.zone_maps import overlaps
 
 # The ends of a box: the first and last key of one coordinate, then of the other.
@@ -140,7 +140,7 @@ def _make_boxes(points: Ints, types: Sequence[str], most: int) -> Ints:
 
 def _scale_keys(keys: Ints, type: str) -> Floats:
     """Scale keys to 0 to 1 between the smallest and largest; NaN and infinities are well outside."""
-    values = np.where(keys == NAN_KEY, np.inf, floats_of(keys)) if type in FLOATS else keys.astype(np.float64)
+    values = np.where(keys == NAN_KEY, np.inf, keys_to_floats(keys)) if type in FLOATS else keys.astype(np.float64)
     finite = np.isfinite(values)
     low, high = values[finite].min(initial=np.inf), values[finite].max(initial=-np.inf)
     width = high / 2 - low / 2 if low < high else 1.0

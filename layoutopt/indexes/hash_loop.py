@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from layoutopt.model.arrays import Bytes, Hashes, Ints
-from layoutopt.partitioning.native import compiled, part_of_a_loop
+from layoutopt.partitioning.native import compile_loop, compile_loop_helper
 
 
 def is_compiled() -> bool:
@@ -14,7 +14,7 @@ def is_compiled() -> bool:
     return not numba.config.DISABLE_JIT
 
 
-@compiled
+@compile_loop
 def hash_each(data: Bytes, offsets: Ints, seed: np.uint32) -> Hashes:
     """Return the hashes of byte strings, ``uint32[n]``; the i-th is ``data[offsets[i] : offsets[i + 1]]``.
 
@@ -33,26 +33,26 @@ def hash_each(data: Bytes, offsets: Ints, seed: np.uint32) -> Hashes:
     return hashes
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _word(data: Bytes, place: int) -> np.uint32:
     low = np.uint32(data[place]) | np.uint32(data[place + 1]) << np.uint32(8)
     high = np.uint32(data[place + 2]) | np.uint32(data[place + 3]) << np.uint32(8)
     return np.uint32(low | high << np.uint32(16))
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _joined(state: np.uint32, word: np.uint32) -> np.uint32:
     """Apply ``mixK1`` and ``mixH1``."""
     scrambled = np.uint32(_rotated(np.uint32(word * np.uint32(0xCC9E2D51)), np.uint32(15)) * np.uint32(0x1B873593))
     return np.uint32(_rotated(np.uint32(state ^ scrambled), np.uint32(13)) * np.uint32(5) + np.uint32(0xE6546B64))
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _rotated(value: np.uint32, bits: np.uint32) -> np.uint32:
     return np.uint32(value << bits | value >> np.uint32(32) - bits)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _finished(state: np.uint32, length: np.uint32) -> np.uint32:
     """Apply ``fmix``; ``length`` is in bytes."""
     state = np.uint32(state ^ length)

@@ -18,7 +18,7 @@ from layoutopt.model.predicates import ANY_CHAR, ANY_STRING, InSet, Like, Patter
 from layoutopt.model.values import Key, ValueSet, key_kind
 
 
-def texts_in(texts: pa.Array, values: ValueSet) -> Bits:
+def texts_in_values(texts: pa.Array, values: ValueSet) -> Bits:
     """Return which strings, as bytes, lie in a set of values, bool[n]; anything for NULLs."""
     inside = np.zeros(len(texts), np.bool_)
     points = []
@@ -144,7 +144,7 @@ def _match_keys(literal: InSet | Like, keys: pa.Array) -> Bits:
     if literal.values.is_all or literal.values.is_empty:
         return np.full(len(keys), literal.values.is_all)
     if pa.types.is_large_binary(keys.type):
-        return texts_in(keys, literal.values)
+        return texts_in_values(keys, literal.values)
     if pa.types.is_decimal(keys.type):
         return in_values(np.array([int(key) for key in keys.to_pylist()], dtype=np.object_), literal.values)
     return in_values(np.asarray(keys), literal.values)

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from layoutopt.catalog.block_index import INDEXES, block_schema
 from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import Evaluated, evaluate, is_computed_here, of_elements
+from layoutopt.indexes.expressions import Evaluated, evaluate, flatten_arrays, is_computed_here
 from layoutopt.indexes.protocol import BlockColumn
-from layoutopt.indexes.registry import check_index, find_index, parameter_of
+from layoutopt.indexes.registry import check_index, find_index, find_parameter
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
@@ -55,7 +55,7 @@ def measure_indexes(
         specs: the indexes.
         rows: in the order of their blocks.
         offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; ``int64[n + 1]``.
-        computed: the values of :func:`~layoutopt.indexes.expressions.left_to_spark` of the same rows; without them the
+        computed: the values of :func:`~layoutopt.indexes.expressions.select_for_spark` of these rows; without them the
             index is NULL.
 
     Raises:
@@ -99,13 +99,13 @@ def _find_computed(subject: Expr, rows: pa.Table, computed: Mapping[Expr, pa.Chu
     # As for other indexes, only blocks with the columns get one.
     if values is None or not subject.columns <= set(rows.column_names):
         return None
-    return Evaluated(values) if array is None else of_elements(Evaluated(values))
+    return Evaluated(values) if array is None else flatten_arrays(Evaluated(values))
 
 
 def _measure_index(spec: IndexSpec, type: pa.DataType, known: _Known | None, n: int) -> pa.Array:
     if known is None:
         return pa.nulls(n, type)
-    measured = find_index(spec.kind).measure(known.column, parameter_of(spec))
+    measured = find_index(spec.kind).measure(known.column, find_parameter(spec))
     if len(measured) != n or measured.type != type:
         raise SettingError(
             f"the index {spec} measured {len(measured)} values of {measured.type}, not {n} of {type}; "

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.indexes.bloom import points_of
+from layoutopt.indexes.bloom import list_single_keys
 from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.indexes.value_list import ValueList
 from layoutopt.model.arrays import Bits, Ints
@@ -31,7 +31,7 @@ from layoutopt.skipping.zone_maps import overlaps
 _AT_ONCE = 4_096
 
 
-def distances(texts: Sequence[str], origin: str) -> Ints:
+def levenshtein_distances(texts: Sequence[str], origin: str) -> Ints:
     """Return the Levenshtein distance of each text to ``origin`` by characters, as in Spark, ``int64[n]``.
 
     >>> distances(["kitten", "", "sitting", "😀itting"], "sitting").tolist()
@@ -41,7 +41,7 @@ def distances(texts: Sequence[str], origin: str) -> Ints:
     return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
-def texts_of(keys: pa.Array) -> list[str]:
+def decode_texts(keys: pa.Array) -> list[str]:
     """Decode strings from UTF-8; raises pyarrow.ArrowInvalid for other bytes."""
     texts: list[str] = keys.cast(pa.large_string()).to_pylist()
     return texts
@@ -91,7 +91,7 @@ class MetricDistance:
     def measure(self, column: BlockColumn, parameter: float) -> pa.Array:
         """Return each block's origin and distances; NULL if it has no string, or a long or invalid one."""
         values = [
-            None if bad or not len(keys) else _measure_texts(texts_of(keys), int(parameter))
+            None if bad or not len(keys) else _measure_texts(decode_texts(keys), int(parameter))
             for keys, bad in zip(column.keys.sorted_by_block(), column.has_bad_text.tolist(), strict=True)
         ]
         return pa.array(values, _STORED)
@@ -109,11 +109,13 @@ class MetricDistance:
             return proved
         low, high = (np.asarray(child.filter(pa.array(known))) for child in children[1:])
         try:
-            origins = texts_of(children[0].filter(pa.array(known)))
+            origins = decode_texts(children[0].filter(pa.array(known)))
         except pa.ArrowInvalid:  # foreign bytes
             return proved
         words, wanted = query
-        proved[known] = np.logical_and.reduce([_none_within(distances(origins, w), low, high, wanted) for w in words])
+        proved[known] = np.logical_and.reduce(
+            [_none_within(levenshtein_distances(origins, w), low, high, wanted) for w in words]
+        )
         return proved
 
 
@@ -132,7 +134,7 @@ def _find_words(literal: InSet | Like) -> tuple[list[str], ValueSet] | None:
         words, wanted = [arg.value for arg in subject.args if isinstance(arg, Const)], literal.values
         words = words if len(subject.args) == 2 else []
     else:
-        words, wanted = list(points_of(literal) or ()), ValueSet.point(0)
+        words, wanted = list(list_single_keys(literal) or ()), ValueSet.point(0)
     texts = [word for word in words if isinstance(word, str) and len(word) <= _LONGEST_WORD]
     return (texts, wanted) if 0 < len(texts) == len(words) <= _MOST_WORDS else None
 
@@ -141,8 +143,8 @@ def _measure_texts(texts: list[str], longest: int) -> dict[str, object] | None:
     if max(map(len, texts)) > longest:
         return None
     sample = _sample(texts, _JUDGED_BY)
-    origin = min(_sample(texts, _ORIGINS), key=lambda text: int(distances(sample, text).max()))
-    lengths = distances(texts, origin)
+    origin = min(_sample(texts, _ORIGINS), key=lambda text: int(levenshtein_distances(sample, text).max()))
+    lengths = levenshtein_distances(texts, origin)
     return {"origin": origin.encode(), "low": int(lengths.min()), "high": int(lengths.max())}
 
 

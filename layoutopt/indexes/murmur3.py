@@ -40,7 +40,7 @@ def hash_words(words: Sequence[Hashes]) -> Hashes:
     return hashes
 
 
-def scrambled(words: Hashes) -> Hashes:
+def scramble_words(words: Hashes) -> Hashes:
     """Return the scrambled words, ``uint32[n]`` (``mixK1``), which callers of :func:`hash_joined` can reuse."""
     result = np.empty(len(words), np.uint32)
     scratch = np.empty(min(_CHUNK, len(words)), np.uint32)
@@ -50,15 +50,15 @@ def scrambled(words: Hashes) -> Hashes:
     return result
 
 
-def joined(words: Hashes) -> Hashes:
+def start_states(words: Hashes) -> Hashes:
     """Return the states after a first word, ``uint32[n]``, for :func:`hash_joined`."""
     states = np.full(len(words), SEED, np.uint32)
-    _join(states, scrambled(words), np.empty_like(states))
+    _join(states, scramble_words(words), np.empty_like(states))
     return states
 
 
 def hash_joined(states: Hashes, second: Hashes) -> Hashes:
-    """Return the hashes of rows of two words, from :func:`joined` of the first and :func:`scrambled` second words.
+    """Return the hashes of rows of two words, from :func:`start_states` and :func:`scramble_words` of each.
 
     >>> first, second = np.array([1, 2], np.uint32), np.array([3, 4], np.uint32)
     >>> (hash_joined(joined(first), scrambled(second)) == hash_words([first, second])).tolist()

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.indexes.bloom import points_of
+from layoutopt.indexes.bloom import list_single_keys
 from layoutopt.indexes.lists import (
     find_blocks_without,
     flags,
@@ -92,7 +92,7 @@ def _find_words(literal: InSet | Like) -> list[list[bytes]]:
 
 
 def _list_texts(literal: InSet) -> list[list[str]]:
-    points = points_of(literal)
+    points = list_single_keys(literal)
     if points is not None:
         return [[str(point)] for point in points] if len(points) <= _MOST_ALTERNATIVES else []
     ((low, _), *rest) = literal.values.intervals
@@ -187,7 +187,7 @@ class Suffix:
         """Return whether the literal has a suffix or is a list of values."""
         if isinstance(literal, Like):
             return not literal.negated and _find_suffix(literal) is not None
-        return points_of(literal) is not None
+        return list_single_keys(literal) is not None
 
     def cannot_match(self, literal: InSet | Like, stored: pa.Array, parameter: float) -> Bits:
         """Return the blocks without a suffix of the literal's strings."""
@@ -201,7 +201,7 @@ class Suffix:
             encoded = last.encode("utf-8", "surrogatepass")
             met = map_dictionary(ends, lambda keys: flags(pc.ends_with(keys, encoded)) | _is_in(keys, shorter))
         else:
-            points = points_of(literal)
+            points = list_single_keys(literal)
             if points is None:
                 return np.zeros(len(stored), np.bool_)
             wanted = [str(point)[-int(parameter) :] for point in points]

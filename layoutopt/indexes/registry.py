@@ -41,7 +41,7 @@ def find_index(kind: str) -> Index:
     return find("indexes", kind, BUILT_IN, "type of index")
 
 
-def parameter_of(spec: IndexSpec) -> float:
+def find_parameter(spec: IndexSpec) -> float:
     """Return the tuning parameter of an index: its own, else its type's default.
 
     Raises:
@@ -64,7 +64,7 @@ def check_index(spec: IndexSpec) -> None:
     Raises:
         SettingError: its type is unknown or can't index the expression, or its parameter is out of range.
     """
-    parameter_of(spec)
+    find_parameter(spec)
     array = array_of(spec.subject)
     if array is not None and elements_of(array) != spec.subject:
         raise SettingError(

@@ -12,9 +12,9 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.storage.index_files import is_coded, plain_lists
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import parts_of
+from layoutopt.indexes.expressions import struct_parts
 from layoutopt.indexes.protocol import Index, JointIndex, get_functions, reads_dictionaries
-from layoutopt.indexes.registry import find_index, parameter_of
+from layoutopt.indexes.registry import find_index, find_parameter
 from layoutopt.model.arrays import Bits
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Expr, InSet, Like, Literal
@@ -41,7 +41,7 @@ class StoredIndex:
     @property
     def parts(self) -> tuple[Expr, ...]:
         """The expressions of a joint index; empty for others."""
-        return parts_of(self.spec.subject) if isinstance(self.index, JointIndex) else ()
+        return struct_parts(self.spec.subject) if isinstance(self.index, JointIndex) else ()
 
     def cannot_match(self, literal: Literal) -> Bits:
         """Return what the index proves: nothing if its file is missing, damaged or of another type.
@@ -66,7 +66,7 @@ class StoredIndex:
             stored = stored if stored.type == self.index.storage(self.spec.subject.type) else None
         if stored is None:
             return np.zeros(self.n, np.bool_)
-        proved = prove(stored, parameter_of(self.spec))
+        proved = prove(stored, find_parameter(self.spec))
         if proved.dtype != np.bool_ or proved.shape != (self.n,):
             raise SettingError(
                 f"the index {self.spec} answered {proved.dtype}{proved.shape} for {self.n} blocks, no bool for each; "
@@ -80,7 +80,7 @@ def stored_indexes(specs: Sequence[IndexSpec], blocks: BlockTable) -> Mapping[Ex
     indexes: dict[Expr, tuple[BlockIndex, ...]] = {}
     for spec in specs:
         try:
-            parameter_of(spec)
+            find_parameter(spec)
             index = find_index(spec.kind)
         except SettingError:
             continue

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from layoutopt.model.query import Query
-from layoutopt.scan.matches import Matches, Progress, Question, find_matches, questions_of
+from layoutopt.scan.matches import Matches, Progress, Question, find_matches, find_questions
 from layoutopt.scan.opened_table import MECHANISMS
 from layoutopt.scan.table import Table
 
@@ -76,7 +76,7 @@ def audit(
     ``progress`` is called with (segments done, all segments).
     """
     listed = list(queries)
-    questions, index_of_query = questions_of(table, listed, dialect)
+    questions, index_of_query = find_questions(table, listed, dialect)
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
     losses, proved = list[Loss](), dict.fromkeys(_NAMES.values(), 0)
     all_matches = find_matches(table, questions, progress)

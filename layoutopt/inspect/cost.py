@@ -10,43 +10,43 @@ from typing import Any
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, Work, calibrations
+from layoutopt.model.engine_costs import BUILT_IN, Calibration, QueryWork, from_cost_predictions
 from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import TRUE, Node
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.table import Scan, Table
 
 
-def work_of(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> Work:
+def count_work(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> QueryWork:
     """Return the work of a query; ``layouts`` are those of the files, if the pruned plan has fewer columns."""
-    return sum((_count_plan_work(plan, layouts) for plan in pruned), Work(queries=1))
+    return sum((_count_plan_work(plan, layouts) for plan in pruned), QueryWork(queries=1))
 
 
-def costs_for(table: Table, calibration: Calibration | None = None) -> Calibration:
+def find_costs(table: Table, calibration: Calibration | None = None) -> Calibration:
     """Return the costs of engines: as passed, else as recorded by the table's plans, else the built-in ones."""
     if calibration is not None:
         return calibration
     recorded: dict[str, dict[str, float]] = {}
     for source in table.sources:
-        recorded |= calibrations(source.plan.predicted)
+        recorded |= from_cost_predictions(source.plan.predicted)
     return Calibration({**BUILT_IN.engines, **recorded})
 
 
-def predicted_seconds(calibration: Calibration, work: Work) -> dict[str, float]:
+def predicted_seconds(calibration: Calibration, work: QueryWork) -> dict[str, float]:
     """Return the predicted seconds of the work, by engine."""
     return {engine: round(calibration.costs(engine).seconds(work), 6) for engine in sorted(calibration.engines)}
 
 
-def scan_work(scan: Scan) -> Work:
+def scan_work(scan: Scan) -> QueryWork:
     """Return the work of a query that may read a table several times."""
-    parts = sum((work_of(read.pruned) for read in scan.reads), Work())
+    parts = sum((count_work(read.pruned) for read in scan.reads), QueryWork())
     return replace(parts, queries=1)
 
 
-def _count_plan_work(pruned: PrunedPlan, layouts: Sequence[Layout]) -> Work:
+def _count_plan_work(pruned: PrunedPlan, layouts: Sequence[Layout]) -> QueryWork:
     if not any(choice.columns for choice in pruned.choice):
-        return Work()  # the number of rows is in the catalog
+        return QueryWork()  # the number of rows is in the catalog
     blocks, read = pruned.source.blocks, pruned.read
     opened = np.isin(blocks.file, np.unique(blocks.file[read]))
     # Files of rows without a local feature have only the master columns.
@@ -59,7 +59,7 @@ def _count_plan_work(pruned: PrunedPlan, layouts: Sequence[Layout]) -> Work:
         columns, n_rows = len(choice.columns) + joined, int(blocks.rows[mask].sum())
         rows, values = rows + n_rows, values + n_rows * columns
         chunks += int(np.count_nonzero(mask)) * columns
-    return Work(
+    return QueryWork(
         files=len(np.unique(blocks.file[read])),
         footer_chunks=float(footer_chunks.sum()),
         row_groups=int(np.count_nonzero(read)),
@@ -166,9 +166,9 @@ def shares(read: Floats, reached: Floats, weights: Floats) -> Floats | None:
     return np.divide(read, reached, out=average, where=reached > 0)
 
 
-def entry_bytes(table: Table, queries: Sequence[Query]) -> EntryBytes:
+def measure_entry_bytes(table: Table, queries: Sequence[Query]) -> EntryBytes:
     """Replay queries on a table's catalog."""
-    distinct = tuple(classes(queries))
+    distinct = tuple(group_queries(queries))
     shape = (len(distinct), len(table.catalog.partitions))
     read, full, reached = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
     scans: dict[tuple[str, ...], Floats] = {}

@@ -17,14 +17,14 @@ import numpy as np
 
 from layoutopt.catalog.paths import load_time
 from layoutopt.errors import PlanError, StalePlanError
-from layoutopt.features.cross_validation import family_of
+from layoutopt.features.cross_validation import query_family
 from layoutopt.inspect.cost import EntryBytes
 from layoutopt.inspect.status import current_plan
-from layoutopt.maintenance.query_families import FamilyChanges, family_changes
-from layoutopt.maintenance.rewrite_policy import Loss, best_half_life, loss_of
+from layoutopt.maintenance.query_families import FamilyChanges, compare_families
+from layoutopt.maintenance.rewrite_policy import Loss, find_half_life, sum_losses
 from layoutopt.maintenance.sampling_error import Interval, ratio_interval
 from layoutopt.model.arrays import Floats, Ints
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.scan.table import Table
 
 
@@ -55,7 +55,7 @@ class Regret:
         return asdict(self)
 
 
-def regret_of(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
+def measure_regret(reads: EntryBytes, shares: Floats, plan: str) -> Regret:
     """Return the regret, by what each query would read of what it reaches under a plan, ``float64[n_queries]``."""
     read, full = reads.read.sum(axis=1), reads.full.sum(axis=1)
     fresh = reads.expected(shares).sum(axis=1)
@@ -103,7 +103,7 @@ class Drift:
         return {**asdict(self), "fallen": self.fallen}
 
 
-def drift(table: Table, recent: Sequence[Query]) -> Drift:
+def measure_drift(table: Table, recent: Sequence[Query]) -> Drift:
     """Compare a log's analysed queries with those of the current plan; raise PlanError if that has no queries."""
     plan = current_plan(table.catalog)
     if not plan.queries:
@@ -111,9 +111,9 @@ def drift(table: Table, recent: Sequence[Query]) -> Drift:
     then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
     total = np.full(len(recent), float(table.catalog.snapshot.stored_rows))
     read = ratio_interval(_count_rows_read(table, recent), total, _weights(recent))
-    changes = family_changes(plan.queries, recent)
+    changes = compare_families(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
-    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(classes(recent)), skipped, changes)
+    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(group_queries(recent)), skipped, changes)
 
 
 def check_drift(drift: Drift, most: float) -> None:
@@ -182,15 +182,15 @@ class DatedLog:
 
     def half_life(self) -> dt.timedelta:
         """Return the half-life with which the log's days predict each other best."""
-        families = {family: place for place, family in enumerate(dict.fromkeys(map(family_of, self.queries)))}
+        families = {family: place for place, family in enumerate(dict.fromkeys(map(query_family, self.queries)))}
         mixes = np.zeros((self.days, len(families)))
-        family = np.array([families[family_of(query)] for query in self.queries])
+        family = np.array([families[query_family(query)] for query in self.queries])
         np.add.at(mixes, (self.day, family), self.weights)
         mixes = mixes[mixes.sum(axis=1) > 0]
-        return dt.timedelta(days=best_half_life(mixes / mixes.sum(axis=1, keepdims=True)))
+        return dt.timedelta(days=find_half_life(mixes / mixes.sum(axis=1, keepdims=True)))
 
 
-def prospects(
+def estimate_prospects(
     table: Table,
     log: DatedLog,
     reads: EntryBytes,
@@ -226,5 +226,5 @@ def prospects(
         losses = np.where(times >= deleted_at, loss, loss_undeleted)  # reading rows before their deletion is no loss
         lost = np.bincount(day[since], losses[since], log.days)
         daily = float(day_weights @ np.bincount(day, loss, log.days) / day_weights.sum())
-        by_key[key] = Prospect(loss_of(lost.tolist(), cost), daily * horizon.total_seconds() / _DAY)
+        by_key[key] = Prospect(sum_losses(lost.tolist(), cost), daily * horizon.total_seconds() / _DAY)
     return by_key

@@ -14,16 +14,16 @@ import numpy as np
 
 from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
-from layoutopt.inspect.cost import costs_for, predicted_seconds, work_of
+from layoutopt.inspect.cost import count_work, find_costs, predicted_seconds
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.engine_costs import Calibration, of_the_plan
+from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
-from layoutopt.scan.opened_table import MECHANISMS, find_subsumed_features, layout_json, size_json, size_over
+from layoutopt.scan.opened_table import MECHANISMS, find_subsumed_features, layout_json, size_json, sum_sizes
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 
 Progress = Callable[[int, int], None]
 Indicators = dict[str, float | None]
@@ -37,7 +37,7 @@ Indicators = dict[str, float | None]
 #   scanning factor  |O_m| / |D|    what is read: selectivity / (layout factor x metadata factor)
 #
 # A low layout factor calls for another plan, a low metadata factor for features or statistics that the filters can use.
-NAMES = ("selectivity", "layout_factor", "metadata_factor", "scanning_factor")
+INDICATORS = ("selectivity", "layout_factor", "metadata_factor", "scanning_factor")
 SUMMED = (
     "rows_total", "rows_matching", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
     "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes",
@@ -58,7 +58,7 @@ def indicators(total: int, scanned: int, matching: int | None, relevant: int | N
     """
     ratios = ((matching, total), (matching, relevant), (relevant, scanned), (scanned, total))
     values = (None if part is None or not whole else part / whole for part, whole in ratios)
-    return dict(zip(NAMES, values, strict=True))
+    return dict(zip(INDICATORS, values, strict=True))
 
 
 def geometric_means(queries: Sequence[Mapping[str, float | None]]) -> Indicators:
@@ -67,10 +67,10 @@ def geometric_means(queries: Sequence[Mapping[str, float | None]]) -> Indicators
     If matching rows are unknown, only the scanning factor's, over the queries that read a row. ``queries`` is the
     number of queries in the means.
     """
-    complete = [query for query in queries if all(query[name] for name in NAMES)]
+    complete = [query for query in queries if all(query[name] for name in INDICATORS)]
     counted = complete or [query for query in queries if query["scanning_factor"]]
     means: Indicators = {"queries": len(counted)}
-    for name in NAMES:
+    for name in INDICATORS:
         values = [value for query in counted if (value := query[name])]
         known = values and len(values) == len(counted)
         means[name] = math.exp(math.fsum(map(math.log, values)) / len(values)) if known else None
@@ -92,12 +92,12 @@ def evaluate(
         actual: also count the matching rows, and those of the blocks that hold one, by reading the table once.
             ``rows_matching`` is None if only Spark can count them.
         progress: called with (queries done, all queries).
-        calibration: the costs of engines; by default those of :func:`layoutopt.inspect.cost.costs_for`.
+        calibration: the costs of engines; by default those of :func:`layoutopt.inspect.cost.find_costs`.
 
     Raises:
         DataFileError: a data file is missing or damaged.
     """
-    footers, costs = _FooterSizes(table), costs_for(table, calibration)
+    footers, costs = _FooterSizes(table), find_costs(table, calibration)
     cache: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
     listed = list(queries)
     log_matches = _LogMatches(table, listed, dialect) if actual else None
@@ -145,8 +145,8 @@ def _evaluate_query(
         "blocks_scanned": sum(plan.size(PruneOutcome.READ).blocks for plan in pruned),
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.sum_bytes(plan) for plan in pruned),
-        "predicted_seconds": predicted_seconds(costs, work_of(pruned)),
-        "skipped_by": {name: size_json(size_over(pruned, outcome)) for name, outcome in MECHANISMS.items()},
+        "predicted_seconds": predicted_seconds(costs, count_work(pruned)),
+        "skipped_by": {name: size_json(sum_sizes(pruned, outcome)) for name, outcome in MECHANISMS.items()},
         "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
         "subsumed_by": find_subsumed_features(table, root),
         "indicators": indicators(table.rows, scanned, matching, relevant),
@@ -158,9 +158,9 @@ class _LogMatches:
 
     def __init__(self, table: Table, queries: Sequence[Query], dialect: str) -> None:
         # Imported here because replaying a log on the catalog alone needs no DuckDB.
-        from layoutopt.scan.matches import find_matches, questions_of
+        from layoutopt.scan.matches import find_matches, find_questions
 
-        questions, index_of_query = questions_of(table, queries, dialect)
+        questions, index_of_query = find_questions(table, queries, dialect)
         self._matches = find_matches(table, questions)
         unanswered = set[int]().union(*(matches.unanswered for matches in self._matches))
         # If a filter is weaker than its query, its matches are not the query's.
@@ -320,7 +320,11 @@ def compare(table: Table, log: Sequence[Query], evaluation: Mapping[str, Any]) -
         "storage_cells": storage["storage_cells"],
     }
     plans = [
-        {"plan": source.plan.digest, "method": source.plan.method, "predicted": of_the_plan(source.plan.predicted)}
+        {
+            "plan": source.plan.digest,
+            "method": source.plan.method,
+            "predicted": select_own_predictions(source.plan.predicted),
+        }
         for source in table.sources
     ]
     shares = [
@@ -405,6 +409,6 @@ def _unusable_conjuncts(table: Table, query: Query, dialect: str) -> list[Conjun
     if query.exact:
         return []
     schemas = {query.table: table.schema}
-    scans = scans_of(query.sql, schemas, dialect, settings=table.settings, udfs=table.udfs, any_qualifier=True)
+    scans = find_scans(query.sql, schemas, dialect, settings=table.settings, udfs=table.udfs, any_qualifier=True)
     problems = [problem for scan in scans if scan.filter.root == query.filter.root for problem in scan.unusable]
     return [unusable_conjunct(problem) for problem in dict.fromkeys(problems)]

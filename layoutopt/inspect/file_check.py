@@ -38,7 +38,7 @@ from layoutopt.scan.files import damaged_file, missing_file, open_parquet
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
 from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sums_by_block, value_hashes
-from layoutopt.writer.evaluation import KeyedRows, combined, matching_rows
+from layoutopt.writer.evaluation import KeyedRows, combine_bits, matching_rows
 
 # A file of the table, and what is wrong with it.
 FileProblem = tuple[str, str]
@@ -507,7 +507,7 @@ class BlockMatches:
             return self._block_masks[node]
         mask: Bits | None
         if isinstance(node, And | Or):
-            mask = combined(node, [self._match_blocks(child) for child in node.children])
+            mask = combine_bits(node, [self._match_blocks(child) for child in node.children])
         elif _has_one_column(node):
             values = self._match_values(node)
             mask = None if values is None else self._values(_only_column(node)).sums(values) > 0
@@ -531,7 +531,7 @@ class BlockMatches:
             return self._row_masks[node]
         mask: Bits | None
         if isinstance(node, And | Or):
-            mask = combined(node, [self._match_rows(child) for child in node.children])
+            mask = combine_bits(node, [self._match_rows(child) for child in node.children])
         elif _has_one_column(node):
             values = self._match_values(node)
             mask = None if values is None else self._values(_only_column(node)).spread(values)

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content, check_content, check_partitions, check_positions
-from layoutopt.catalog.commit import APPEND, comes_beside, commit_load
+from layoutopt.catalog.commit import APPEND, adds_rows, commit_load
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import content_of_entries, partition_entries, written_content, written_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
@@ -29,7 +29,7 @@ from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, NeedsSparkError, TableError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.features.weights import feature_shares
-from layoutopt.indexes.expressions import left_to_spark
+from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.inspect.status import current_plan
 from layoutopt.local.parquet_files import (
     arrow_schema,
@@ -42,24 +42,31 @@ from layoutopt.local.parquet_files import (
     resolve_local_path,
 )
 from layoutopt.local.vectors import evaluate_exact_vectors
-from layoutopt.maintenance.compaction import JOIN, has_small_entries, in_place_of, small_entries
+from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.arrays import Ints, Words
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
-from layoutopt.publish.publishing import published_after
+from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.snapshot import SourceFile, SourcePartition, batch_of
+from layoutopt.sources.snapshot import SourceFile, SourcePartition, name_batch
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.checksum import value_hashes
-from layoutopt.writer.load_ids import ANY, REFUSED, check_block_numbers, first_block, fresh_load_id, removed_after
+from layoutopt.writer.load_ids import (
+    ANY_FAILURE,
+    COMMIT_REFUSALS,
+    check_block_numbers,
+    first_block,
+    fresh_load_id,
+    remove_on_failure,
+)
 from layoutopt.writer.segment import POOL, GatheredSegment
-from layoutopt.writer.task import WriteJob, answer_of
-from layoutopt.writer.task_result import LoadReport, Written, collected, load_report
+from layoutopt.writer.task import WriteJob, write_and_measure
+from layoutopt.writer.task_result import LoadReport, WriteResult, combine_task_results, load_report
 
 # With more rows, writing takes longer than a Spark job's overhead.
 MOST_ROWS: Final = 100_000
@@ -98,10 +105,10 @@ class AppendReport:
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
 
 
-def append_few(
+def append_few_rows(
     settings: AppendSettings, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Append a source's rows as :func:`layoutopt.spark.changes.append.append_by` does, if they are few.
+    """Append a source's rows as :func:`layoutopt.spark.changes.append.append_rows` does, if they are few.
 
     ``join_many`` joins entries that have too many rows for this process.
 
@@ -110,7 +117,7 @@ def append_few(
         NotATableError: there is no table to append to.
         LayoutoptError: as :func:`write_few_rows`, and of publishing.
     """
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         return _append(settings, join_many, Stages(say, log))
 
 
@@ -123,7 +130,7 @@ def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendR
         _check_plan(plan)
         source = read_few_rows(settings.source, plan.schema, plan.partition_by)
         names = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot)
-        batch = settings.batch_id or batch_of(source.partitions)
+        batch = settings.batch_id or name_batch(source.partitions)
         rows = RowsToWrite(
             source=repr(settings.source),
             rows=source.rows,
@@ -140,7 +147,7 @@ def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendR
     except AlreadyLoadedError:  # another process appended it meanwhile
         return AppendReport(settings.table_path, batch, None)
     report = AppendReport(settings.table_path, batch, load)
-    return report if settings.keep_apart else joined_after(report, partial(_join, join_many), watch)
+    return report if settings.keep_apart else join_after_append(report, partial(_join, join_many), watch)
 
 
 def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -150,7 +157,7 @@ def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> L
         return join_many(path, keys, Stages(watch.say, watch.log))
 
 
-def joined_after(report: AppendReport, join: Join, watch: Stages) -> AppendReport:
+def join_after_append(report: AppendReport, join: Join, watch: Stages) -> AppendReport:
     """Join small entries of the partitions that an append changed, and return its report with the result.
 
     An error of joining is reported, not raised: a caller that took it for a failed append might append the rows again.
@@ -165,9 +172,9 @@ def joined_after(report: AppendReport, join: Join, watch: Stages) -> AppendRepor
 
 def _check_plan(plan: Plan) -> None:
     """Raise NeedsSparkError for a plan whose settings, indexes or columns need Spark."""
-    if plan.settings != Settings():
+    if plan.settings != SessionSettings():
         raise NeedsSparkError(f"the table is for sessions with {plan.settings}")
-    if left_to_spark(spec.subject for spec in plan.indexes):
+    if select_for_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("the table has an index of an expression that only Spark computes")
     check_columns(plan.schema, plan.partition_by)
 
@@ -314,7 +321,7 @@ def write_few_rows(catalog: Catalog, plan: Plan, rows: RowsToWrite, watch: Stage
     with watch.stage("features", "evaluating features"):
         words = evaluate_exact_vectors(plan.features.features, rows.rows, plan.schema)
     load_id = fresh_load_id(snapshot)
-    with removed_after(ANY, files, load_id, values):
+    with remove_on_failure(ANY_FAILURE, files, load_id, values):
         with watch.stage("write", f"writing {len(values)} segments", load_id=load_id) as counts:
             written = _write(_write_job(files, plan, rows, tuple(values), load_id), rows, words)
             counts["blocks"] = written.blocks.num_rows
@@ -325,7 +332,7 @@ def write_few_rows(catalog: Catalog, plan: Plan, rows: RowsToWrite, watch: Stage
             counted = {names.key(value): len(places) for value, places in rows.places.items()}
             check_partitions(entries, names, values, counted, rows.source)
     entries = tuple(replace(entry, source=rows.fingerprints.get(entry.key)) for entry in entries)
-    with removed_after(REFUSED, files, load_id, values), watch.stage("commit", "committing") as counts:
+    with remove_on_failure(COMMIT_REFUSALS, files, load_id, values), watch.stage("commit", "committing") as counts:
         committed = commit_load(
             files, snapshot, plan, load_id, entries, written.blocks, indexes=written.indexes,
             operation=rows.operation, batch=rows.batch, marks=rows.marks,
@@ -343,24 +350,24 @@ def _write_job(files: TableFiles, plan: Plan, rows: RowsToWrite, keys: tuple[str
         first_block=first_block(load_id),
         keys=keys,
         numbers=(0,) * len(keys),
-        late=comes_beside(rows.operation, rows.marks),
+        late=adds_rows(rows.operation, rows.marks),
         lent=files.for_tasks().lent,
     )
 
 
-def _write(job: WriteJob, rows: RowsToWrite, words: Words) -> Written:
+def _write(job: WriteJob, rows: RowsToWrite, words: Words) -> WriteResult:
     observed = Content(rows.counted, _sum_checksums(rows.rows, job.plan.schema))
     results = []
     try:
         for number, places in enumerate(rows.places.values()):
             table = rows.rows.take(pa.array(places)).combine_chunks(POOL)
-            results.append(answer_of(job, GatheredSegment(number, table, words[places])).split())
+            results.append(write_and_measure(job, GatheredSegment(number, table, words[places])).split())
     except OSError as error:
         raise TableError(
             f"the table {job.root!r} can't be written ({error.strerror or error}), nothing was committed; mend that "
             "and retry"
         ) from error
-    return collected(job.plan, job.keys, job.numbers, results, observed)
+    return combine_task_results(job.plan, job.keys, job.numbers, results, observed)
 
 
 def _sum_checksums(rows: pa.Table, schema: Schema) -> dict[str, int]:
@@ -372,7 +379,7 @@ def _sum_checksums(rows: pa.Table, schema: Schema) -> dict[str, int]:
     return sums
 
 
-def _check_written(plan: Plan, rows: RowsToWrite, written: Written) -> None:
+def _check_written(plan: Plan, rows: RowsToWrite, written: WriteResult) -> None:
     table = BlockTable.from_arrow(written.blocks, plan)
     content = written_content(table)
     if rows.content is not None:
@@ -398,7 +405,7 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
         return None
     table = open_own_table(path)
     catalog = table.catalog
-    entries = small_entries(catalog.snapshot, keys)
+    entries = find_small_entries(catalog.snapshot, keys)
     if not entries:
         return None
     plan = current_plan(catalog)
@@ -417,9 +424,9 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
         rows,
         counted,
         places,
-        JOIN,
+        COMPACTION,
         content=content_of_entries(entries),
-        marks=in_place_of(entries),
+        marks=mark_replaced(entries),
     )
     try:
         return write_few_rows(catalog, plan, to_write, watch)

@@ -21,9 +21,9 @@ from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.model.schema import Schema
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.sources.external_tables import check_is_no_table
-from layoutopt.sources.snapshot import has_old_dates, has_old_int96, source_name
+from layoutopt.sources.snapshot import has_old_dates, has_old_int96, parse_source_name
 from layoutopt.sources.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
-from layoutopt.sql.schema import arrow_schema_of, arrow_type_name, collations_of, is_shown
+from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
 from layoutopt.writer.checksum import is_hashable
 
 # A path of other characters is spelled in more than one way as a URI.
@@ -58,7 +58,7 @@ def resolve_local_path(source: str) -> Path:
         NeedsSparkError: it names a table of another format, or may be on another file system.
         SourceError: it is the folder of such a table.
     """
-    if source_name(source) is not None or is_url(source):
+    if parse_source_name(source) is not None or is_url(source):
         raise NeedsSparkError(f"{source!r} is no path of this machine")
     if any(map(os.environ.get, _HADOOP_VARIABLES)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
@@ -68,7 +68,7 @@ def resolve_local_path(source: str) -> Path:
 
 def list_visible(root: Path) -> list[Path]:
     """List the entries of a folder, folders included, that Spark reads, sorted; of a file the file."""
-    return sorted(path for path in (root.iterdir() if root.is_dir() else [root]) if is_shown(path.name))
+    return sorted(path for path in (root.iterdir() if root.is_dir() else [root]) if is_listed(path.name))
 
 
 @contextmanager
@@ -93,8 +93,8 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
 
 
 def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
-    fields = arrow_schema_of(file.metadata.schema)
-    collations = collations_of(fields)
+    fields = read_arrow_schema(file.metadata.schema)
+    collations = find_collations(fields)
     types = {field.name: arrow_type_name(field.type, collations.get(field.name, {}), field.name) for field in fields}
     has_int96 = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
     if has_int96 and not compared:

@@ -28,7 +28,7 @@ from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.writer.evaluation import segment_words
-from layoutopt.writer.segment import parcel_of
+from layoutopt.writer.segment import pack_shuffle_batch
 
 KEY: Final = "_key"
 COUNT: Final = "_count"
@@ -184,7 +184,7 @@ class DrawJob:
         """
         drawn = self._draw(split, rows, low)
         if drawn.num_rows:
-            yield parcel_of(segment, self._row_number(split, low), drawn, self.job.compressed)
+            yield pack_shuffle_batch(segment, self._row_number(split, low), drawn, self.job.compressed)
 
     def _row_number(self, split: Split, position: int) -> int:
         return self.first_rows[split.path, split.start] + position - split.low

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.errors import NeedsSparkError, SourceError, carrying
+from layoutopt.errors import NeedsSparkError, SourceError, encode_errors
 from layoutopt.local.parquet_files import (
     arrow_schema,
     cast_columns,
@@ -39,8 +39,14 @@ from layoutopt.local.parquet_files import (
 from layoutopt.local.processes import Tasks
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import END_OF_SOURCE, Schema
-from layoutopt.sql.schema import folder_columns, values_in_folders
-from layoutopt.writer.segment import PARCEL_SCHEMA, POOL, parcel_of, placed, unpacked
+from layoutopt.sql.schema import folder_columns, folder_values
+from layoutopt.writer.segment import (
+    POOL,
+    SHUFFLE_BATCH_SCHEMA,
+    add_positions,
+    pack_shuffle_batch,
+    unpack_shuffle_batches,
+)
 
 _BATCH_BYTES: Final = 1 << 27  # of rows in memory that are cut together
 _BATCH_ROWS: Final = 1 << 20
@@ -162,7 +168,7 @@ def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
     Raises:
         RuntimeError: carries a NeedsSparkError to the driver.
     """
-    with carrying():
+    with encode_errors():
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 yield from _cut_task(job, number)
@@ -176,7 +182,7 @@ def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folde
             segment = batch.column(0)[0].as_py()
             if segment not in streams:
                 file = stack.enter_context(pa.OSFile(str(Path(folder, f"{segment}-{number}")), "wb"))
-                streams[segment] = stack.enter_context(pa.ipc.new_stream(file, PARCEL_SCHEMA))
+                streams[segment] = stack.enter_context(pa.ipc.new_stream(file, SHUFFLE_BATCH_SCHEMA))
             streams[segment].write_batch(batch)
 
 
@@ -185,7 +191,9 @@ def read_shuffle_batches(folder: str, segment: int, task: int) -> Iterator[pa.Re
     for path in sorted(Path(folder).glob(f"{segment}-*")):
         with pa.memory_map(str(path)) as file:
             for batch in pa.ipc.open_stream(file):
-                yield from unpacked([batch.set_column(0, batch.schema.field(0), pa.array([task], pa.int32()))])
+                yield from unpack_shuffle_batches(
+                    [batch.set_column(0, batch.schema.field(0), pa.array([task], pa.int32()))]
+                )
 
 
 def _cut_task(job: CutJob, number: int, extra_batches: ExtraBatches | None = None) -> Iterator[pa.RecordBatch]:
@@ -211,7 +219,7 @@ def _pack(job: CutJob, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
     for start, stop in pairwise(starts):
         for first in range(start, stop, at_once):
             some = rows.slice(first, min(stop, first + at_once) - first)
-            yield parcel_of(int(segments[first]), int(positions[first]), some, job.compressed)
+            yield pack_shuffle_batch(int(segments[first]), int(positions[first]), some, job.compressed)
 
 
 def _assign_segments(job: CutJob, rows: pa.Table, low: int) -> Ints:
@@ -242,7 +250,7 @@ def read_segment_rows(job: CutJob, numbers: Iterable[pa.RecordBatch]) -> Iterato
                     is_member = _assign_segments(job, rows, low) == segment
                     edges = np.flatnonzero(np.diff(is_member, prepend=False, append=False)).tolist()
                     for start, stop in zip(edges[::2], edges[1::2], strict=True):
-                        yield from placed(rows.slice(start, stop - start), segment, low + start)
+                        yield from add_positions(rows.slice(start, stop - start), segment, low + start)
 
 
 def check_split(job: CutJob, split: Split) -> None:
@@ -340,7 +348,7 @@ def list_local_files(source: str, schema: Schema, partition_by: str | None) -> t
     check_columns(schema, partition_by)
     root = resolve_local_path(source)
     is_plain = _PLAIN.fullmatch(source) and _PLAIN.fullmatch(str(root)) and ".." not in root.parts
-    in_path = {name.lower() for name in values_in_folders(f"{root}/")} & {name.lower() for name in schema.names}
+    in_path = {name.lower() for name in folder_values(f"{root}/")} & {name.lower() for name in schema.names}
     if not is_plain or in_path:
         raise NeedsSparkError(f"{source!r} has no plain name")
     try:
@@ -358,7 +366,7 @@ def list_local_files(source: str, schema: Schema, partition_by: str | None) -> t
 
 
 def _list_folders(folders: Sequence[Path], schema: Schema, partition_by: str | None) -> Iterator[LocalFile]:
-    texts = [values_in_folders(f"{folder.name}/") for folder in folders]
+    texts = [folder_values(f"{folder.name}/") for folder in folders]
     try:
         columns = folder_columns(texts)
     except SourceError as error:

@@ -21,7 +21,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived_bounds import bounds_of
+from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 from layoutopt.writer.evaluation import KeyedRows, matching_rows, segment_words
 
@@ -116,7 +116,7 @@ class _Evaluator:
 
     def _evaluate_by_bounds(self, literal: Literal) -> Bits:
         points = self._point_statistics(literal.columns)
-        bounds = bounds_of(literal.subject, points) if isinstance(literal, InSet) else None
+        bounds = derive_bounds(literal.subject, points) if isinstance(literal, InSet) else None
         known: Bits = np.zeros(self._keyed.num_rows, dtype=np.bool_)
         if bounds is not None:
             known = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))

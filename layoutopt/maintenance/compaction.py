@@ -15,17 +15,17 @@ from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_is_table,
 from layoutopt.catalog.storage.filesystem import TableFiles
 
 # The operation of a snapshot that compacts entries.
-JOIN: Final = "join"
+COMPACTION: Final = "join"
 # An entry with at most this share of the later rows is compacted: four entries of about one size. A larger share
 # compacts sooner, so that queries read less and more is written; docs/performance.md has the measurements.
-SMALLER: Final = 0.36
+SMALL_SHARE: Final = 0.36
 
 
 def first_to_join(rows: Sequence[int]) -> int | None:
     """Return the index of the entry to compact with all later ones; None if there is nothing to compact.
 
     The first entry, of the initial load, is never compacted. Afterwards each other entry but the last has over
-    :data:`SMALLER` times the rows of all later ones. So ``n`` appends of one size leave at most 3 log4(n) + 1 entries,
+    :data:`SMALL_SHARE` times the rows of all later ones. So ``n`` equal appends leave at most 3 log4(n) + 1 entries,
     and rewrite a row at most log4(n) times.
 
     Args:
@@ -37,7 +37,7 @@ def first_to_join(rows: Sequence[int]) -> int | None:
     later = rows[-1] if rows else 0
     first = None
     for index in range(len(rows) - 2, 0, -1):
-        if rows[index] <= SMALLER * later:
+        if rows[index] <= SMALL_SHARE * later:
             first = index
         later += rows[index]
     return first
@@ -51,15 +51,15 @@ def has_small_entries(path: str, keys: Collection[str]) -> bool:
     """
     files = TableFiles(path)
     check_is_table(files)
-    return bool(small_entries(latest_snapshot(files), keys))
+    return bool(find_small_entries(latest_snapshot(files), keys))
 
 
-def in_place_of(entries: Collection[PartitionEntry]) -> Marks:
+def mark_replaced(entries: Collection[PartitionEntry]) -> Marks:
     """Return the marks of a commit that replaces some entries."""
     return Marks({}, {}, replaced=frozenset(entry.name for entry in entries))
 
 
-def small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
+def find_small_entries(snapshot: Snapshot | None, keys: Collection[str]) -> list[PartitionEntry]:
     """Return the entries of some partitions that are to be compacted."""
     small: list[PartitionEntry] = []
     for key in keys:

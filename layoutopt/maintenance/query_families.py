@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from layoutopt.features.cross_validation import Family, family_of
+from layoutopt.features.cross_validation import Family, query_family
 from layoutopt.maintenance.sampling_error import CONFIDENCE, Interval, share_interval
 from layoutopt.model.query import Query
 
@@ -60,7 +60,7 @@ class FamilyChanges:
     unknown_interval: Interval
 
 
-def family_changes(then: Sequence[Query], now: Sequence[Query]) -> FamilyChanges:
+def compare_families(then: Sequence[Query], now: Sequence[Query]) -> FamilyChanges:
     """Compare the families of two logs; the intervals hold jointly with probability :data:`CONFIDENCE`.
 
     Args:
@@ -68,7 +68,7 @@ def family_changes(then: Sequence[Query], now: Sequence[Query]) -> FamilyChanges
         now: the newer one, not empty.
     """
     before, after = _sum_weights(then), _sum_weights(now)
-    examples = {family_of(query): query.sql for query in (*then, *now)}
+    examples = {query_family(query): query.sql for query in (*then, *now)}
     n_then, n_now = sum(before.values()), sum(after.values())
     # Bonferroni's correction: with many families, one would seem to have changed by chance.
     confidence = 1 - (1 - CONFIDENCE) / len(examples)
@@ -87,7 +87,7 @@ def family_changes(then: Sequence[Query], now: Sequence[Query]) -> FamilyChanges
 def _sum_weights(queries: Sequence[Query]) -> dict[Family, float]:
     weights: dict[Family, float] = {}
     for query in queries:
-        family = family_of(query)
+        family = query_family(query)
         weights[family] = weights.get(family, 0.0) + query.weight
     return weights
 

@@ -4,7 +4,7 @@ Each day's queries show how much more they read from a partition than after a re
 this is the ski-rental problem, and over many changes a metrical task system of two states (Borodin, Linial and Saks
 1992), which OReO (Rong et al. 2024) uses for layouts. The rule counts the loss since the partition was written. If the
 expected saving exceeds the cost of writing, it acts once the loss is a given share of that cost. Otherwise it waits
-until more was lost than the cost. :meth:`Rule.bound` gives the competitive ratio and its proof.
+until more was lost than the cost. :meth:`RewriteRule.bound` gives the competitive ratio and its proof.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Loss:
 
 
 @dataclass(frozen=True)
-class Rule:
+class RewriteRule:
     """The rule when to rewrite.
 
     Attributes:
@@ -89,7 +89,7 @@ class Rule:
         return 2 + 2 * (1 + self.patience + step) / self.trust
 
 
-def loss_of(differences: Iterable[float], cost: float) -> Loss:
+def sum_losses(differences: Iterable[float], cost: float) -> Loss:
     """Return the loss over some days, oldest first.
 
     >>> loss_of([0.4, 0.3, -0.2], cost=1.0).counted, loss_of([0.8, 0.7], cost=1.0)
@@ -108,7 +108,7 @@ _ERROR_HALF_LIFE: Final = 7.0
 _TOLERANCE: Final = 1e-9
 
 
-def best_half_life(mixes: Floats) -> float:
+def find_half_life(mixes: Floats) -> float:
     """Return the value of :data:`HALF_LIVES` that predicts each day best from the days before.
 
     The forecast of a day is the mean of the earlier days' mixes, whose weights halve each half-life. Its error is the

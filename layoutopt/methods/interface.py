@@ -116,7 +116,7 @@ class PlanRequest:
         return self.budgets[-1] if self.choose is None else self.choose
 
 
-class Known:
+class PlanningCache:
     """A cache of results for one source and one log, shared by similar requests.
 
     With it, plans for several requests (such as one for each storage budget) sample rows and search for column groups
@@ -180,7 +180,7 @@ class PlanningInput:
     queries: tuple[Query, ...]
     partitions: tuple[PartitionHistogram, ...]
     bytes: Unit | None = None
-    known: Known = field(default_factory=Known)
+    known: PlanningCache = field(default_factory=PlanningCache)
     predicts: bool = True
 
     @property

@@ -19,10 +19,10 @@ from layoutopt.methods.interface import (
     COUNT,
     FEATURES,
     TEXT,
-    Known,
     LayoutProposal,
     Method,
     PartitionHistogram,
+    PlanningCache,
     PlanningInput,
 )
 from layoutopt.model.arrays import Floats, spread
@@ -46,11 +46,11 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.block_sizes import blocking_lower_bound, calibrate_min_rows, min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective, objective_of, weight_exponent
+from layoutopt.partitioning.objective import SkipSetObjective, make_skip_objective, weight_exponent
 from layoutopt.partitioning.order import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.costs import Costs
-from layoutopt.search.grouping import Group, cells_lower_bound, cost_of, full_scan
+from layoutopt.search.grouping import Group, cells_lower_bound, full_scan, grouping_cost
 from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_from_groups, search_groups, search_groups_by_thesis
 from layoutopt.search.local import prefixes
 from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thin_samples
@@ -116,7 +116,7 @@ def _choose_guides(planning: PlanningInput) -> Sequence[int]:
 
 def _select_partitions(planning: PlanningInput, count: int) -> PlanningInput:
     """Return the same planning with a few partitions, spread evenly over all."""
-    return replace(planning, partitions=tuple(spread(planning.partitions, count)), known=Known())
+    return replace(planning, partitions=tuple(spread(planning.partitions, count)), known=PlanningCache())
 
 
 def _restrict_features(planning: PlanningInput, guides: Sequence[int], shares: Floats) -> PlanningInput:
@@ -127,7 +127,9 @@ def _restrict_features(planning: PlanningInput, guides: Sequence[int], shares: F
         vectors = part.vectors.project(guides)
         weights = segment_weights(shares, part.query_weights, vectors, planning.request.weights)
         partitions.append(replace(part, vectors=vectors, weights=weights))
-    return replace(planning, features=planning.features.only(guides), partitions=tuple(partitions), known=Known())
+    return replace(
+        planning, features=planning.features.only(guides), partitions=tuple(partitions), known=PlanningCache()
+    )
 
 
 def by_order(kind: str, planning: PlanningInput) -> LayoutProposal:
@@ -152,7 +154,7 @@ def _plan_cuts(
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
     """Plan column groups by the search of 4.4, each blocked by its own local features (4.5)."""
-    problem, search = problem_of(planning), search_column_groups(planning)
+    problem, search = planning_problem(planning), search_column_groups(planning)
     return _make_proposal(
         planning, _make_scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem
     )
@@ -160,21 +162,21 @@ def gsop(planning: PlanningInput) -> LayoutProposal:
 
 def gsop_baseline(method: str, planning: PlanningInput) -> LayoutProposal:
     """Plan a baseline of 4.3.1 and 4.7.5: a grouping that ignores skipping, then blocked as GSOP's."""
-    problem = problem_of(planning)
+    problem = planning_problem(planning)
     groups = GROUPINGS[method](problem)
     exact = ComputedRows(problem, find_partitioner(PARTITIONER))
-    cost = cost_of(problem, groups, exact)
+    cost = grouping_cost(problem, groups, exact)
     return _make_proposal(planning, _make_scheme(planning, problem, groups, exact), cost, problem)
 
 
 def search_column_groups(planning: PlanningInput) -> SearchResult:
     """Return the search for column groups, for GSOP and for methods that start from its groups."""
-    problem, partitioner = problem_of(planning), find_partitioner(PARTITIONER)
+    problem, partitioner = planning_problem(planning), find_partitioner(PARTITIONER)
     search = search_groups_by_thesis if planning.request.search == TEXT else search_groups
     return planning.known.once("groups", planning.request, lambda: search(problem, partitioner))
 
 
-def problem_of(planning: PlanningInput) -> Problem:
+def planning_problem(planning: PlanningInput) -> Problem:
     """Return the search problem of the planning data."""
     return planning.known.once("problem", planning.request, lambda: _make_problem(planning))
 
@@ -276,7 +278,7 @@ class _BlockedPartition(NamedTuple):
 def _block_partition(
     planning: PlanningInput, part: PartitionHistogram, blocking: ByVectors, min_rows: int
 ) -> _BlockedPartition:
-    objective = objective_of(planning.queries, planning.features, part.query_weights, part.vectors.rows)
+    objective = make_skip_objective(planning.queries, planning.features, part.query_weights, part.vectors.rows)
     partitioner = find_partitioner(blocking.algorithm)
     partition = partitioner(part.vectors, part.weights, min_rows, planning.request.seed, objective)
     unions = unpack(partition.unions(part.vectors), part.vectors.n_features)
@@ -392,7 +394,7 @@ REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcop
 
 
 def _get_search(planning: PlanningInput) -> ReplicationSearch:
-    problem, groups = problem_of(planning), search_column_groups(planning).best.groups
+    problem, groups = planning_problem(planning), search_column_groups(planning).best.groups
     stored = planning.bytes if planning.request.budget_unit == "bytes" else None
     partitioner = find_partitioner(PARTITIONER)
     return planning.known.once(
@@ -401,7 +403,7 @@ def _get_search(planning: PlanningInput) -> ReplicationSearch:
 
 
 def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
-    request, problem = planning.request, problem_of(planning)
+    request, problem = planning.request, planning_problem(planning)
     full = full_scan(problem)
     costs, search = planning.known.once("copies as written", request, lambda: _make_thesis_search(problem))
     layouts_by_budget = {

@@ -28,7 +28,7 @@ def canonical_bytes(value: object) -> bytes:
     return (json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False) + "\n").encode("ascii")
 
 
-def rounded(number: float) -> float:
+def round_figure(number: float) -> float:
     """Return a number with 6 digits: the order of a machine's additions changes only later ones.
 
     >>> rounded(0.1 + 0.2)

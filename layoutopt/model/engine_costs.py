@@ -25,7 +25,7 @@ from layoutopt.model.records import Form
 
 
 @dataclass(frozen=True)
-class Work:
+class QueryWork:
     """A query's amounts of work by kind; fractions where they are scaled or averages.
 
     ``footer_chunks`` are column chunks in the footers of opened files, ``bytes`` the compressed bytes of chunks read,
@@ -45,8 +45,8 @@ class Work:
     joined_rows: float = 0.0
     joined_values: float = 0.0
 
-    def __add__(self, other: Work) -> Work:
-        return Work(*map(add, astuple(self), astuple(other)))
+    def __add__(self, other: QueryWork) -> QueryWork:
+        return QueryWork(*map(add, astuple(self), astuple(other)))
 
     @property
     def counts(self) -> Floats:
@@ -55,7 +55,7 @@ class Work:
 
 
 # The kinds of work.
-KINDS: Final[tuple[str, ...]] = tuple(field.name for field in fields(Work))
+KINDS: Final[tuple[str, ...]] = tuple(field.name for field in fields(QueryWork))
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class EngineCosts:
         """Return the seconds in the order of :data:`KINDS`, ``float64[kinds]``."""
         return np.array([self.seconds_of.get(kind, 0.0) for kind in KINDS])
 
-    def seconds(self, work: Work) -> float:
+    def seconds(self, work: QueryWork) -> float:
         """Return the predicted seconds of some work."""
         return float(work.counts @ self.vector)
 
@@ -170,7 +170,7 @@ def at_budget(name: str, budget: float) -> str:
     return f"{name}{_AT}{budget:g}"
 
 
-def of_the_plan(predicted: Mapping[str, float]) -> dict[str, float]:
+def select_own_predictions(predicted: Mapping[str, float]) -> dict[str, float]:
     """Return the predictions of the plan's own scheme.
 
     >>> of_the_plan({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
@@ -180,7 +180,7 @@ def of_the_plan(predicted: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in predicted.items() if _AT not in name and not name.startswith(prefixes)}
 
 
-def when_tried(label: str, by: str = "bytes") -> str:
+def name_held_out_share(label: str, by: str = "bytes") -> str:
     """Return the name of the share of full scans that held-out queries read, for a method or choice of parameters.
 
     >>> when_tried("gsop"), when_tried("gsop", "time")
@@ -189,7 +189,7 @@ def when_tried(label: str, by: str = "bytes") -> str:
     return _TRIED[by] + label
 
 
-def spread_when_tried(label: str, by: str = "bytes") -> str:
+def name_held_out_spread(label: str, by: str = "bytes") -> str:
     """Return the name of that share's standard deviation over samples of queries.
 
     >>> spread_when_tried("gsop")
@@ -198,7 +198,7 @@ def spread_when_tried(label: str, by: str = "bytes") -> str:
     return _SPREAD[by] + label
 
 
-def spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
+def held_out_spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
     """Return the standard deviations over held-out queries, by method, where known.
 
     >>> spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
@@ -207,7 +207,7 @@ def spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, floa
     return _select_prefixed(predicted, _SPREAD[by])
 
 
-def tried(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
+def held_out_shares(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
     """Return the shares that held-out queries read, by method, the best first.
 
     >>> tried({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
@@ -216,7 +216,7 @@ def tried(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]
     return dict(sorted(_select_prefixed(predicted, _TRIED[by]).items(), key=lambda item: item[1]))
 
 
-def calibrated(engine: str, seconds_of: Mapping[str, float]) -> dict[str, float]:
+def to_cost_predictions(engine: str, seconds_of: Mapping[str, float]) -> dict[str, float]:
     """Return an engine's costs as named predictions of a plan.
 
     >>> calibrated("spark", {"files": 0.01})
@@ -225,7 +225,7 @@ def calibrated(engine: str, seconds_of: Mapping[str, float]) -> dict[str, float]
     return {f"{_CALIBRATED}{engine}:{kind}": seconds for kind, seconds in seconds_of.items()}
 
 
-def calibrations(predicted: Mapping[str, float]) -> dict[str, dict[str, float]]:
+def from_cost_predictions(predicted: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Return the user's engine costs that a plan was chosen by, by engine and kind of work.
 
     >>> calibrations({"gap": 0.1, "calibrated_seconds:spark:files": 0.01})
@@ -242,7 +242,7 @@ def _select_prefixed(predicted: Mapping[str, float], prefix: str) -> dict[str, f
     return {name.removeprefix(prefix): value for name, value in predicted.items() if name.startswith(prefix)}
 
 
-def curve(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:
+def predictions_by_budget(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:
     """Return the predictions of each storage budget, ascending; empty if there was only one.
 
     >>> curve({"storage_cells": 1.19, "storage_cells@1.2": 1.19, "storage_cells@1.1": 1.09})

@@ -17,7 +17,7 @@ from layoutopt.model.records import HashedOnce, Record
 
 
 @dataclass(frozen=True)
-class Settings(Record):
+class SessionSettings(Record):
     """The session settings that affect a predicate's meaning; features apply only where all of them are equal.
 
     They are ``spark.sql.session.timeZone``, ``spark.sql.ansi.enabled`` and ``spark.sql.caseSensitive``.
@@ -59,7 +59,7 @@ class FeatureSet(Record):
     """The features of a plan: feature *i* is bit *i* of every vector; ``settings`` are those of their evaluation."""
 
     features: tuple[Feature, ...]
-    settings: Settings = field(default_factory=Settings)
+    settings: SessionSettings = field(default_factory=SessionSettings)
 
     def __len__(self) -> int:
         return len(self.features)

@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Final, get_args
 
 from layoutopt.errors import SchemaError
-from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetIndex, rounded
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.documents import LARGEST_COUNT, Codec, Document, ParquetIndex, round_figure
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, LazyTuple, Record, from_json
@@ -144,7 +144,7 @@ class Layout(Record):
         return tuple(sorted({*self.features, *self.guides}))
 
     @property
-    def looked_at(self) -> tuple[str, ...]:
+    def ordering_columns(self) -> tuple[str, ...]:
         """Return the columns whose values order or cut the rows, without those of features and queries."""
         if isinstance(self.blocking, ByVectors):
             cut = dict(self.blocking.params).get(CUT_BY)
@@ -233,7 +233,7 @@ class Plan(Document):
     max_vectors: int
     seed: int
     codec: str = "zstd"
-    settings: Settings = field(default_factory=Settings)
+    settings: SessionSettings = field(default_factory=SessionSettings)
     predicted: Mapping[str, float] = field(default_factory=dict)
     reads: tuple[float, ...] = ()
     indexes: tuple[IndexSpec, ...] = ()
@@ -266,7 +266,9 @@ class Plan(Document):
             raise ValueError(f"the plan's settings are {self.settings}, those of its features {self.features.settings}")
         self._require_layouts()
         self._require_columns()
-        object.__setattr__(self, "predicted", {name: rounded(self.predicted[name]) for name in sorted(self.predicted)})
+        object.__setattr__(
+            self, "predicted", {name: round_figure(self.predicted[name]) for name in sorted(self.predicted)}
+        )
 
     def _require_layouts(self) -> None:
         for layout in self.scheme.layouts:

@@ -56,7 +56,7 @@ def column_literals(query: Query) -> Iterator[InSet]:
             yield literal
 
 
-def classes(queries: Iterable[Query]) -> list[Query]:
+def group_queries(queries: Iterable[Query]) -> list[Query]:
     """Return one query for each filter and set of columns, with the total weight of such queries.
 
     Queries of a class read and skip the same blocks, so computing the first one is enough.

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Final
 
 from layoutopt.errors import PlanError, SchemaError
 from layoutopt.model.records import As, Form, Record
-from layoutopt.model.types import leaf_paths, quoted, type_name, type_sql
+from layoutopt.model.types import leaf_paths, quote_name, type_name, type_sql
 from layoutopt.model.vectors import words_for
 
 
@@ -107,7 +107,7 @@ def schema_ddl(columns: Iterable[Column]) -> str:
     >>> schema_ddl([Column("a b", "int"), Column("c", "decimal(5,2)")])
     '`a b` int, `c` decimal(5,2)'
     """
-    return ", ".join(f"{quoted(column.name)} {type_sql(column.type)}" for column in columns)
+    return ", ".join(f"{quote_name(column.name)} {type_sql(column.type)}" for column in columns)
 
 
 # In every data file: the number of the row's block, unique in the table.

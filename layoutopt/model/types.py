@@ -31,7 +31,7 @@ def whole_type(value: int) -> str | None:
     return next(fits, None)
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     """Return a name in backticks, as Spark's SQL takes any name of a column or table.
 
     >>> quoted("a`b")
@@ -40,7 +40,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def unquoted(name: str) -> str:
+def unquote_name(name: str) -> str:
     """Return a name without backticks, if it has any.
 
     >>> unquoted("`a``b`"), unquoted("a`b")
@@ -49,7 +49,7 @@ def unquoted(name: str) -> str:
     return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
 
 
-def double_quoted(name: str) -> str:
+def double_quote_name(name: str) -> str:
     """Return a name in double quotes, as DuckDB's SQL takes any name of a column.
 
     >>> double_quoted('a"b')

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Any, Final
 
-from layoutopt.errors import QueryError, SettingError, carried
+from layoutopt.errors import QueryError, SettingError, encode_error
 
 # The key of what a boolean function implies where it is TRUE.
 WHERE_TRUE: Final = "true"
@@ -104,12 +104,12 @@ class Udf:
             except Exception as error:
                 arguments_text = ", ".join(repr(argument)[:60] for argument in arguments)
                 problem = f"{name}({arguments_text}) failed ({type(error).__name__}: {error})"
-                raise carried(QueryError(f"{problem}; fix the function")) from error
+                raise encode_error(QueryError(f"{problem}; fix the function")) from error
             value = value.item() if hasattr(value, "item") else value  # numpy's own
             if value is None or type(value) in kinds:
                 return float(value) if type(value) is int and float in kinds else value
             problem = f"the function {name} returned {value!r:.80}, which is no {returns}"
-            raise carried(QueryError(f"{problem}; fix the function"))
+            raise encode_error(QueryError(f"{problem}; fix the function"))
 
         return compute
 

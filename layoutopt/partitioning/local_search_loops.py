@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Counters, Floats, Ints, Singles
-from layoutopt.partitioning.native import compiled, part_of_a_loop
+from layoutopt.partitioning.native import compile_loop, compile_loop_helper
 
 
 class Shares(NamedTuple):
@@ -39,7 +39,7 @@ class Shares(NamedTuple):
     reading: Floats
 
 
-@compiled
+@compile_loop
 def move_each(state: Shares, order: Ints) -> int:
     """Move or exchange each of these shares at most once; return how many were."""
     moved = 0
@@ -49,7 +49,7 @@ def move_each(state: Shares, order: Ints) -> int:
     return moved
 
 
-@compiled
+@compile_loop
 def clear_each(state: Shares, blocks: Ints, features: Ints) -> int:
     """Clear these blocks of these derived features where the cost falls; return how often it did."""
     cleared = 0
@@ -67,13 +67,13 @@ def clear_each(state: Shares, blocks: Ints, features: Ints) -> int:
     return cleared
 
 
-@compiled
+@compile_loop
 def dissolve(state: Shares, block: int) -> bool:
     """Move all shares out of a block, each to where it costs least; undo and return False if one finds no room."""
     return _move_out(state, block, _find_members(state, block), np.inf)
 
 
-@compiled
+@compile_loop
 def move_to_room(state: Shares, share: int) -> bool:
     """Move a share to where it costs least, even if the cost rises; return False if no block has room."""
     best = _find_cheapest(state, _added_costs(state, share), share)
@@ -82,7 +82,7 @@ def move_to_room(state: Shares, share: int) -> bool:
     return best >= 0
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _find_members(state: Shares, block: int) -> Ints:
     members = np.empty(len(state.largest), dtype=np.int64)
     count = 0
@@ -93,7 +93,7 @@ def _find_members(state: Shares, block: int) -> Ints:
     return members[:count]
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _move(state: Shares, share: int, target: int) -> None:
     source = state.block[share]
     state.block[share] = target
@@ -106,7 +106,7 @@ def _move(state: Shares, share: int, target: int) -> None:
     _update_reading(state, target)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _added_costs(state: Shares, share: int) -> Floats:
     """Return the added cost of each block with the share x, ``float64[b]``; infinite for its own and vanished ones.
 
@@ -128,7 +128,7 @@ def _added_costs(state: Shares, share: int) -> Floats:
     return added
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _move_or_exchange(state: Shares, share: int) -> bool:
     source, rows = state.block[share], state.rows[share]
     remaining_rows = state.sizes[source] - rows
@@ -153,7 +153,7 @@ def _move_or_exchange(state: Shares, share: int) -> bool:
     return full != source and _exchange(state, share, full)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _exchange(state: Shares, share: int, target: int) -> bool:
     """Exchange a share for the one of the target block with which both blocks cost least, if the cost falls.
 
@@ -185,7 +185,7 @@ def _exchange(state: Shares, share: int, target: int) -> bool:
     return True
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _clear(state: Shares, block: int, feature: int, members: Ints) -> bool:
     """Move each share of a block that has a feature to where it costs least; undo and return False if the cost rises.
 
@@ -206,7 +206,7 @@ def _clear(state: Shares, block: int, feature: int, members: Ints) -> bool:
     return least < saved and _move_out(state, block, leaving, saved)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _move_out(state: Shares, block: int, leaving: Ints, max_cost: float) -> bool:
     """Move these shares out of a block, one after another, each to where it costs least.
 
@@ -226,7 +226,7 @@ def _move_out(state: Shares, block: int, leaving: Ints, max_cost: float) -> bool
     return True
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _find_cheapest(state: Shares, added: Floats, share: int) -> int:
     """Return the block with room in which a share costs least; -1 if there is none."""
     best = -1
@@ -237,7 +237,7 @@ def _find_cheapest(state: Shares, added: Floats, share: int) -> int:
     return best
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _reading_without(state: Shares, block: int, leaving: Ints) -> float:
     total = np.float32(0)
     for feature in range(len(state.weights)):
@@ -249,7 +249,7 @@ def _reading_without(state: Shares, block: int, leaving: Ints) -> float:
     return float(total)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _reading_exchanged(state: Shares, block: int, removed: int, added: int) -> float:
     total = np.float32(0)
     for feature in range(len(state.weights)):
@@ -258,7 +258,7 @@ def _reading_exchanged(state: Shares, block: int, removed: int, added: int) -> f
     return float(total)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _update_reading(state: Shares, block: int) -> None:
     total = np.float32(0)
     for feature in range(len(state.weights)):

@@ -43,8 +43,8 @@ class _DiskCache(FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
 
 
-def part_of_a_loop(function: Loop) -> Loop:
-    """Compile a function that only :func:`compiled` loops of its module call.
+def compile_loop_helper(function: Loop) -> Loop:
+    """Compile a function that only :func:`compile_loop` loops of its module call.
 
     A literal number among its arguments compiles it once more: pass ``np.int64(0)``. Loops compile faster than numpy
     operations on whole arrays.
@@ -52,11 +52,11 @@ def part_of_a_loop(function: Loop) -> Loop:
     return cast(Loop, numba.njit(function, no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS))
 
 
-def compiled(loop: Loop) -> Loop:
+def compile_loop(loop: Loop) -> Loop:
     """Compile a loop on its first call and cache the code beside its module, or in the user's cache.
 
     Always call it with the same argument types: processes that compile at once for several types may mix up cached
-    code. The loop may call only :func:`part_of_a_loop` functions of its module. After changing the options here,
+    code. The loop may call only :func:`compile_loop_helper` functions of its module. After changing the options here,
     change that module too, or old cached code stays in use. The GIL is released.
     """
     function = numba.njit(loop, **_OPTIONS)

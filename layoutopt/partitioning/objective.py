@@ -27,7 +27,7 @@ from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Singles, Words, s
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, union, unpack
-from layoutopt.skipping.skip_sets import SkipSet, membership, skip_set_table
+from layoutopt.skipping.skip_sets import SkipSet, membership_matrix, skip_set_table
 
 # Sums of integers below 2**24 are exact in float32, in any order of additions.
 _MAX_TOTAL_BITS = 23
@@ -148,7 +148,7 @@ class Objective(Protocol):
         ...
 
 
-def scanned(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
+def count_scanned(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
     """Return the rows scanned, weighted: the objective summed over the rows of all blocks."""
     unions = unpack(partition.unions(vectors), vectors.n_features)
     return float(partition.sizes() @ objective.reading(unions))
@@ -195,7 +195,7 @@ class SkipSetObjective:
         cls, skip_sets: Sequence[SkipSet], has_skip_set: Bits, n_features: int, weights: Floats, rows: int
     ) -> SkipSetObjective:
         """Return the objective with integer weights, exact for up to ``rows`` rows."""
-        return cls(membership(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
+        return cls(membership_matrix(skip_sets, n_features).T > 0, has_skip_set, integer_weights(weights, rows))
 
     def reading(self, unions: Bits) -> Floats:
         """See :class:`Objective`."""
@@ -215,7 +215,7 @@ class SkipSetObjective:
         return self.has_skip_set.T.astype(np.float32)
 
 
-def objective_of(
+def make_skip_objective(
     queries: Sequence[Query], features: FeatureSet, weights: Floats, rows: int, extra_skips: Bits | None = None
 ) -> SkipSetObjective:
     """Return the objective of queries over these features, and over further bits.

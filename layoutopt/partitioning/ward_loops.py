@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
-from layoutopt.partitioning.native import compiled, part_of_a_loop
+from layoutopt.partitioning.native import compile_loop, compile_loop_helper
 
 # Cluster slots are compacted when one in this many is empty.
 _COMPACT_SHARE = 8
@@ -41,7 +41,7 @@ class Clusters(NamedTuple):
     losses: Floats
 
 
-@compiled
+@compile_loop
 def merge_all(clusters: Clusters, min_rows: int) -> Ints:
     """Merge the nearest pair until at most one cluster is left; those of ``min_rows`` rows leave.
 
@@ -69,7 +69,7 @@ def merge_all(clusters: Clusters, min_rows: int) -> Ints:
     return parent
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _compare(clusters: Clusters, slot: int, start: int | np.int64, slots: int) -> None:
     """Put into ``losses`` the loss of merging with each slot from ``start`` on, feature by feature."""
     # Slices begin at 0: then the compiler knows that indexes are not negative, and vectorises.
@@ -86,13 +86,13 @@ def _compare(clusters: Clusters, slot: int, start: int | np.int64, slots: int) -
         losses[k] = size * (totals[k] - shared[k]) + sizes[k] * (total - shared[k])
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _find_nearest(clusters: Clusters, slot: int, slots: int) -> None:
     _compare(clusters, slot, slot + 1, slots)
     _store_nearest(clusters, slot, slots)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _store_nearest(clusters: Clusters, slot: int, slots: int) -> None:
     least, nearest = np.inf, -1
     for later in range(slot + 1, slots):
@@ -101,7 +101,7 @@ def _store_nearest(clusters: Clusters, slot: int, slots: int) -> None:
     clusters.bound[slot], clusters.nearest[slot], clusters.stale[slot] = least, nearest, False
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _find_nearest_pair(clusters: Clusters, slots: int) -> int:
     """Return the first slot of the pair whose merge loses least; of equal pairs the first."""
     while True:
@@ -111,7 +111,7 @@ def _find_nearest_pair(clusters: Clusters, slots: int) -> int:
         _find_nearest(clusters, first, slots)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _join(clusters: Clusters, first: int, second: int, slots: int) -> None:
     """Put ``second`` into ``first``; slots whose nearest is either become stale."""
     total = np.float32(0)
@@ -126,7 +126,7 @@ def _join(clusters: Clusters, first: int, second: int, slots: int) -> None:
     _clear_slot(clusters, second)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _compare_new(clusters: Clusters, slot: int, slots: int) -> None:
     """Compare a new cluster with all slots; it may be nearer to them than their present neighbours."""
     _compare(clusters, slot, np.int64(0), slots)
@@ -139,13 +139,13 @@ def _compare_new(clusters: Clusters, slot: int, slots: int) -> None:
     _store_nearest(clusters, slot, slots)
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _clear_slot(clusters: Clusters, slot: int) -> None:
     clusters.totals[slot] = clusters.bound[slot] = np.inf
     clusters.nearest[slot], clusters.stale[slot] = -1, False
 
 
-@part_of_a_loop
+@compile_loop_helper
 def _compact(clusters: Clusters, slots: int) -> int:
     """Move the clusters to the first slots; return how many there are."""
     moved_to = np.empty(slots, dtype=np.int64)

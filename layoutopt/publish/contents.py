@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.bounds import merged
+from layoutopt.catalog.bounds import merge_bounds
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, PublicationError
@@ -62,7 +62,7 @@ def find_covering_layout(plan: Plan) -> int | None:
     return next((number for number, layout in layouts if set(layout.master) == everything), None)
 
 
-def views_of(catalog: Catalog) -> tuple[View, ...]:
+def find_views(catalog: Catalog) -> tuple[View, ...]:
     """Return the tables that a snapshot is published as: one if a layout holds all columns, else one a layout.
 
     Raises:
@@ -128,7 +128,7 @@ class DataFile:
         held = self.table.schema.get(column.name)
         if held is None:
             return Bounds(nulls=self.rows)
-        return merged(self.table.block_statistics().bounds[held.name], self.table.rows, self.blocks)
+        return merge_bounds(self.table.block_statistics().bounds[held.name], self.table.rows, self.blocks)
 
     def nans(self, column: Column) -> int | None:
         """Return the number of NaNs of a float column, or None if unknown."""

@@ -23,7 +23,7 @@ from pyiceberg.typedef import Record
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import PublicationError, SourceError
-from layoutopt.external.listing import constant, local_path
+from layoutopt.external.listing import local_path, to_arrow_constant
 from layoutopt.external.source_files import SourceFiles, file_key, stored_names
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
@@ -158,7 +158,7 @@ class ConstantColumns:
             SourceError: a value is not of the column's type.
         """
         values: list[Value] = [
-            constant(file.constants.get(column.name), column, any_arrow_type(column.type)).as_py()
+            to_arrow_constant(file.constants.get(column.name), column, any_arrow_type(column.type)).as_py()
             for column in self.columns
         ]
         mask = sum(1 << n for n, value in enumerate(values) if value is not None)

@@ -21,7 +21,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require
-from layoutopt.publish.contents import IN_CATALOG, DataFile, View, find_sizes, list_files, views_of
+from layoutopt.publish.contents import IN_CATALOG, DataFile, View, find_sizes, find_views, list_files
 from layoutopt.publish.table_format import DesiredState, NewFile, PlaceState, PublishHook, Target
 
 # The steps of each published table at which the hook is called.
@@ -92,7 +92,7 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
         CatalogError: the table's catalog is damaged.
     """
     catalog = Catalog.open(root)
-    views = views_of(catalog)
+    views = find_views(catalog)
     _check_no_other_tables(catalog, publication, views)
     shown = tuple(_show(catalog, publication, view, at) for view in views)
     return PublishReport(root, publication.format, catalog.snapshot.number, shown, _describe_views(views))
@@ -105,7 +105,7 @@ def publication(root: str, format: str, location: str | None = None) -> Publicat
     return Publication(format, whole)
 
 
-def publications_of(root: str, places: Iterable[str]) -> tuple[Publication, ...]:
+def parse_publications(root: str, places: Iterable[str]) -> tuple[Publication, ...]:
     """Return the publications of settings of the form ``FORMAT`` or ``FORMAT=PLACE``.
 
     Raises:
@@ -131,7 +131,7 @@ def publish_all(
 
     Args:
         root: the table.
-        places: as for :func:`publications_of`.
+        places: as for :func:`parse_publications`.
         say: receives progress messages.
         log: gets an event ``publish`` for each.
 
@@ -139,7 +139,7 @@ def publish_all(
         LayoutoptError: as :func:`publish`.
     """
     reports = []
-    for place in publications_of(root, places):
+    for place in parse_publications(root, places):
         say(f"publishing to {place.location} as {place.format}")
         reports.append(publish(root, place))
         log.write("publish", **reports[-1].to_json())
@@ -147,16 +147,16 @@ def publish_all(
 
 
 @contextmanager
-def published_after(
+def publish_after(
     root: str, places: Sequence[str], say: Callable[[str], None], log: EventLog = NO_EVENTS
 ) -> Iterator[None]:
     """Check the places, run the block, then publish as :func:`publish_all`."""
-    publications_of(root, places)
+    parse_publications(root, places)
     yield
     publish_all(root, places, say, log)
 
 
-def stop(root: str, publication: Publication) -> int:
+def stop_publishing(root: str, publication: Publication) -> int:
     """Forget a publication, keep what it shows until its files are removed, and return the number of deleted notes."""
     files = TableFiles(root)
     check_is_table(files)

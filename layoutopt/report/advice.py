@@ -16,7 +16,7 @@ from layoutopt.report.texts import format_bytes, printable, shorten
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from layoutopt.advice import Advice, Asked, LayoutAdvice, Reading
+    from layoutopt.advice import Advice, FilterProfile, LayoutAdvice, Reading
 
 
 _MAX_COLUMNS_CHARS = 60
@@ -34,7 +34,7 @@ def print_advice(console: Console, advice: Advice) -> None:
         console.print(Text("Statements for other engines, instead of a layout by layoutopt:"))
     for statement in advice.statements:
         console.print(Text(printable(f"  {statement.engine}: {statement.statement}")), soft_wrap=True)
-        reads = f"{format_bytes(statement.layout.reads.bytes)} (+/- {statement.layout.reads.give_or_take:.0%})"
+        reads = f"{format_bytes(statement.layout.reads.bytes)} (+/- {statement.layout.reads.relative_error:.0%})"
         cost = f"costs {_format_money(statement.gives_away)} {advice.period.each} more than the best layout"
         console.print(Text(printable(f"    reads {reads}, {cost}")), soft_wrap=True)
     if advice.statements:
@@ -123,7 +123,7 @@ def _list_figures(layout: LayoutAdvice) -> tuple[str, ...]:
     reads = layout.reads
     return (
         ("" if layout.rehearsed else "~") + format_bytes(reads.bytes),
-        f"{reads.give_or_take:.0%}",
+        f"{reads.relative_error:.0%}",
         f"{reads.share:.1%}",
         _format_money(layout.costs),
         _format_money(layout.saves),
@@ -131,7 +131,7 @@ def _list_figures(layout: LayoutAdvice) -> tuple[str, ...]:
     )
 
 
-def _make_filters_table(filters: Sequence[Asked], now: Reading) -> Table:
+def _make_filters_table(filters: Sequence[FilterProfile], now: Reading) -> Table:
     table = Table(title="what queries filter by", title_justify="left")
     table.add_column("columns")
     for name in ("runs", "read now", "of all"):
@@ -189,7 +189,7 @@ def _render_cards(advice: Advice) -> str:
         cards += [
             (f"{best.reads.share:.1%}", f"would be by {_name_layout(best)}"),
             (_format_money(best.saves), f"saved {advice.period.each}"),
-            (f"± {best.reads.give_or_take:.0%}", "error of this estimate"),
+            (f"± {best.reads.relative_error:.0%}", "error of this estimate"),
         ]
     inner = "".join(f'<div class="card"><b>{escape(number)}</b>{escape(text)}</div>' for number, text in cards)
     return f'<div class="cards">{inner}</div>'
@@ -232,7 +232,7 @@ def _render_statements(advice: Advice) -> str:
             escape(statement.engine),
             f"<code>{escape(statement.statement)}</code>",
             format_bytes(statement.layout.reads.bytes),
-            f"{statement.layout.reads.give_or_take:.0%}",
+            f"{statement.layout.reads.relative_error:.0%}",
             _format_money(statement.gives_away),
         )
         for statement in advice.statements

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from layoutopt.errors import SettingError
-from layoutopt.inspect.evaluate import NAMES
+from layoutopt.inspect.evaluate import INDICATORS
 from layoutopt.report.texts import format_bytes, shorten
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
@@ -236,7 +236,7 @@ def _render_indicators(means: Mapping[str, Any]) -> str:
         "metadata_factor": "rows of the blocks with a match / rows read; low: features or statistics would help",
         "scanning_factor": "rows read / all rows = selectivity / (layout factor × metadata factor)",
     }
-    rows = [(name.replace("_", " "), _format_number(means[name]), meanings[name]) for name in NAMES]
+    rows = [(name.replace("_", " "), _format_number(means[name]), meanings[name]) for name in INDICATORS]
     unknown = "" if means["selectivity"] is not None else " Use <code>--actual</code> to compute the others."
     note = f'<p class="note">Geometric means over {means["queries"]:,} queries that read or match a row.{unknown}</p>'
     return "<h2>Skipping indicators</h2>" + note + html_table(("indicator", "mean", "is"), rows, text=(0, 2))
@@ -275,7 +275,7 @@ def _render_worst_query(query: Mapping[str, Any]) -> str:
 def _render_queries(queries: Sequence[Mapping[str, Any]]) -> str:
     actual = any("rows_matching" in query for query in queries)
     columns = ["query", "rows read", "of all", "by statistics alone", "blocks", "bytes"]
-    columns += ["matching", *(name.replace("_", " ") for name in NAMES[:3])] if actual else []
+    columns += ["matching", *(name.replace("_", " ") for name in INDICATORS[:3])] if actual else []
     rows = [_format_query(query, actual) for query in queries[:_MAX_QUERIES]]
     more = len(queries) - len(rows)
     note = f'<p class="note">The JSON has {more:,} more.</p>' if more > 0 else ""
@@ -294,7 +294,7 @@ def _format_query(query: Mapping[str, Any], actual: bool) -> list[str]:
     ]
     if actual:
         row.append("?" if matching is None else f"{matching:,}")
-        row += [_format_number(query["indicators"][name]) for name in NAMES[:3]]
+        row += [_format_number(query["indicators"][name]) for name in INDICATORS[:3]]
     return row
 
 

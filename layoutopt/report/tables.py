@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.model.engine_costs import curve, of_the_plan, spreads, tried
+from layoutopt.model.engine_costs import (
+    held_out_shares,
+    held_out_spreads,
+    predictions_by_budget,
+    select_own_predictions,
+)
 from layoutopt.model.predicates import describe_all
 from layoutopt.report.texts import format_bytes, printable
 
@@ -38,11 +43,13 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         "features": [describe_all(feature.predicates) for feature in plan.features],
         "row_order": [list(layout.row_order) for layout in plan.scheme.layouts],
         "indexes": [str(index) for index in plan.indexes],
-        "predicted": of_the_plan(plan.predicted),
-        "curve": [{"storage_budget": budget, **figures} for budget, figures in curve(plan.predicted).items()],
-        "tried": tried(plan.predicted),
-        "spread": spreads(plan.predicted),
-        **{f"tried_by_{by}": trials for by in ("cells", "time") if (trials := tried(plan.predicted, by))},
+        "predicted": select_own_predictions(plan.predicted),
+        "curve": [
+            {"storage_budget": budget, **figures} for budget, figures in predictions_by_budget(plan.predicted).items()
+        ],
+        "tried": held_out_shares(plan.predicted),
+        "spread": held_out_spreads(plan.predicted),
+        **{f"tried_by_{by}": trials for by in ("cells", "time") if (trials := held_out_shares(plan.predicted, by))},
     }
 
 
@@ -57,13 +64,13 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
             console.print(Text(printable(f"rows within blocks{name} are sorted by {', '.join(layout.row_order)}")))
     if plan.indexes:
         console.print(Text(printable(f"indexes: {', '.join(map(str, plan.indexes))}")))
-    for name, value in of_the_plan(plan.predicted).items():
+    for name, value in select_own_predictions(plan.predicted).items():
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
-    if budgets := curve(plan.predicted):
+    if budgets := predictions_by_budget(plan.predicted):
         console.print(_make_curve_table(budgets))
     for by, unit in (("bytes", "bytes read"), ("cells", "cells read"), ("time", "seconds predicted")):
-        if trials := tried(plan.predicted, by):
-            console.print(_make_trials_table(trials, spreads(plan.predicted, by), unit))
+        if trials := held_out_shares(plan.predicted, by):
+            console.print(_make_trials_table(trials, held_out_spreads(plan.predicted, by), unit))
     console.print(Text(f"Written: {output}"))
 
 

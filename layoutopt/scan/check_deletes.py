@@ -14,7 +14,7 @@ from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.segments import file_reads
+from layoutopt.scan.segments import plan_file_reads
 from layoutopt.writer.checksum import hash_array, is_hashable
 
 # A file of deletion vectors, and what is wrong with it.
@@ -96,7 +96,7 @@ def _sum_deleted(files: TableFiles, source: PlanBlocks, ids: Ints, name: str) ->
 
 def _read_values(files: TableFiles, source: PlanBlocks, ids: Ints, name: str) -> pa.ChunkedArray:
     """Return a column of all rows of some blocks, deleted ones included."""
-    reads = [replace(read, deleted=()) for read in file_reads(source.blocks, ids)]
+    reads = [replace(read, deleted=()) for read in plan_file_reads(source.blocks, ids)]
     arrays = [batch.column(0) for batch in read_files(files, reads, [name], BATCH_ROWS)]
     return pa.chunked_array(arrays) if arrays else pa.chunked_array([pa.nulls(0)])
 
@@ -104,7 +104,7 @@ def _read_values(files: TableFiles, source: PlanBlocks, ids: Ints, name: str) ->
 def _mask_deleted(source: PlanBlocks, ids: Ints) -> Bits:
     """Return which rows of some blocks are deleted, in the same order."""
     masks = [np.zeros(0, dtype=np.bool_)]
-    for read in file_reads(source.blocks, ids):
+    for read in plan_file_reads(source.blocks, ids):
         alive = read.alive()
         masks.append(np.zeros(sum(read.rows), dtype=np.bool_) if alive is None else ~alive)
     return np.concatenate(masks)

@@ -18,9 +18,9 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from layoutopt.errors import LayoutoptError, QueryError, recovered
+from layoutopt.errors import LayoutoptError, QueryError, decode_error
 from layoutopt.model.schema import Column
-from layoutopt.model.types import double_quoted
+from layoutopt.model.types import double_quote_name
 from layoutopt.scan.arrow_types import conform, empty_table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.expressions import PortableFunction
@@ -182,13 +182,13 @@ def relation(connection: duckdb.DuckDBPyConnection, query: EngineQuery) -> duckd
         renamed = len({name.lower() for name in names}) == len(names) or any(map(is_stand_in, answer.columns))
         if answer.columns == names or not renamed:
             return answer
-        return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({', '.join(map(double_quoted, names))})")
+        return connection.sql(f"SELECT * FROM ({query.sql}) AS answer({', '.join(map(double_quote_name, names))})")
     except duckdb.Error as error:
         raise _to_query_error(error) from error
 
 
 def _to_query_error(error: Exception) -> LayoutoptError:
-    function_error = recovered(str(error))  # raised by a user-defined function
+    function_error = decode_error(str(error))  # raised by a user-defined function
     if function_error is not None:
         return function_error
     cause = " ".join(str(error).split())[:200]

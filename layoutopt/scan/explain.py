@@ -37,13 +37,13 @@ from layoutopt.scan.opened_table import (
     find_subsumed_features,
     layout_json,
     size_json,
-    size_over,
+    sum_sizes,
 )
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.table_read import TableRead
-from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, pieces
-from layoutopt.skipping.derived_bounds import bounds_of
-from layoutopt.skipping.implied_literals import literals_of_elements
+from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, split_literal
+from layoutopt.skipping.derived_bounds import derive_bounds
+from layoutopt.skipping.implied_literals import element_literals
 
 if TYPE_CHECKING:
     from layoutopt.scan.prune import PlanBlocks
@@ -203,7 +203,7 @@ def _find_reason(
 
 def _check_alternatives(table: OpenedTable, node: Node) -> tuple[Reason, str] | None:
     """Name the alternative that skips the fewest blocks, if alternatives skip blocks one by one."""
-    alternatives = node.children if isinstance(node, Or) else pieces(node) if isinstance(node, InSet) else ()
+    alternatives = node.children if isinstance(node, Or) else split_literal(node) if isinstance(node, InSet) else ()
     skipped = [sum(_count_skipped(source, node, table) for source in table.sources) for node in alternatives]
     if not any(skipped):
         return None
@@ -225,7 +225,7 @@ def _check_indexes(table: OpenedTable, literals: Sequence[Literal]) -> tuple[Rea
     subjects = set(_expressions(literals))
     for literal in literals:
         if isinstance(literal, InSet | Like):
-            subjects |= {element.subject for element in literals_of_elements(literal)}
+            subjects |= {element.subject for element in element_literals(literal)}
     specs = dict.fromkeys(spec for source in table.sources for spec in source.plan.indexes if spec.subject in subjects)
     return (Reason.INDEX_EVERYWHERE, f"{', '.join(map(str, specs))} allows a match in every block") if specs else None
 
@@ -249,7 +249,7 @@ def _check_functions(table: OpenedTable, literals: Sequence[Literal]) -> tuple[R
 
 def _has_bounds(table: OpenedTable, expr: Expr) -> bool:
     """Return whether bounds of an expression are known, or follow from those of its columns, in some block."""
-    all_bounds = (bounds_of(expr, source.block_statistics) for source in table.sources)
+    all_bounds = (derive_bounds(expr, source.block_statistics) for source in table.sources)
     return any(bounds is not None and bounds.known.any() for bounds in all_bounds)
 
 
@@ -349,9 +349,9 @@ def _explain_read(read: TableRead) -> ReadExplanation:
     on_path = tuple(outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT)
     return ReadExplanation(
         columns=tuple(read.scan.columns),
-        total=size_over(read.pruned, *on_path),
-        read=size_over(read.pruned, PruneOutcome.READ),
-        skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
+        total=sum_sizes(read.pruned, *on_path),
+        read=sum_sizes(read.pruned, PruneOutcome.READ),
+        skipped_by={name: sum_sizes(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(find_subsumed_features(read.table, root)),
         conjuncts=explain_conjuncts(read.table, root) + unusable,

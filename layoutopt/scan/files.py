@@ -19,10 +19,10 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import UnknownFooterError, coded_columns, footer_digest, metadata_of, template_of
-from layoutopt.catalog.storage.prefetch import Window, made_ahead, windows_of
+from layoutopt.catalog.storage.prefetch import Window, map_ahead, windows_of
 from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.errors import DataFileError
-from layoutopt.external.listing import constant
+from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import SourceFiles, stored_names
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import PLACE
@@ -58,7 +58,7 @@ def read_files(
     return _read_stored(files, reads, names, batch_rows, coded)
 
 
-def footer_of(files: TableFiles, read: FileRead) -> pq.FileMetaData:
+def load_footer(files: TableFiles, read: FileRead) -> pq.FileMetaData:
     """Return a file's footer; raises as :func:`open_parquet`."""
     with open_parquet(files, read.path, read.footer, remember=True) as parquet:
         return parquet.metadata
@@ -99,13 +99,13 @@ def _read_remote(
     files: TableFiles, reads: Sequence[FileRead], names: Sequence[str], batch_rows: int
 ) -> Iterator[tuple[FileRead, Iterator[pa.RecordBatch]]]:
     """Yield each file's batches from an object store, prefetching footers and row groups."""
-    footers = made_ahead(partial(_read_checked_footer, files), reads, _FOOTERS_AHEAD)
+    footers = map_ahead(partial(_read_checked_footer, files), reads, _FOOTERS_AHEAD)
     windows = (
         (read, window)
         for read, metadata in zip(reads, footers, strict=True)
         for window in windows_of(files, read.path, metadata, read.row_groups, names)
     )
-    fetched = made_ahead(partial(_fetch_window, files), windows, _WINDOWS_AHEAD)
+    fetched = map_ahead(partial(_fetch_window, files), windows, _WINDOWS_AHEAD)
     for read, file_windows in groupby(fetched, key=itemgetter(0)):
         yield read, _read_windows(files, file_windows, names, batch_rows)
 
@@ -180,7 +180,7 @@ def _resolve_columns(
     """Return the columns that a file stores, with their names in it, and those that are constant in all its rows."""
     file = files.held[read.path]
     try:
-        file_names = footer_of(files, read).schema.to_arrow_schema().names
+        file_names = load_footer(files, read).schema.to_arrow_schema().names
     except DataFileError as error:
         raise _source_changed(files, [read], error) from error
     stored = stored_names(file, files.schema, file_names)
@@ -203,7 +203,7 @@ def _convert_batch(
             array = batch.column(stored[name])
             arrays.append(array if array.type == type else array.cast(type))
         else:
-            arrays.append(pa.repeat(constant(constants.get(name), column, type), batch.num_rows))
+            arrays.append(pa.repeat(to_arrow_constant(constants.get(name), column, type), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
@@ -386,7 +386,7 @@ def live_batches(
                     yield batch.filter(pa.array(alive))
 
 
-def live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
+def count_live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
     """Return the number of rows to be read of a file that are not deleted."""
     deleted = _deleted_rows(files, read)
     if deleted is None:

@@ -26,7 +26,7 @@ from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import intersect_tids, read_segments
-from layoutopt.scan.segments import SegmentRead, file_reads, segments_to_read
+from layoutopt.scan.segments import SegmentRead, plan_file_reads, segments_to_read
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.scans import plain_condition
 from layoutopt.sql.schema import plain_name
@@ -83,7 +83,9 @@ def find_matches(table: OpenedTable, questions: Sequence[Question], progress: Pr
     return all_matches
 
 
-def questions_of(table: OpenedTable, queries: Iterable[Query], dialect: str) -> tuple[list[Question], list[int | None]]:
+def find_questions(
+    table: OpenedTable, queries: Iterable[Query], dialect: str
+) -> tuple[list[Question], list[int | None]]:
     """Return the distinct questions of a log, and each query's index (None if only Spark can answer it)."""
     indices: dict[tuple[Node, tuple[str, ...], str | None], int] = {}
     questions: list[Question] = []
@@ -174,7 +176,7 @@ class Matches:
         by_layout = {layout: ids[blocks.layout[ids] == layout] for layout in np.unique(blocks.layout[ids]).tolist()}
         tids = {}
         for layout, block_ids in by_layout.items():
-            batches = read_files(table.catalog.data, file_reads(blocks, block_ids), [TID], BATCH_ROWS)
+            batches = read_files(table.catalog.data, plan_file_reads(blocks, block_ids), [TID], BATCH_ROWS)
             arrays = (np.asarray(batch.column(0), dtype=np.int64) for batch in batches)
             tids[layout] = np.concatenate([np.zeros(0, np.int64), *arrays])
         # Rows of one layout are in the order of its files, rows of several in the order of their tids.

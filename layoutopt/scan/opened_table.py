@@ -13,7 +13,7 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Node, describe_all
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udfs
@@ -44,9 +44,9 @@ class OpenedTable:
         return self.catalog.snapshot.rows
 
     @cached_property
-    def settings(self) -> Settings:
+    def settings(self) -> SessionSettings:
         """The session settings of the embedded engine: those of the table's first plan."""
-        return next((plan.settings for plan in self.catalog.plans.values()), Settings())
+        return next((plan.settings for plan in self.catalog.plans.values()), SessionSettings())
 
     @cached_property
     def sources(self) -> tuple[PlanBlocks, ...]:
@@ -59,7 +59,7 @@ class OpenedTable:
         return self.catalog.partition_statistics()
 
     def decide(
-        self, root: Node, columns: Sequence[str], settings: Sequence[Settings] | None = None
+        self, root: Node, columns: Sequence[str], settings: Sequence[SessionSettings] | None = None
     ) -> tuple[PrunedPlan, ...]:
         """Return which blocks a scan needs, one item per plan; ``settings`` are the session's for each plan."""
         sessions = settings or [self.settings] * len(self.sources)
@@ -133,7 +133,7 @@ MECHANISMS = {
 }
 
 
-def size_over(pruned: Sequence[PrunedPlan], *outcomes: PruneOutcome) -> ScanSize:
+def sum_sizes(pruned: Sequence[PrunedPlan], *outcomes: PruneOutcome) -> ScanSize:
     """Return the blocks, rows and bytes of some outcomes over all plans."""
     return sum((plan.size(*outcomes) for plan in pruned), ScanSize())
 

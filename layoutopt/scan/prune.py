@@ -23,7 +23,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import And, InSet, Node, Or
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path
@@ -152,7 +152,7 @@ class PlanBlocks:
         absent = {column.name: bounds_over(only_null, rows, column.type) for column in self.absent}
         return replace(statistics, bounds=ChainMap(absent, statistics.bounds))  # type: ignore[arg-type]  # never written to
 
-    def statistics_under(self, settings: Settings) -> BlockStatistics:
+    def statistics_under(self, settings: SessionSettings) -> BlockStatistics:
         """Return :attr:`block_statistics` without indexes that Spark computed under other session settings."""
         return self.block_statistics if self.plan.settings == settings else self._statistics_under_any
 
@@ -173,7 +173,7 @@ class PlanBlocks:
     def _index(self) -> FeatureIndex:
         return FeatureIndex(self.plan.features)
 
-    def features_under(self, settings: Settings) -> FeatureIndex | None:
+    def features_under(self, settings: SessionSettings) -> FeatureIndex | None:
         """Return the plan's features, or None if they were measured under other session settings."""
         return self._index if self.plan.settings == settings else None
 
@@ -238,7 +238,7 @@ class PrunedPlan:
 
 
 def prune(
-    source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: Settings
+    source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: SessionSettings
 ) -> PrunedPlan:
     """Decide what a scan of some columns under a filter reads of one plan's blocks.
 

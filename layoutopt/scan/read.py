@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.prefetch import made_ahead
+from layoutopt.catalog.storage.prefetch import map_ahead
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node, columns_of, conjuncts, describe
@@ -30,7 +30,7 @@ from layoutopt.model.schema import PLACE, TID, Column
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import arrow_type, conform, conform_one, nested_type
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.files import BATCH_ROWS, footer_of, live_batches, live_rows, read_files
+from layoutopt.scan.files import BATCH_ROWS, count_live_rows, live_batches, load_footer, read_files
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 from layoutopt.writer.evaluation import matching_rows, may_match
 
@@ -84,7 +84,7 @@ def read_segments(
         return batches if _is_large(segment, columns, most) else _prefetch_batches(batches, most)
 
     pairs = zip(segments, chain([first], map(read_one, segments[1:])), strict=True)
-    yield from chain.from_iterable(made_ahead(read_ahead, pairs, threads))
+    yield from chain.from_iterable(map_ahead(read_ahead, pairs, threads))
 
 
 def _prefetch_batches(batches: Iterator[pa.RecordBatch], most: int) -> Iterable[pa.RecordBatch]:
@@ -151,7 +151,7 @@ def _add_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBa
 
 def _yield_counts(files: TableFiles, segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield batches without columns of the table; the catalog has the number of rows."""
-    remaining = sum(live_rows(files, file, partial(footer_of, files)) for file in segment.layouts[0].files)
+    remaining = sum(count_live_rows(files, file, partial(load_footer, files)) for file in segment.layouts[0].files)
     while remaining > 0:
         size = min(remaining, batch_rows)
         yield pa.RecordBatch.from_arrays([pa.nulls(size, pa.int8())], names=[ROWS_ONLY])
@@ -163,7 +163,7 @@ def _read_one_layout(
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
     read_batches = partial(read_files, files, names=names, batch_rows=batch_rows, coded=coded)
-    for batch in live_batches(files, read.files, partial(footer_of, files), read_batches):
+    for batch in live_batches(files, read.files, partial(load_footer, files), read_batches):
         arrays = [
             array if column.name in coded else conform_one(array, column)
             for array, column in zip(batch.columns, columns, strict=True)

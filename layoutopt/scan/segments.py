@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.deletion_vectors import places_in
+from layoutopt.catalog.deletion_vectors import unpack_positions
 from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.types import nested_parts
@@ -48,7 +48,9 @@ class FileRead:
         """The places of the deleted rows of each row group, ascending."""
         if not self.deleted:
             return tuple(np.zeros(0, dtype=np.int64) for _ in self.rows)
-        return tuple(np.zeros(0, dtype=np.int64) if bitmap is None else places_in(bitmap) for bitmap in self.deleted)
+        return tuple(
+            np.zeros(0, dtype=np.int64) if bitmap is None else unpack_positions(bitmap) for bitmap in self.deleted
+        )
 
     @property
     def live_rows(self) -> tuple[int, ...]:
@@ -112,7 +114,7 @@ def segments_to_read(pruned: PrunedPlan) -> list[SegmentRead]:
     return segments
 
 
-def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
+def split_by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
     """Return one item per file for segments that are each read from one layout; others unchanged."""
     if any(len(segment.layouts) > 1 for segment in segments):
         return list(segments)
@@ -126,7 +128,7 @@ def by_file(segments: Sequence[SegmentRead]) -> list[SegmentRead]:
 def _plan_layout_read(pruned: PrunedPlan, block_ids: Any, choice: LayoutChoice) -> LayoutRead:
     blocks = pruned.source.blocks
     block_ids = block_ids[blocks.layout[block_ids] == choice.layout]
-    reads = file_reads(blocks, block_ids)
+    reads = plan_file_reads(blocks, block_ids)
     columns = [blocks.schema.get(name) for name in choice.columns]
     if len(block_ids) and not any(column is not None and nested_parts(column.type)[1] for column in columns):
         stored = len(pruned.source.plan.scheme.layouts[choice.layout].columns)
@@ -134,13 +136,13 @@ def _plan_layout_read(pruned: PrunedPlan, block_ids: Any, choice: LayoutChoice) 
     return LayoutRead(choice.layout, choice.columns, reads)
 
 
-def file_reads(blocks: BlockTable, block_ids: Ints) -> tuple[FileRead, ...]:
+def plan_file_reads(blocks: BlockTable, block_ids: Ints) -> tuple[FileRead, ...]:
     """Return the reads of some blocks, by their indices, in the order of files and row groups."""
     reads = []
     for run in _split_runs(block_ids, blocks.file[block_ids]):
         file = int(blocks.file[run[0]])
         rows, groups = tuple(blocks.rows[run].tolist()), tuple(blocks.row_group[run].tolist())
-        reads.append(FileRead(blocks.files[file], groups, rows, blocks.footers[file], blocks.deleted_in(run)))
+        reads.append(FileRead(blocks.files[file], groups, rows, blocks.footers[file], blocks.vectors_of_blocks(run)))
     return tuple(reads)
 
 

@@ -22,7 +22,7 @@ from layoutopt.model.schema import TID, Column, Schema
 from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
-from layoutopt.scan.segments import file_reads
+from layoutopt.scan.segments import plan_file_reads
 
 # The most bytes of rows that are cached for the next query; a single segment may have more.
 _MOST_BYTES: Final = 64 * 2**20
@@ -88,7 +88,7 @@ class SegmentRows:
         return block_of_row
 
     def _read(self, layout: int, name: str) -> Iterable[pa.RecordBatch]:
-        reads = file_reads(self._source.blocks, self._block_ids[layout])
+        reads = plan_file_reads(self._source.blocks, self._block_ids[layout])
         return read_files(self._files, reads, [name], BATCH_ROWS)
 
 

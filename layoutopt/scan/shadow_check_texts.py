@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import QueryError, SkippingError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.engine import EngineQuery, run, view_source
@@ -32,7 +32,7 @@ from layoutopt.sql.scans import plain_condition
 _CLOSE = 1e-9
 
 
-def check_text(sql: str, reads: Sequence[TableRead], settings: Settings) -> bool:
+def check_text(sql: str, reads: Sequence[TableRead], settings: SessionSettings) -> bool:
     """Evaluate a text on what its reads skip, or answer it from all rows; return whether that was possible.
 
     Raises SkippingError if a matching row is skipped, or the answer from all rows differs.

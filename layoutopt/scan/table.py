@@ -14,9 +14,9 @@ from layoutopt import extensions
 from layoutopt.catalog.storage.filesystem import READ_THROUGH
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError, SettingError, SourceIndexError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import Node
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import any_arrow_type
@@ -26,7 +26,7 @@ from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.shadow_check import check_decision
 from layoutopt.scan.table_read import Mentions, TableRead, cached_mentions
 from layoutopt.sql.scans import TableScan
-from layoutopt.sql.text_cache import remembered
+from layoutopt.sql.text_cache import cache_by_text
 
 if TYPE_CHECKING:
     import duckdb
@@ -40,13 +40,15 @@ if TYPE_CHECKING:
     from layoutopt.sql.duckdb.translate import PortableSql
 
 
-def prune_checked(table: OpenedTable, root: Node, columns: Sequence[str], settings: Settings) -> tuple[PrunedPlan, ...]:
-    """Return what a scan reads, one item per plan; raises as :func:`prune_under`."""
-    return prune_under(table, root, columns, [settings] * len(table.sources))
+def prune_checked(
+    table: OpenedTable, root: Node, columns: Sequence[str], settings: SessionSettings
+) -> tuple[PrunedPlan, ...]:
+    """Return what a scan reads, one item per plan; raises as :func:`prune_with_settings`."""
+    return prune_with_settings(table, root, columns, [settings] * len(table.sources))
 
 
-def prune_under(
-    table: OpenedTable, root: Node, columns: Sequence[str], settings: Sequence[Settings]
+def prune_with_settings(
+    table: OpenedTable, root: Node, columns: Sequence[str], settings: Sequence[SessionSettings]
 ) -> tuple[PrunedPlan, ...]:
     """Return what a scan reads under separate settings for each plan, and check it if skipping is checked.
 
@@ -60,8 +62,8 @@ def prune_under(
     return pruned
 
 
-def table_read(table: OpenedTable, scan: TableScan, settings: Settings) -> TableRead:
-    """Return the read of one mention of a table, in a session with these settings; raises as :func:`prune_under`."""
+def plan_read(table: OpenedTable, scan: TableScan, settings: SessionSettings) -> TableRead:
+    """Return the read of one mention of a table, under these settings; raises as :func:`prune_with_settings`."""
     return TableRead(table, scan, prune_checked(table, scan.filter.root, scan.columns, settings))
 
 
@@ -140,7 +142,7 @@ class Table(OpenedTable):
                 raise QueryError(f"the query reads {names[0]!r}, but the table is called {self.name!r}; use that name")
         return scan
 
-    def scan_under(self, sql: str, settings: Settings) -> Scan:
+    def scan_under(self, sql: str, settings: SessionSettings) -> Scan:
         """Return what a SQL text reads in a session with these settings; raises as :meth:`scan`."""
         reads = self.reads_under(sql, settings)
         if switch.is_on():
@@ -149,10 +151,10 @@ class Table(OpenedTable):
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)
         return Scan(self, sql, reads, settings)
 
-    def reads_under(self, sql: str, settings: Settings) -> tuple[TableRead, ...]:
+    def reads_under(self, sql: str, settings: SessionSettings) -> tuple[TableRead, ...]:
         """Return what each mention of the table in a SQL text reads; raises as :meth:`scan`."""
         mentions = self._mentions(sql, ((self.name, self.schema),), settings, tuple(self.udfs.items()))
-        return tuple(table_read(self, scan, settings) for scan in mentions)
+        return tuple(plan_read(self, scan, settings) for scan in mentions)
 
     @cached_property
     def _mentions(self) -> Mentions:
@@ -164,14 +166,14 @@ class Table(OpenedTable):
         from layoutopt.sql.duckdb.translate import portable_sql
 
         schemas, udfs = {self.name: self.schema}, self.udfs
-        return remembered(lambda sql, views, zone: portable_sql(sql, schemas, dict(views), zone, udfs))
+        return cache_by_text(lambda sql, views, zone: portable_sql(sql, schemas, dict(views), zone, udfs))
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names
         if not names:
             raise QueryError("scan() got no columns; name at least one")
         condition = "" if where is None else f" WHERE {where}"
-        return f"SELECT {', '.join(map(quoted, names))} FROM {quoted(self.name)}{condition}"
+        return f"SELECT {', '.join(map(quote_name, names))} FROM {quote_name(self.name)}{condition}"
 
     def sql(self, text: str) -> pa.Table:
         """Return the answer to a SQL text, computed by the embedded engine.
@@ -186,7 +188,9 @@ class Table(OpenedTable):
         """Explain which blocks a SQL text reads, what skips the others, and why no more are skipped."""
         return self.scan(text).explain()
 
-    def prune(self, root: Node, columns: Sequence[str], settings: Settings | None = None) -> tuple[PrunedPlan, ...]:
+    def prune(
+        self, root: Node, columns: Sequence[str], settings: SessionSettings | None = None
+    ) -> tuple[PrunedPlan, ...]:
         """Return what a scan of some columns under a filter reads, one item per plan; raises as a scan."""
         return prune_checked(self, root, columns, settings or self.settings)
 
@@ -203,7 +207,7 @@ class Scan:
     table: Table
     sql: str
     reads: tuple[TableRead, ...]
-    settings: Settings
+    settings: SessionSettings
 
     def explain(self) -> Explanation:
         """Explain which blocks are read, what skips the others, and why each part of the filter skips no more."""

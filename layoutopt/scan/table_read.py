@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.model.arrays import Bits
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjuncts, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
@@ -24,9 +24,9 @@ from layoutopt.scan.files import BATCH_ROWS, find_coded_columns, open_parquet
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.read import ROWS_ONLY, check_late, read_segments
-from layoutopt.scan.segments import SegmentRead, by_file, segments_to_read
-from layoutopt.sql.scans import TableScan, scans_of
-from layoutopt.sql.text_cache import remembered
+from layoutopt.scan.segments import SegmentRead, segments_to_read, split_by_file
+from layoutopt.sql.scans import TableScan, find_scans
+from layoutopt.sql.text_cache import cache_by_text
 from layoutopt.writer.evaluation import may_match
 
 _MOST_THREADS: Final = 8
@@ -115,7 +115,7 @@ class TableRead:
         return schema
 
 
-def rows_at_once(read: TableRead, most_bytes: int) -> pa.Table | None:
+def read_rows(read: TableRead, most_bytes: int) -> pa.Table | None:
     """Read all rows that no part of the filter is known to exclude, in the table's order, with several threads.
 
     Args:
@@ -129,7 +129,7 @@ def rows_at_once(read: TableRead, most_bytes: int) -> pa.Table | None:
         DataFileError: a data file is missing or damaged.
         SkippingError: skipping is checked, and a matching row is missing.
     """
-    segments, total_bytes = by_file(read.segments), [0]
+    segments, total_bytes = split_by_file(read.segments), [0]
 
     def read_segment(segment: SegmentRead) -> list[pa.RecordBatch]:
         condition, kept = read.scan.filter.root, []
@@ -179,11 +179,11 @@ def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
     if not any(mask.any() for mask in masks):
         return read, None
     pairs = list(zip(read.pruned, masks, strict=True))
-    clean = tuple(without(plan, mask) for plan, mask in pairs)
-    return replace(read, pruned=clean), replace(read, pruned=tuple(without(plan, ~mask) for plan, mask in pairs))
+    clean = tuple(exclude_blocks(plan, mask) for plan, mask in pairs)
+    return replace(read, pruned=clean), replace(read, pruned=tuple(exclude_blocks(plan, ~mask) for plan, mask in pairs))
 
 
-def without(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:
+def exclude_blocks(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:
     """Return a plan's part of a read without some blocks, bool[n]: they are neither read nor skipped."""
     outcome = np.where(plan.read & excluded, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
     return replace(plan, outcome=outcome)
@@ -191,18 +191,18 @@ def without(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:
 
 # Finds the mentions of tables (names and schemas) in a text, for a session's settings and functions.
 Mentions: TypeAlias = Callable[
-    [str, tuple[tuple[str, Schema], ...], Settings, tuple[tuple[str, Udf], ...]], tuple[TableScan, ...]
+    [str, tuple[tuple[str, Schema], ...], SessionSettings, tuple[tuple[str, Udf], ...]], tuple[TableScan, ...]
 ]
 
 
 def cached_mentions() -> Mentions:
     """Return a function that finds mentions of tables and caches the result for each text."""
 
-    @remembered
+    @cache_by_text
     def find_mentions(
-        sql: str, schemas: tuple[tuple[str, Schema], ...], settings: Settings, udfs: tuple[tuple[str, Udf], ...]
+        sql: str, schemas: tuple[tuple[str, Schema], ...], settings: SessionSettings, udfs: tuple[tuple[str, Udf], ...]
     ) -> tuple[TableScan, ...]:
-        return tuple(merge_mentions(scans_of(sql, dict(schemas), settings=settings, udfs=dict(udfs))))
+        return tuple(merge_mentions(find_scans(sql, dict(schemas), settings=settings, udfs=dict(udfs))))
 
     return find_mentions
 

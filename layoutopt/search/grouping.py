@@ -53,7 +53,7 @@ def queries_reading(problem: Problem, group: Group) -> Bits:
     return np.asarray(np.any(problem.reads[:, sorted(group)], axis=1))
 
 
-def cost_of(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) -> float:
+def grouping_cost(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRead) -> float:
     """Return COST(W, G) of Eq. 4.1 - 4.4: cells, and tids where a query reads several groups.
 
     Sorting costs nothing: tids are dense, so rows are placed by position.
@@ -196,11 +196,11 @@ def merge_bottom_up(
     Each iteration merges the pair with the least estimated objective; the reported objective is exact.
     """
     pairs = Pairs(problem, start, estimate, every_pair)
-    groupings = [Grouping(start, cost_of(problem, start, exact))]
+    groupings = [Grouping(start, grouping_cost(problem, start, exact))]
     while len(pairs.groups) > 1:
         pairs.merge(*pairs.best())
         groups = tuple(pairs.groups)
-        groupings.append(Grouping(groups, cost_of(problem, groups, exact)))
+        groupings.append(Grouping(groups, grouping_cost(problem, groups, exact)))
     return groupings
 
 
@@ -305,8 +305,8 @@ def move_classes(
             frozenset(groups): groups for moved in heaviest for groups in _list_moves(problem, best.groups, moved)
         }
         new = [groups for key, groups in schemes.items() if key not in seen]
-        new.sort(key=lambda groups: cost_of(problem, groups, estimate))
-        computed = [Grouping(groups, cost_of(problem, groups, exact)) for groups in new[:_MAX_COMPUTED]]
+        new.sort(key=lambda groups: grouping_cost(problem, groups, estimate))
+        computed = [Grouping(groups, grouping_cost(problem, groups, exact)) for groups in new[:_MAX_COMPUTED]]
         seen |= {frozenset(grouping.groups) for grouping in computed}
         computed_schemes += computed
         better = min([best, *computed], key=lambda grouping: grouping.cost)

@@ -13,8 +13,8 @@ from layoutopt.search.grouping import (
     Group,
     Grouping,
     column_classes,
-    cost_of,
     cost_unless_above,
+    grouping_cost,
     merge_bottom_up,
     move_classes,
     queries_reading,
@@ -55,13 +55,13 @@ def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate
     groupings = merge_bottom_up(problem, start, estimate_rows, exact.by_most)
     groupings += move_classes(problem, min(groupings, key=_sort_key), start, estimate_rows, exact.by_most)
     finalists = sorted(groupings, key=_sort_key)[:_FINALISTS]
-    groupings += [Grouping(scheme.groups, cost_of(problem, scheme.groups, exact)) for scheme in finalists]
-    groupings.append(Grouping(whole(problem), cost_of(problem, whole(problem), exact)))
+    groupings += [Grouping(scheme.groups, grouping_cost(problem, scheme.groups, exact)) for scheme in finalists]
+    groupings.append(Grouping(one_group(problem), grouping_cost(problem, one_group(problem), exact)))
     # If merging started from the classes, they are computed already.
     floor = np.zeros_like(problem.weights) if start == column_classes(problem) else problem.least_rows
-    singles_cost = cost_unless_above(problem, singles(problem), exact, floor, min(groupings, key=_sort_key).cost)
+    singles_cost = cost_unless_above(problem, single_columns(problem), exact, floor, min(groupings, key=_sort_key).cost)
     if singles_cost is not None:
-        groupings.append(Grouping(singles(problem), singles_cost))
+        groupings.append(Grouping(single_columns(problem), singles_cost))
     return SearchResult(min(groupings, key=_sort_key), tuple(groupings), exact)
 
 
@@ -81,18 +81,18 @@ def _sort_key(grouping: Grouping) -> tuple[float, int]:
     return grouping.cost, len(grouping.groups)
 
 
-def whole(problem: Problem) -> tuple[Group, ...]:
+def one_group(problem: Problem) -> tuple[Group, ...]:
     """Return all columns in one group: SOP."""
     return (frozenset(range(len(problem.columns))),)
 
 
-def singles(problem: Problem) -> tuple[Group, ...]:
+def single_columns(problem: Problem) -> tuple[Group, ...]:
     """Return every column alone: GSOP-single (4.3.1)."""
     return tuple(frozenset((column,)) for column in range(len(problem.columns)))
 
 
 # The groupings that need no search, by method.
-GROUPINGS = {"gsop-single": singles, "gsop-hillclimb": hillclimb, "gsop-hyrise": hyrise}
+GROUPINGS = {"gsop-single": single_columns, "gsop-hillclimb": hillclimb, "gsop-hyrise": hyrise}
 
 
 def scheme_from_groups(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, partitioner: str) -> Scheme:

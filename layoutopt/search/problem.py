@@ -13,7 +13,7 @@ from layoutopt.model.arrays import Bits, Bytes, Floats, Ints, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, any_of, unpack
-from layoutopt.skipping.skip_sets import membership, skip_set_table
+from layoutopt.skipping.skip_sets import membership_matrix, skip_set_table
 
 # Vectors that are processed at once: their bits, and which queries skip them, fit into a CPU cache.
 _CHUNK = 1_024
@@ -245,7 +245,7 @@ def make_problem(
         columns=tuple(columns),
         reads=reads[first],
         shares=feature_shares(features, queries)[first],
-        members=membership(skip_sets, len(features)),
+        members=membership_matrix(skip_sets, len(features)),
         skips=skips[first],
         samples=tuple(Sample(s.vectors, s.rows, weights) for s, weights in zip(samples, summed, strict=True)),
         unit=unit or Unit.cells(len(columns)),

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from layoutopt.errors import LayoutoptError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.serve.catalog import RestCatalog, split_namespace
-from layoutopt.serve.protocol import RefusedError, bad_request, scan_request
+from layoutopt.serve.protocol import RefusedError, bad_request, parse_scan_request
 
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _LONGEST_PATH: Final = 500
@@ -248,7 +248,7 @@ class _Endpoints:
 
     async def plan(self, request: Request) -> Response:
         namespace, name = _namespace(request), request.path_params["table"]
-        wanted = scan_request(await self._body(request), request.headers.get("user-agent", ""))
+        wanted = parse_scan_request(await self._body(request), request.headers.get("user-agent", ""))
         shown, planned = await self._in_thread(lambda: self._catalog.plan(namespace, name, wanted), "plan")
         request.scope["layoutopt.event"].update(
             table=".".join((*namespace, name)),

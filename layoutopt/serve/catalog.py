@@ -10,7 +10,7 @@ from typing import Final
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column
 from layoutopt.publish.iceberg_metadata import ManifestFolder, snapshot_number
-from layoutopt.serve.filters import Json, columns_in, condition_of, residual_of
+from layoutopt.serve.filters import Json, columns_in, to_condition, to_residual
 from layoutopt.serve.planning import Planned
 from layoutopt.serve.protocol import ScanRequest, bad_request, no_such_namespace
 from layoutopt.serve.tables import ServedView, Tables
@@ -95,7 +95,7 @@ class RestCatalog:
         snapshot = None if request.snapshot is None else snapshot_number(request.snapshot)
         shown = self.tables.find(namespace, name, snapshot)
         try:
-            condition = condition_of(
+            condition = to_condition(
                 request.filter,
                 shown.planner.target,
                 case_sensitive=request.case_sensitive,
@@ -103,7 +103,7 @@ class RestCatalog:
             )
             if request.by_pyiceberg:
                 _check_selected(request, shown.constants)
-            return shown, shown.planner.plan(condition, residual_of(request.filter), request.by_pyiceberg)
+            return shown, shown.planner.plan(condition, to_residual(request.filter), request.by_pyiceberg)
         except QueryError as error:
             raise bad_request(str(error)) from error
         except RecursionError as error:

@@ -206,7 +206,7 @@ class Target:
         raise QueryError(f"the filter names {name!r:.80}, which is no column of the table; use one of its columns")
 
 
-def condition_of(filter: Json, target: Target, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
+def to_condition(filter: Json, target: Target, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
     """Return a condition that holds for every row for which some reader evaluates the filter to TRUE.
 
     Args:
@@ -223,7 +223,7 @@ def condition_of(filter: Json, target: Target, *, case_sensitive: bool = True, d
     return _Translation(target, case_sensitive, deepest).node(filter, False, 0)
 
 
-def residual_of(filter: Json) -> Json:
+def to_residual(filter: Json) -> Json:
     """Return the filter that readers still have to apply to a file's rows: the filter itself.
 
     Some clients write infinities and NaN as null, which no client can parse. Then the result is a filter that is always
@@ -244,7 +244,7 @@ def residual_without(residual: Json, columns: Collection[str]) -> Json:
     with the partition values of missing columns.
 
     Args:
-        residual: a result of :func:`residual_of`.
+        residual: a result of :func:`to_residual`.
         columns: in lower case.
     """
     named = next((term for term in columns_in(residual) if term.lower() in columns), None)

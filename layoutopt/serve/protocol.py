@@ -59,7 +59,7 @@ class ScanRequest:
     by_pyiceberg: bool = False
 
 
-def scan_request(body: bytes, client: str = "") -> ScanRequest:
+def parse_scan_request(body: bytes, client: str = "") -> ScanRequest:
     """Parse a request's body; unused fields are ignored.
 
     Args:

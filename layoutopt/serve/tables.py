@@ -33,10 +33,10 @@ from layoutopt.errors import (
 )
 from layoutopt.external.footers import read_footers
 from layoutopt.external.indexed_source import open_indexed
-from layoutopt.external.listing import Listed, list_source, state_of
+from layoutopt.external.listing import ListedFile, digest_listing, list_source
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.model.schema import Column, Schema
-from layoutopt.publish.contents import View, views_of
+from layoutopt.publish.contents import View, find_views
 from layoutopt.publish.external import ExternalTable, FileWithSchema, iceberg_source, named_source
 from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
 from layoutopt.scan.arrow_types import any_arrow_type
@@ -44,7 +44,7 @@ from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.serve.planning import Planner
 from layoutopt.serve.protocol import bad_request, no_such_table
 from layoutopt.sources.iceberg import open_iceberg
-from layoutopt.sources.snapshot import SourceName, source_name
+from layoutopt.sources.snapshot import SourceName, parse_source_name
 
 _TRIES: Final = 3
 
@@ -159,12 +159,14 @@ class ServedSource:
         if not numbers:
             raise NotATableError(f"the indexes {self.root!r} were never finished; run `layoutopt index` again")
         name = self._iceberg
-        return numbers[-1], state_of(list_source(self.source)) if name is None else open_iceberg(name).metadata_location
+        return numbers[-1], digest_listing(list_source(self.source)) if name is None else open_iceberg(
+            name
+        ).metadata_location
 
     @property
     def _iceberg(self) -> SourceName | None:
         """Return the name of an Iceberg source, whose files never change under one metadata file."""
-        name = source_name(self.source)
+        name = parse_source_name(self.source)
         return name if name is not None and name.format == "iceberg" else None
 
     def _open(self) -> tuple[State, SourceView]:
@@ -184,7 +186,7 @@ class ServedSource:
         files = catalog.data
         assert isinstance(files, SourceFiles), "the catalog is of a source's files"
         new = [key for key, mark in files.marks.items() if self._schemas.get(key, ("",))[0] != mark]
-        listed = [Listed(files.held[key], files.marks[key]) for key in new]
+        listed = [ListedFile(files.held[key], files.marks[key]) for key in new]
         for key, footer in zip(new, read_footers(files, listed), strict=True):
             self._schemas[key] = (files.marks[key], footer.arrow)
         self._schemas = {key: item for key, item in self._schemas.items() if key in files.marks}
@@ -262,7 +264,7 @@ class ServedTable:
             views = self._opened.pop(key, None)
             if views is None:
                 table = OpenedTable(Catalog.open(self.root, number))
-                views = tuple(TableView(table, view) for view in views_of(table.catalog))
+                views = tuple(TableView(table, view) for view in find_views(table.catalog))
             self._opened[key] = views
             while len(self._opened) > self.kept:
                 del self._opened[next(iter(self._opened))]

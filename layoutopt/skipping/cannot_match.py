@@ -23,7 +23,7 @@ from layoutopt.model.predicates.subsume import implies
 from layoutopt.model.values import Interval, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockIndex, BlockStatistics, ColumnBounds, FeatureBits
 from layoutopt.skipping.derived_bounds import implied_prefix
-from layoutopt.skipping.implied_literals import follows_for, literals_of_elements
+from layoutopt.skipping.implied_literals import derive_function_literal, element_literals
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator, prove_cached
 
 __all__ = [
@@ -117,7 +117,7 @@ class IndexEvaluator:
         without_null = replace(node, null=False) if isinstance(node, InSet) else node
         for index in self._indexes_of(node.subject):
             proved |= index.cannot_match(without_null)
-        for element_literal in literals_of_elements(without_null):
+        for element_literal in element_literals(without_null):
             for index in self._indexes_of(element_literal.subject):
                 proved |= index.cannot_match(element_literal)
         if isinstance(without_null, InSet):
@@ -142,7 +142,7 @@ class IndexEvaluator:
         if literal.subject.type != "string":
             return
         for function, indexes in self.statistics.indexes.items():
-            implied = None if function == literal.subject else follows_for(function, literal)
+            implied = None if function == literal.subject else derive_function_literal(function, literal)
             if implied is not None:
                 yield from ((index, implied) for index in indexes)
 
@@ -263,7 +263,7 @@ class _Check:
                 if self.indexed is not None:
                     proved |= self.indexed.packed(node)
                 if isinstance(node, InSet) and self.bits is not None and self.index is not None:
-                    proved |= self._cannot_any(pieces(node))  # bounds were tested for the whole literal
+                    proved |= self._cannot_any(split_literal(node))  # bounds were tested for the whole literal
         return proved
 
     def _cannot_any(self, nodes: tuple[Node, ...]) -> Packed:
@@ -293,7 +293,7 @@ class _Check:
 
 
 @lru_cache(maxsize=1 << 14)
-def pieces(literal: InSet) -> tuple[InSet, ...]:
+def split_literal(literal: InSet) -> tuple[InSet, ...]:
     """Split a literal into an OR of literals: one per key if there are few, else one per interval; and one for NULL.
 
     Empty if there is a single piece, or if there are too many.

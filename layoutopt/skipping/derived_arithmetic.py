@@ -21,8 +21,8 @@ from layoutopt.skipping.ranges import (
     Range,
     clip,
     float_range,
-    floats_of,
     has_int_keys,
+    keys_to_floats,
     limits,
     to_floats,
 )
@@ -137,7 +137,7 @@ def _to_integer(a: Range, type: str) -> Range | None:
         return Range(*clip(low, high, type), a.known, type)
     if a.type not in FLOATS:
         return None
-    low, high = _truncate(floats_of(a.low), -1), _truncate(floats_of(a.high), 1)
+    low, high = _truncate(keys_to_floats(a.low), -1), _truncate(keys_to_floats(a.high), 1)
     return Range(*clip(low, high, type), a.known, type)
 
 

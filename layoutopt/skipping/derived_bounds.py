@@ -306,7 +306,7 @@ class FunctionRule:
         return enough and all(_KINDS[kind](arg.type) for kind, arg in zip(self.takes, args, strict=False))
 
 
-def bounds_of(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
+def derive_bounds(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
     """Return the bounds of an expression in each block; None if there are none."""
     if isinstance(expr, Col):
         bounds = statistics.bounds.get(expr.name)
@@ -324,7 +324,7 @@ def bounds_of(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
 def _derive_argument(expr: Expr, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
     if isinstance(expr, Const):
         return _constant_bounds(expr, statistics.n, statistics.rows)
-    return _derive(expr, statistics, depth + 1) if isinstance(expr, Call) else bounds_of(expr, statistics)
+    return _derive(expr, statistics, depth + 1) if isinstance(expr, Call) else derive_bounds(expr, statistics)
 
 
 def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:

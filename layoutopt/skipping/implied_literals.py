@@ -14,8 +14,15 @@ from typing import Final
 
 from layoutopt.model.predicates import Call, Const, Expr, InSet, Like
 from layoutopt.model.predicates.nodes import GET_FIELD
-from layoutopt.model.predicates.normal import EXISTS_LIKE, EXISTS_WITHIN, elements_of, keys_of, met_by_some, values_of
-from layoutopt.model.predicates.patterns import extracted
+from layoutopt.model.predicates.normal import (
+    EXISTS_LIKE,
+    EXISTS_WITHIN,
+    elements_of,
+    get_element_literal,
+    keys_of,
+    values_of,
+)
+from layoutopt.model.predicates.patterns import extract_group
 from layoutopt.model.values import Key, ValueSet
 
 # Functions that return an element of their first argument, an array, or NULL.
@@ -27,7 +34,7 @@ _NULL_FUNCTIONS: Final = frozenset({*_ELEMENT_FUNCTIONS, *_EXISTENCE_FUNCTIONS, 
 _MAX_TEXTS: Final = 64
 
 
-def literals_of_elements(literal: InSet | Like) -> tuple[InSet | Like, ...]:
+def element_literals(literal: InSet | Like) -> tuple[InSet | Like, ...]:
     """Return the literals about elements that follow from a literal.
 
     In every row that makes the literal TRUE, some element of each returned literal's subject (:func:`elements_of`)
@@ -67,7 +74,7 @@ def _existence_literals(literal: InSet | Like, array: Expr, call: Call) -> Itera
     if elements is None or not isinstance(literal, InSet) or literal.values.contains(0):
         return  # rows without the element may make it TRUE
     if call.fn != "array_contains":
-        test = met_by_some(call, elements)
+        test = get_element_literal(call, elements)
         yield from () if test is None else (test,)
         return
     value = call.args[1] if len(call.args) == 2 else None
@@ -86,7 +93,7 @@ def _key_literals(subject: Expr) -> Iterator[InSet]:
         subject = subject.args[0]
 
 
-def follows_for(function: Expr, literal: InSet) -> InSet | None:
+def derive_function_literal(function: Expr, literal: InSet) -> InSet | None:
     """Return the literal that a list of texts implies for a function of the text; None if unknown.
 
     >>> from layoutopt.model.predicates import Col
@@ -133,7 +140,7 @@ def _split_part(text: str, rest: list[Key | None]) -> str | None:
 
 def _regexp_extract(text: str, rest: list[Key | None]) -> str | None:
     pattern, group = rest if len(rest) == 2 else (None, None)
-    return extracted(text, pattern, group) if isinstance(pattern, str) and isinstance(group, int) else None
+    return extract_group(text, pattern, group) if isinstance(pattern, str) and isinstance(group, int) else None
 
 
 def _left(text: str, rest: list[Key | None]) -> str | None:

@@ -56,7 +56,7 @@ def clip(low: Ints, high: Ints, type: str) -> Ends:
     return np.clip(low, smallest, largest), np.clip(high, smallest, largest)
 
 
-def floats_of(keys: Ints) -> Floats:
+def keys_to_floats(keys: Ints) -> Floats:
     """Return the doubles of keys, ``float64[n]``; NaN for ``NAN_KEY``."""
     bits = np.where(keys >= 0, keys, -keys | ~_SIGN)
     floats: Floats = bits.astype(np.int64).view(np.float64).copy()
@@ -67,7 +67,7 @@ def floats_of(keys: Ints) -> Floats:
 def to_floats(a: Range) -> tuple[Floats, Floats]:
     """Return the ends of a range of numbers as Spark casts them to double; NaN if a value may be NaN."""
     if a.type in FLOATS:
-        return floats_of(a.low), floats_of(a.high)
+        return keys_to_floats(a.low), keys_to_floats(a.high)
     return a.low.astype(np.float64), a.high.astype(np.float64)
 
 

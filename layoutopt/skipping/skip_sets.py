@@ -19,7 +19,7 @@ from layoutopt.model.arrays import Bits, Singles
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Constant, InSet, Node, Or
 from layoutopt.model.query import Query
-from layoutopt.skipping.cannot_match import FeatureIndex, pieces
+from layoutopt.skipping.cannot_match import FeatureIndex, split_literal
 
 SkipSet = frozenset[int]
 
@@ -59,7 +59,7 @@ class SkipSetFinder:
                 yield from self.skip_sets(child)
         elif isinstance(node, Or):
             yield from self._find_for_or(node.children)
-        elif isinstance(node, InSet) and (parts := pieces(node)):
+        elif isinstance(node, InSet) and (parts := split_literal(node)):
             yield from self._find_for_or(parts)
 
     def _find_for_or(self, children: Sequence[Node]) -> Iterable[SkipSet]:
@@ -125,7 +125,7 @@ def skip_set_table(queries: Sequence[Query], features: FeatureSet) -> tuple[tupl
 _cached_finder = lru_cache(maxsize=16)(SkipSetFinder)
 
 
-def membership(skip_sets: Sequence[SkipSet], n_features: int) -> Singles:
+def membership_matrix(skip_sets: Sequence[SkipSet], n_features: int) -> Singles:
     """Return which feature is a member of which skip set: 0 or 1, shape (features, skip sets).
 
     A product of union bits and this matrix counts the members with bit 1; a skip set holds if that is 0.

@@ -11,7 +11,7 @@ from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, lite
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived_bounds import bounds_of, implied_prefix
+from layoutopt.skipping.derived_bounds import derive_bounds, implied_prefix
 
 # More intervals than these are compared by binary search.
 _FEW_INTERVALS = 8
@@ -51,7 +51,7 @@ class ZoneMapEvaluator:
         return np.zeros(self.statistics.n, dtype=np.bool_)
 
     def _bounds(self, subject: Expr) -> ColumnBounds | None:
-        return bounds_of(subject, self.statistics)
+        return derive_bounds(subject, self.statistics)
 
     def without_nulls(self, subject: Expr) -> Bits:
         """Return the blocks where the expression is known to be NULL in no row, ``bool[n]``."""

@@ -16,7 +16,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles, has_codes
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, ending
+from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 
 _SUPPORTED_FEATURES: Final = frozenset(
     {
@@ -63,8 +63,8 @@ def delta_snapshot(name: SourceName) -> SourceSnapshot:
         path = path if _SCHEME.match(path) else f"{root}/{path}"
         values = action.get("partition") or {}
         constants = {c: values[c] if c in values else values[physical[c]] for c in partition_columns}
-        files.append(SnapshotFile(path, stored, constants, deleted.get(ending(path))))
-    unknown = set(deleted) - {ending(file.path) for file in files}
+        files.append(SnapshotFile(path, stored, constants, deleted.get(strip_scheme(path))))
+    unknown = set(deleted) - {strip_scheme(file.path) for file in files}
     if unknown:
         raise SourceError(
             f"the Delta table {name.place!r} has deleted rows of {min(unknown)!r}, which is not one of its files"
@@ -93,9 +93,9 @@ def _check_protocol(table: DeltaTable, name: SourceName) -> None:
 
 
 def _read_deletes(table: DeltaTable) -> dict[str, Ints]:
-    """Return the positions of deleted rows, by :func:`ending` of the files' paths."""
+    """Return the positions of deleted rows, by :func:`strip_scheme` of the files' paths."""
     return {
-        ending(unquote(row["filepath"])): np.flatnonzero(~np.array(row["selection_vector"], dtype=np.bool_))
+        strip_scheme(unquote(row["filepath"])): np.flatnonzero(~np.array(row["selection_vector"], dtype=np.bool_))
         for row in pa.table(table.deletion_vectors()).to_pylist()
     }
 

@@ -13,7 +13,7 @@ from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.errors import SourceError
 from layoutopt.extensions import require
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import SourceName, SourceSnapshot, source_name
+from layoutopt.sources.snapshot import SourceName, SourceSnapshot, parse_source_name
 from layoutopt.sql.schema import is_ddl, schema_from
 
 _REQUESTS_AT_ONCE: Final = 16
@@ -30,7 +30,7 @@ def check_is_no_table(source: str) -> None:
     Raises:
         SourceError: the path, or a folder above it, is such a table; names the prefix to use.
     """
-    if source_name(source) is not None:
+    if parse_source_name(source) is not None:
         return
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
         problem = next(filter(None, pool.map(_detect_table, _parent_folders(source))), None)
@@ -91,7 +91,7 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
         from layoutopt.sources.iceberg import iceberg_snapshot
 
         snapshot = iceberg_snapshot(name)
-    versioned_name = source_name(snapshot.name)
+    versioned_name = parse_source_name(snapshot.name)
     assert versioned_name is not None
     _CACHE.put(versioned_name, snapshot, 1)
     return snapshot
@@ -99,7 +99,7 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
 
 def read_schema(source: str) -> Schema:
     """Return the columns of a source by its table's metadata, by one of its files, or by DDL."""
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is not None:
         return open_snapshot(name).schema.writable()
     if not is_ddl(source):
@@ -107,7 +107,7 @@ def read_schema(source: str) -> Schema:
     return schema_from(source)
 
 
-def pinned(source: str) -> str:
+def pin_version(source: str) -> str:
     """Return a source's name with its newest version, so that all of a load reads the same; others unchanged."""
-    name = source_name(source)
+    name = parse_source_name(source)
     return source if name is None or name.version is not None else open_snapshot(name).name

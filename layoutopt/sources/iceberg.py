@@ -21,7 +21,7 @@ from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, StructT
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, ending
+from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 
 _TYPES: Final = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double", "string": "string",
@@ -83,13 +83,15 @@ def _plan_tasks(table: Table, version: int, name: SourceName) -> list[FileScanTa
 
 
 def _read_delete_files(table: Table, tasks: list[FileScanTask]) -> dict[str, dict[str, Ints]]:
-    """Return for each delete file the positions of deleted rows, by :func:`ending` of the data files' paths."""
+    """Return for each delete file the positions of deleted rows, by :func:`strip_scheme` of the data files' paths."""
     files: dict[str, DataFile] = {file.file_path: file for task in tasks for file in task.delete_files}
     for file in files.values():
         if file.content == DataFileContent.EQUALITY_DELETES:
             raise SourceError(f"{file.file_path!r} has equality deletes, which are not supported; compact the table")
     return {
-        path: {ending(data): rows.to_numpy().astype(np.int64) for data, rows in _read_deletes(table.io, file).items()}
+        path: {
+            strip_scheme(data): rows.to_numpy().astype(np.int64) for data, rows in _read_deletes(table.io, file).items()
+        }
         for path, file in files.items()
     }
 
@@ -117,7 +119,7 @@ def _open_file(
             field, value = schema.find_field(part.source_id), file.partition[place]
             text = None if value is None else part.transform.to_human_string(field.field_type, value)
             constants[field.name] = text
-    positions = [deletes[delete.file_path].get(ending(file.file_path)) for delete in task.delete_files]
+    positions = [deletes[delete.file_path].get(strip_scheme(file.file_path)) for delete in task.delete_files]
     known = [rows for rows in positions if rows is not None]
     deleted = np.unique(np.concatenate(known)) if known else None
     return SnapshotFile(file.file_path, tuple(stored), constants, deleted)

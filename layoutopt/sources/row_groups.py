@@ -87,7 +87,7 @@ class RowGroups:
         return self.scale * np.array([float(sizes.sum()) for sizes in arrays], dtype=np.float64)
 
 
-def row_groups_of(files: Sequence[SnapshotFile], schema: Schema, queries: Sequence[Query]) -> RowGroups:
+def read_row_groups(files: Sequence[SnapshotFile], schema: Schema, queries: Sequence[Query]) -> RowGroups:
     """Return the row groups of a table's files, with the bytes and bounds of the columns in some queries."""
     sample = spread(files, MOST_FILES)
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
@@ -209,7 +209,7 @@ def _concatenate(parts: Sequence[Ints]) -> Ints:
     return np.concatenate([np.zeros(0, dtype=np.int64), *parts])
 
 
-def some_files(
+def sample_files(
     files: Sequence[SnapshotFile], rows: float, partition_by: str | None, segment_rows: int
 ) -> tuple[SnapshotFile, ...]:
     """Return a sample of files that holds whole segments, spread evenly along the table.

@@ -14,7 +14,7 @@ import numpy as np
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import values_in_folders
+from layoutopt.sql.schema import folder_values
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 _LOCAL: Final = re.compile(r"^file:/+")
@@ -70,7 +70,7 @@ class SourceName:
         return f"{self.format}:{self.place}" + ("" if self.version is None else f"@{self.version}")
 
 
-def source_name(source: object) -> SourceName | None:
+def parse_source_name(source: object) -> SourceName | None:
     """Parse the name of a table; None for other sources, such as a path of Parquet.
 
     >>> source_name("delta:/data/t@7"), source_name("/data/t")
@@ -83,7 +83,7 @@ def source_name(source: object) -> SourceName | None:
     return SourceName(match[1], match["place"], None if version is None else int(version))
 
 
-def ending(path: str) -> str:
+def strip_scheme(path: str) -> str:
     """Return a path or URL without its scheme and leading slashes, which can be written in several ways.
 
     >>> ending("file:///data/t/a b.parquet"), ending("/data/t/a b.parquet")
@@ -116,7 +116,7 @@ class SourcePartition:
         return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-def batch_of(partitions: Sequence[SourcePartition]) -> str:
+def name_batch(partitions: Sequence[SourcePartition]) -> str:
     """Return the default name of a batch: a digest of the files that it came from."""
     files = sorted({file for partition in partitions for file in partition.files}, key=lambda file: file.uri)
     return hashlib.sha256("".join(f"{file}\n" for file in files).encode()).hexdigest()[:32]
@@ -127,13 +127,13 @@ def parquet_files(uris: Iterable[str], schema: Schema) -> tuple[SnapshotFile, ..
     names = {name.lower(): name for name in schema.names}
     files = []
     for uri in sorted(uris):
-        values = values_in_folders(unquote(uri))  # Spark's URIs escape Hive's escapes once more
+        values = folder_values(unquote(uri))  # Spark's URIs escape Hive's escapes once more
         constants = {names[name.lower()]: value for name, value in values.items() if name.lower() in names}
-        files.append(SnapshotFile(path_of(uri), schema.names, constants))
+        files.append(SnapshotFile(uri_to_path(uri), schema.names, constants))
     return tuple(files)
 
 
-def path_of(uri: str) -> str:
+def uri_to_path(uri: str) -> str:
     """Return a URI as other libraries open it: a local one as a path.
 
     >>> path_of("file:///data/a%20b.parquet"), path_of("s3a://bucket/a%20b.parquet")

@@ -24,7 +24,7 @@ _NOW = (exp.CurrentTimestamp, exp.CurrentTimestampLTZ, exp.CurrentDatetime, exp.
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
-def bound_text(
+def bind_text(
     sql: str,
     dialect: str,
     timestamp: str | None,

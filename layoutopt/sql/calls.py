@@ -39,7 +39,7 @@ _MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 # The largest supported shift in days, months or seconds.
-MOST: Final = 1_000_000
+MAX_SHIFT: Final = 1_000_000
 
 
 def _read_shift(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
@@ -86,8 +86,10 @@ def _read_count(operand: Operand, node: exp.Expr, context: Context) -> int:
     value = None
     if isinstance(operand, TypedConstant):
         value = cast_constant(operand, "int", context.settings.time_zone).value
-    if not isinstance(value, int) or abs(value) > MOST:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for constants up to {MOST:,} only")
+    if not isinstance(value, int) or abs(value) > MAX_SHIFT:
+        raise Unusable(
+            "unsupported-expression", f"{node.sql('spark')} is supported for constants up to {MAX_SHIFT:,} only"
+        )
     return value
 
 
@@ -142,7 +144,7 @@ def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``-a``."""
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
-    return numbers.negative(_check_subject(read(node.this), node), context, node.sql("spark"))
+    return numbers.negate(_check_subject(read(node.this), node), context, node.sql("spark"))
 
 
 def floor_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
@@ -151,7 +153,7 @@ def floor_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
     def read_floor(node: exp.Expr, context: Context, read: Reader) -> Subject:
         if node.args.get("decimals") is not None or node.args.get("to") is not None:
             raise Unusable("unsupported-function", f"{node.sql('spark')} with decimal places is not supported")
-        return numbers.whole(name, _check_subject(read(node.this), node), node.sql("spark"))
+        return numbers.floor_or_ceil(name, _check_subject(read(node.this), node), node.sql("spark"))
 
     return read_floor
 
@@ -169,7 +171,7 @@ def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Sub
     operand = read(node.this)
     if isinstance(operand, TypedConstant):
         return None
-    return numbers.whole_of_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
+    return numbers.floor_or_ceil_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
 
 
 def read_round(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -179,7 +181,7 @@ def read_round(node: exp.Expr, context: Context, read: Reader) -> Subject:
         places = int(str(constant_value(read(node.args["decimals"]), int, node.sql("spark"))))
     if node.args.get("truncate") is not None:
         raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
-    return numbers.rounded(number, places, node.sql("spark"))
+    return numbers.round_number(number, places, node.sql("spark"))
 
 
 def read_abs(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -187,7 +189,7 @@ def read_abs(node: exp.Expr, context: Context, read: Reader) -> Subject:
     number = _check_subject(read(node.this), node)
     if is_integer(number.type) and not context.settings.ansi:
         raise Unusable("coercion", f"{node.sql('spark')} may be negative without ANSI mode")
-    return numbers.absolute(number, node.sql("spark"))
+    return numbers.absolute_value(number, node.sql("spark"))
 
 
 def _check_subject(operand: Operand, node: exp.Expr) -> Subject:
@@ -276,7 +278,7 @@ def read_try_variant_get(node: exp.Expr, context: Context, read: Reader) -> Subj
     return Subject(Call("try_variant_get", (variant.expr, Const(path, "string"), Const(type, "string")), type), type)
 
 
-def end_of_array(name: str, array: Subject, text: str) -> Subject:
+def array_end(name: str, array: Subject, text: str) -> Subject:
     """Return ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
     kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:

@@ -15,7 +15,7 @@ from typing import Final
 from sqlglot import exp
 
 from layoutopt.model.predicates import Call, Col, Const, Expr, InSet, Like, Node, Or, disjunction
-from layoutopt.model.predicates.normal import some_element as exists_element
+from layoutopt.model.predicates.normal import make_exists_call as exists_element
 from layoutopt.model.schema import Column
 from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.model.values import ValueSet
@@ -66,7 +66,7 @@ def some_element_node(node: exp.Expr, truth: bool, context: Context, read: Calla
     test, unsupported = node.expression, Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
     array = read_subject(node.this, context).expr
     kind, parts = nested_parts(array.type)
-    if not truth or len(test.expressions) != 1 or kind != "array" or not is_followed(*parts):
+    if not truth or len(test.expressions) != 1 or kind != "array" or not is_supported_element(*parts):
         raise unsupported
     element = Column(test.expressions[0].name, parts[0])
 
@@ -82,15 +82,15 @@ def some_element_node(node: exp.Expr, truth: bool, context: Context, read: Calla
 
     body = read(test.this.copy().transform(to_column), replace(context, resolve=resolve))
     tests = body.children if isinstance(body, Or) else [body]
-    return disjunction([is_met(array, part, Col(element.name, parts[0]), unsupported) for part in tests])
+    return disjunction([element_condition(array, part, Col(element.name, parts[0]), unsupported) for part in tests])
 
 
-def is_followed(type: str) -> bool:
+def is_supported_element(type: str) -> bool:
     """Return whether patterns and ranges of elements of a type are supported."""
     return type in ("string", "date", "timestamp", "timestamp_ntz", *INTEGER_BITS)
 
 
-def is_met(array: Expr, test: Node, element: Expr, unsupported: Unusable) -> Node:
+def element_condition(array: Expr, test: Node, element: Expr, unsupported: Unusable) -> Node:
     """Return the rows with an element that meets a test of the element alone."""
     if not isinstance(test, InSet | Like) or test.subject != element:
         raise unsupported

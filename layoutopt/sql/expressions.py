@@ -86,7 +86,7 @@ def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
     return simplified(Comparison(first, operator, second))
 
 
-def field_of(struct: Expr, name: str, text: str) -> Call:
+def struct_field(struct: Expr, name: str, text: str) -> Call:
     """Return a field of a struct, found as Spark finds it, ignoring case."""
     kind, inner = _split_nested(struct.type, text)
     fields = [part.partition(":") for part in inner] if kind == "struct" else []
@@ -97,11 +97,11 @@ def field_of(struct: Expr, name: str, text: str) -> Call:
     return Call(GET_FIELD, (struct, Const(field, "string")), _check_comparable(type, text))
 
 
-def element_of(container: Expr, key: TypedConstant, from_one: bool, text: str) -> Call:
+def container_element(container: Expr, key: TypedConstant, from_one: bool, text: str) -> Call:
     """Return a map's value by key, an array's element by position (from 0, or ``from_one``), or a struct's field."""
     kind, inner = _split_nested(container.type, text)
     if kind == "struct" and isinstance(key.value, str) and not from_one:
-        return field_of(container, key.value, text)
+        return struct_field(container, key.value, text)
     if kind == "map":
         map_key = _element_const(key, inner[0], text)
         return Call("try_element_at", (container, map_key), _check_comparable(inner[1], text))
@@ -112,7 +112,7 @@ def element_of(container: Expr, key: TypedConstant, from_one: bool, text: str) -
     raise Unusable("unsupported-expression", f"{text} is an element of {container.type} by a {key.type}")
 
 
-def part_of_map(map_expr: Expr, values: bool, text: str) -> Call:
+def map_part(map_expr: Expr, values: bool, text: str) -> Call:
     """Return a map's keys or its values, as an array; NULL for a NULL map."""
     part = values_of(map_expr) if values else keys_of(map_expr)
     if part is None:
@@ -163,13 +163,13 @@ def _read_column(node: exp.Expr, context: Context) -> Subject:
         raise Unusable("unordered-type", f"{column.name} is {column.type}, which is not compared byte by byte")
     expr: Expr = Col(column.name, kind)
     for name in fields:
-        expr = field_of(expr, name, node.sql("spark"))
+        expr = struct_field(expr, name, node.sql("spark"))
     return _to_subject(expr)
 
 
 def _read_field(node: exp.Expr, context: Context) -> Subject:
     struct = read_subject(node.this, context)
-    return _to_subject(field_of(struct.expr, node.expression.name, node.sql("spark")))
+    return _to_subject(struct_field(struct.expr, node.expression.name, node.sql("spark")))
 
 
 def _read_element(node: exp.Expr, context: Context) -> Subject:
@@ -178,7 +178,7 @@ def _read_element(node: exp.Expr, context: Context) -> Subject:
     container, key = read_subject(node.this, context), read_operand(node.expressions[0], context)
     if not isinstance(key, TypedConstant):
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for constant keys only")
-    return _to_subject(element_of(container.expr, key, node.args.get("offset") == 1, node.sql("spark")))
+    return _to_subject(container_element(container.expr, key, node.args.get("offset") == 1, node.sql("spark")))
 
 
 def _read_array_contains(node: exp.Expr, context: Context) -> Subject:
@@ -201,7 +201,7 @@ def _read_map_contains_key(node: exp.Expr, context: Context) -> Subject:
 
 
 def _read_map_part(node: exp.Expr, map_node: exp.Expr, context: Context, values: bool = False) -> Subject:
-    return _to_subject(part_of_map(read_subject(map_node, context).expr, values, node.sql("spark")))
+    return _to_subject(map_part(read_subject(map_node, context).expr, values, node.sql("spark")))
 
 
 def _read_cast(node: exp.Expr, context: Context) -> Subject:
@@ -302,7 +302,7 @@ def _read_date_trunc(node: exp.Expr, context: Context) -> Subject:
 
 
 def _array_end_reader(name: str) -> Callable[[exp.Expr, Context], Subject]:
-    return lambda node, context: calls.end_of_array(name, read_subject(node.this, context), node.sql("spark"))
+    return lambda node, context: calls.array_end(name, read_subject(node.this, context), node.sql("spark"))
 
 
 def _with_arguments(reader: Callable[[exp.Expr, Context, Reader], Subject]) -> Callable[[exp.Expr, Context], Subject]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlglot import exp
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import Call, Const, Expr
 from layoutopt.model.schema import Column
 from layoutopt.model.udf import Udfs
@@ -44,7 +44,7 @@ class Context:
     """
 
     resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
-    settings: Settings
+    settings: SessionSettings
     udfs: Udfs = field(default_factory=dict)
 
 

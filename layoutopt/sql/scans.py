@@ -14,7 +14,7 @@ from typing import Final
 from sqlglot import exp
 
 from layoutopt.errors import LayoutoptError, SettingError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Expr, Filter, InSet, Node, conjunction, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs
@@ -56,12 +56,12 @@ class TableScan:
         return not self.unusable
 
 
-def scans_of(
+def find_scans(
     sql: str,
     tables: Mapping[str, Schema],
     dialect: str = "spark",
     *,
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
     udfs: Udfs = NO_UDFS,
     any_qualifier: bool = False,
 ) -> list[TableScan]:
@@ -85,7 +85,7 @@ def scans_of(
     try:
         statement = trace_tables(query, tables, any_qualifier)
         has_spans = isinstance(get_dialect(dialect), Spark4)
-        settings = settings or Settings()
+        settings = settings or SessionSettings()
         scans = [
             _build_scan(item, statement.conditions.get(item, ()), settings, udfs, has_spans) for item in statement.scans
         ]
@@ -119,7 +119,7 @@ def _find_query(tree: exp.Expr) -> exp.Expr:
 
 
 def _build_scan(
-    item: FromItem, conditions: Sequence[PlacedCondition], settings: Settings, udfs: Udfs, has_spans: bool
+    item: FromItem, conditions: Sequence[PlacedCondition], settings: SessionSettings, udfs: Udfs, has_spans: bool
 ) -> TableScan:
     assert item.table is not None
     assert item.schema is not None
@@ -136,7 +136,7 @@ def _build_scan(
         columns=tuple(name for name in item.schema.names if name in item.columns),
         filter=Filter.of(conjunction(nodes)),
         unusable=tuple(dict.fromkeys(unusable)),
-        span=span_of(item.reference) if has_spans and item.reference is not None else None,
+        span=find_span(item.reference) if has_spans and item.reference is not None else None,
     )
 
 
@@ -182,7 +182,12 @@ def _resolve_column(item: FromItem, schema: Schema, scope: Scope, column: exp.Co
 
 
 def implied_node(
-    udf: Udf, operator: str | None, arguments: Sequence[Expr], value: Expr | None, schema: Schema, settings: Settings
+    udf: Udf,
+    operator: str | None,
+    arguments: Sequence[Expr],
+    value: Expr | None,
+    schema: Schema,
+    settings: SessionSettings,
 ) -> Node:
     """Return what a UDF's call, compared with a value, implies about columns; TRUE if it implies nothing.
 
@@ -196,11 +201,11 @@ def implied_node(
     return conjunction(
         scan.filter.root
         for text in texts
-        for scan in scans_of(f"SELECT 1 FROM t WHERE {text}", tables, settings=settings)
+        for scan in find_scans(f"SELECT 1 FROM t WHERE {text}", tables, settings=settings)
     )
 
 
-def parse_expression(text: str, schema: Schema, settings: Settings | None = None, udfs: Udfs = NO_UDFS) -> Expr:
+def parse_expression(text: str, schema: Schema, settings: SessionSettings | None = None, udfs: Udfs = NO_UDFS) -> Expr:
     """Return a column or a function of columns, in the form that filters use as a subject.
 
     Raises:
@@ -211,7 +216,7 @@ def parse_expression(text: str, schema: Schema, settings: Settings | None = None
     Call(fn='lower', args=(Col(name='s', type='string'),), type='string')
     """
     try:
-        (scan,) = scans_of(f"SELECT 1 FROM t WHERE ({text}) IS NOT NULL", {"t": schema}, settings=settings, udfs=udfs)
+        (scan,) = find_scans(f"SELECT 1 FROM t WHERE ({text}) IS NOT NULL", {"t": schema}, settings=settings, udfs=udfs)
     except (StatementError, ValueError) as error:
         raise SettingError(f"{text!r} is not an expression of the table's columns ({error}); name a column") from error
     root = scan.filter.root
@@ -228,11 +233,11 @@ def qualified_tables(sql: str) -> list[str]:
     Raises:
         StatementError: the text can't be parsed, or holds no or several statements.
     """
-    tables = sorted(_find_tables(parse_statement(sql, "spark")), key=lambda table: span_of(table) or (0, 0))
+    tables = sorted(_find_tables(parse_statement(sql, "spark")), key=lambda table: find_span(table) or (0, 0))
     return [".".join(part.name for part in table.parts) for table in tables]
 
 
-def tables_named(sql: str, dialect: str = "spark") -> list[str]:
+def table_names(sql: str, dialect: str = "spark") -> list[str]:
     """Return the tables that a statement names, without qualifiers and common tables, in alphabetical order.
 
     Raises:
@@ -247,7 +252,7 @@ def _find_tables(tree: exp.Expr) -> list[exp.Table]:
     return [table for table in tree.find_all(exp.Table) if table.name.lower() not in common | {""}]
 
 
-def span_of(table: exp.Table) -> Span | None:
+def find_span(table: exp.Table) -> Span | None:
     """Return the span of a table's name in the text; None for table functions and the like."""
     positions = [part.meta for part in table.parts if isinstance(part, exp.Identifier)]
     if len(positions) < len(table.parts) or not all("start" in meta and "end" in meta for meta in positions):

@@ -189,16 +189,16 @@ def _read_parquet_schema(path: Path) -> Schema:
         files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith(("_", ".")))
         if not files:
             raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
-        values = [values_in_folders(file.relative_to(path).as_posix()) for file in files]
+        values = [folder_values(file.relative_to(path).as_posix()) for file in files]
         # Spark takes columns from folders only if all files lie below folders of the same names.
         file, partition_columns = files[0], folder_columns(values) if len(set(map(tuple, values))) == 1 else ()
     try:
-        arrow = arrow_schema_of(pq.read_metadata(file).schema)
+        arrow = read_arrow_schema(pq.read_metadata(file).schema)
     except OSError as error:
         raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
     except pa.ArrowInvalid as error:
         raise SourceError(f"the file {str(file)!r} is not a valid Parquet file; write it again") from error
-    collations, variants = collations_of(arrow), _variant_columns(arrow)
+    collations, variants = find_collations(arrow), _variant_columns(arrow)
     file_columns = []
     for field in arrow:
         try:
@@ -212,7 +212,7 @@ def _read_parquet_schema(path: Path) -> Schema:
     return Schema((*file_columns, *added)).writable()
 
 
-def arrow_schema_of(schema: pq.ParquetSchema) -> pa.Schema:
+def read_arrow_schema(schema: pq.ParquetSchema) -> pa.Schema:
     """Return the Arrow schema of a Parquet file, with INT96 as UTC timestamps in microseconds, as Spark reads it.
 
     Spark writes INT96 by default; Arrow reads it as local time in nanoseconds.
@@ -291,7 +291,7 @@ _COMMON: Final = {
 }  # fmt: skip
 
 
-def values_in_folders(path: str) -> dict[str, str | None]:
+def folder_values(path: str) -> dict[str, str | None]:
     """Return the column values in a path's folder names; None for NULL.
 
     >>> values_in_folders("/day=2024-01-01/city=a%2Fb/f.parquet")
@@ -302,7 +302,7 @@ def values_in_folders(path: str) -> dict[str, str | None]:
     return {name: None if value == _NULL else value for name, value in values if name}
 
 
-def is_shown(name: str) -> bool:
+def is_listed(name: str) -> bool:
     """Return whether Spark's listing of a folder includes a file or folder of that name.
 
     >>> is_shown("a.parquet"), is_shown("_SUCCESS"), is_shown("_day=1"), is_shown(".a.parquet.crc")
@@ -365,7 +365,7 @@ _COLLATIONS: Final = "__COLLATIONS"
 Collations = Mapping[str, str]
 
 
-def collations_of(schema: pa.Schema) -> dict[str, Collations]:
+def find_collations(schema: pa.Schema) -> dict[str, Collations]:
     """Return each collated column's collations, from Spark's metadata in a Parquet file.
 
     Spark writes them into the metadata of the field that holds the text: ``{"arr.element": "spark.UTF8_LCASE"}``, the

@@ -16,7 +16,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def remembered(function: Callable[Concatenate[str, P], R]) -> Callable[Concatenate[str, P], R]:
+def cache_by_text(function: Callable[Concatenate[str, P], R]) -> Callable[Concatenate[str, P], R]:
     """Return a function that caches results by its arguments, a text and hashable values; errors are not cached.
 
     >>> length = remembered(lambda text: print("counting") or len(text))

@@ -92,7 +92,7 @@ def _as_decimal(side: Side) -> Expr:
     return explicit_cast(side)
 
 
-def negative(number: Subject, context: Context, text: str) -> Subject:
+def negate(number: Subject, context: Context, text: str) -> Subject:
     """Return ``-a``."""
     if is_floating(number.type):
         return combine("try_subtract", Const(0, "double"), number, context, text)
@@ -102,7 +102,7 @@ def negative(number: Subject, context: Context, text: str) -> Subject:
     return difference if is_integer(number.type) else Subject(difference.expr, number.type)
 
 
-def absolute(number: Subject, text: str) -> Subject:
+def absolute_value(number: Subject, text: str) -> Subject:
     """Return ``abs(a)``, in a wider type for integers: the smallest one has no absolute value of its own type."""
     if is_integer(number.type):
         wider = "decimal(20,0)" if number.type == "bigint" else "bigint"
@@ -112,7 +112,7 @@ def absolute(number: Subject, text: str) -> Subject:
     return Subject(Call("abs", (explicit_cast(number),), number.type), number.type)
 
 
-def whole(name: str, number: Subject, text: str) -> Subject:
+def floor_or_ceil(name: str, number: Subject, text: str) -> Subject:
     """Return ``floor(a)`` or ``ceil(a)`` of exact numbers."""
     if is_integer(number.type) or (is_floating(number.type) and is_integer(number.expr.type)):
         return Subject(number.expr, "bigint")
@@ -123,7 +123,7 @@ def whole(name: str, number: Subject, text: str) -> Subject:
     return Subject(Call(name, (explicit_cast(number),), kind), kind)
 
 
-def whole_of_double(name: str, number: Subject, context: Context) -> Subject | None:
+def floor_or_ceil_double(name: str, number: Subject, context: Context) -> Subject | None:
     """Return ``floor(x)`` or ``ceil(x)`` of a double, for comparisons with constants only; None for other numbers."""
     if not is_floating(number.type) or is_integer(number.expr.type):
         return None
@@ -131,7 +131,7 @@ def whole_of_double(name: str, number: Subject, context: Context) -> Subject | N
     return Subject(Call(name, (double,), "bigint"), "bigint")
 
 
-def rounded(number: Subject, places: int, text: str) -> Subject:
+def round_number(number: Subject, places: int, text: str) -> Subject:
     """Return ``round(a, places)``: half away from zero."""
     if not 0 <= places <= _MAX_PLACES:
         raise Unusable("unsupported-function", f"{text} is supported for 0 to {_MAX_PLACES} places only")

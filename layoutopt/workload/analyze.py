@@ -9,15 +9,15 @@ from functools import cache
 from typing import Final
 
 from layoutopt.errors import LogError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import SkippedStatement
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
-from layoutopt.sql.bind_log import bound_text
+from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, scans_of, tables_named
+from layoutopt.sql.scans import TableScan, find_scans, table_names
 from layoutopt.workload.entries import LogEntry
 
 # The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
@@ -49,7 +49,7 @@ def analyze(
     schema: Schema,
     table: str | None = None,
     dialect: str = "spark",
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
     udfs: Udfs = NO_UDFS,
 ) -> Analysis:
     """Return the queries of a log that read a table.
@@ -72,15 +72,15 @@ def analyze(
 
     @cache
     def scans_of_text(sql: str, own_dialect: str) -> list[TableScan]:
-        return scans_of(sql, {name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True)
+        return find_scans(sql, {name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True)
 
-    zone = Settings().time_zone if settings is None else settings.time_zone
+    zone = SessionSettings().time_zone if settings is None else settings.time_zone
     for entry in entries:
         try:
             if entry.problem:
                 raise StatementError(entry.code, entry.problem)
             own_dialect = entry.dialect or dialect
-            scans = scans_of_text(*bound_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
+            scans = scans_of_text(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
             if not scans:
                 raise StatementError("no-table", f"the statement does not read the table {name!r}")
         except StatementError as problem:
@@ -112,7 +112,7 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
         if entry.problem:
             continue
         try:
-            tables = tables_named(entry.sql, entry.dialect or dialect)
+            tables = table_names(entry.sql, entry.dialect or dialect)
         except StatementError:
             unreadable.append(entry.sql)
             continue

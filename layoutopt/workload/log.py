@@ -220,7 +220,7 @@ _READERS: Final[Mapping[str, LogReader]] = MappingProxyType(
 )
 
 
-def decayed(queries: Sequence[Query], half_life: dt.timedelta, time_zone: str = "UTC") -> tuple[Query, ...]:
+def decay_weights(queries: Sequence[Query], half_life: dt.timedelta, time_zone: str = "UTC") -> tuple[Query, ...]:
     """Return the queries with weights that halve with each half-life by which they are older than the newest.
 
     Queries older than :data:`FORGOTTEN` half-lives are dropped. ``half_life`` is positive; ``time_zone`` is that of
@@ -229,7 +229,7 @@ def decayed(queries: Sequence[Query], half_life: dt.timedelta, time_zone: str = 
     Raises:
         LogError: a statement has no time, or an unreadable one.
     """
-    times = times_of(queries, time_zone)
+    times = query_times(queries, time_zone)
     ages = (times.max(initial=0.0) - times) / half_life.total_seconds()
     return tuple(
         replace(query, weight=query.weight * 0.5**age)
@@ -238,7 +238,7 @@ def decayed(queries: Sequence[Query], half_life: dt.timedelta, time_zone: str = 
     )
 
 
-def times_of(queries: Sequence[Query], time_zone: str = "UTC") -> Floats:
+def query_times(queries: Sequence[Query], time_zone: str = "UTC") -> Floats:
     """Return when each query ran, in seconds since 1970, ``float64[n_queries]``.
 
     Raises:

@@ -9,7 +9,7 @@ from layoutopt.model.predicates import TRUE, And, Col, Constant, Filter, InSet, 
 from layoutopt.model.query import Query
 
 
-def said(node: Node) -> Node:
+def weaken_filter(node: Node) -> Node:
     """Return the strictest filter that Iceberg can express and that is TRUE wherever this one is.
 
     Iceberg has comparisons of columns with constants, joined by AND and OR. Comparisons of two columns, functions and
@@ -19,19 +19,19 @@ def said(node: Node) -> Node:
     >>> from layoutopt.model.values import ValueSet
     >>> a, b = Col("a", "int"), Col("b", "int")
     >>> small = InSet(a, ValueSet.interval(None, 5))
-    >>> said(conjunction([small, Comparison(a, "<", b)])) == small, said(disjunction([small, Comparison(a, "<", b)]))
+    >>> weaken_filter(conjunction([small, Comparison(a, "<", b)])) == small, weaken_filter(disjunction([small, Comparison(a, "<", b)]))
     (True, Constant(value=True))
     """
     if isinstance(node, And):
-        return conjunction(map(said, node.children))
+        return conjunction(map(weaken_filter, node.children))
     if isinstance(node, Or):
-        return disjunction(map(said, node.children))
+        return disjunction(map(weaken_filter, node.children))
     is_plain = isinstance(node, Constant) or (isinstance(node, InSet) and isinstance(node.subject, Col))
     return node if is_plain else TRUE
 
 
 def split_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
-    """Return a log of which a share of each statement's runs comes through a catalog, with filters of :func:`said`.
+    """Return a log of which a share of each statement's runs comes through a catalog, weakened by :func:`weaken_filter`.
 
     ``share`` is that of the weights, from 0 to 1. A query whose filter Iceberg can express is unchanged; any other
     becomes two.
@@ -40,7 +40,7 @@ def split_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
 
 
 def _split_query(query: Query, share: float) -> Iterator[Query]:
-    sent_filter = said(query.filter.root)
+    sent_filter = weaken_filter(query.filter.root)
     if sent_filter == query.filter.root or share == 0:
         yield query
         return

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.statistics import reduce_blocks
-from layoutopt.indexes.murmur3 import SEED, hash_joined, hash_texts, hash_words, joined, scrambled
+from layoutopt.indexes.murmur3 import SEED, hash_joined, hash_texts, hash_words, scramble_words, start_states
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
 from layoutopt.model.types import decimal_digits
 
@@ -37,7 +37,7 @@ __all__ = [
     "hash_array",
     "hash_with_positions",
     "is_hashable",
-    "scrambled",
+    "scramble_words",
     "sum_with_positions",
     "sums_by_block",
     "value_hashes",
@@ -226,10 +226,10 @@ class Positions:
     """The tids of rows, mixed once for all columns that are hashed with them."""
 
     def __init__(self, tids: npt.NDArray[np.integer]) -> None:
-        self._states = joined(tids.astype(np.uint32))
+        self._states = start_states(tids.astype(np.uint32))
 
     def hashes(self, scrambled_hashes: Hashes) -> Hashes:
-        """Return :func:`hash_with_positions` from :func:`~layoutopt.indexes.murmur3.scrambled` hashes.
+        """Return :func:`hash_with_positions` from :func:`~layoutopt.indexes.murmur3.scramble_words` hashes.
 
         >>> Positions(np.array([0, 1])).hashes(scrambled(np.array([7, 7], np.uint32))).tolist()
         [3609916043, 3314335178]
@@ -239,7 +239,7 @@ class Positions:
 
 def sum_with_positions(hashes: Hashes, positions: Positions, offsets: Ints) -> Ints:
     """Return the sum of hash(tid, value) of each block, ``int64[n_blocks]``."""
-    return sums_by_block(positions.hashes(scrambled(hashes)), offsets)
+    return sums_by_block(positions.hashes(scramble_words(hashes)), offsets)
 
 
 def _hash_nested(array: pa.Array) -> Hashes | None:

@@ -84,7 +84,7 @@ def smallest_encodings(blocks: Sequence[pa.Table], codec: str) -> Encodings:
     return _to_encodings({name: encoding for name, (_, encoding) in _find_smallest_of_blocks(blocks, codec).items()})
 
 
-def bytes_a_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
+def bytes_per_row(table: pa.Table, offsets: Ints, codec: str) -> dict[str, float]:
     """Return about the compressed bytes of each column for one row, with its share of the footer."""
     blocks = list(_sample_blocks(table, offsets))
     sampled = sum(block.num_rows for block in blocks)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import key_array, one_chunk, stored_keys
 from layoutopt.indexes.expressions import is_stored, stored_values
-from layoutopt.indexes.lists import flags, in_values, like_regex, texts_in
+from layoutopt.indexes.lists import flags, in_values, like_regex, texts_in_values
 from layoutopt.model.arrays import Bits, Ints, Keys, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import (
@@ -65,7 +65,7 @@ def matching_rows(node: Node, rows: Rows | KeyedRows) -> Bits | None:
         case Constant():
             return np.full(rows.num_rows, node.value, dtype=np.bool_)
         case And() | Or():
-            return combined(node, [matching_rows(child, rows) for child in node.children])
+            return combine_bits(node, [matching_rows(child, rows) for child in node.children])
         case InSet():
             return _evaluate_set(node, rows)
         case Like():
@@ -90,7 +90,7 @@ def is_matched_by_keys(node: Node) -> bool:
             return False
 
 
-def combined(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
+def combine_bits(node: And | Or, parts: Sequence[Bits | None]) -> Bits | None:
     """Return the AND or OR of parts, each ``bool[n]``; None if one of them is None."""
     decided = [part for part in parts if part is not None]
     if len(decided) < len(parts):
@@ -146,7 +146,7 @@ def _evaluate_set(literal: InSet, rows: KeyedRows) -> Bits | None:
     if literal.values.is_all or literal.values.is_empty:
         inside = np.full(rows.num_rows, literal.values.is_all)
     elif key_kind(type) in ("str", "bytes"):
-        inside = texts_in(rows.texts(subject), literal.values)
+        inside = texts_in_values(rows.texts(subject), literal.values)
     else:
         inside = in_values(rows.keys(subject), literal.values)
     null = rows.nulls(subject)
@@ -205,7 +205,7 @@ def segment_words(
     return merge_words(keyed, by_keys, left_features, words_left_to_spark(left_features)) if left_features else by_keys
 
 
-def words_of(table: pa.Table, n_features: int) -> Words:
+def read_word_columns(table: pa.Table, n_features: int) -> Words:
     """Return the feature vectors that rows carry in columns of words, ``uint64[n, words_for(n_features)]``."""
     columns = [np.asarray(table[name], dtype=np.int64) for name in word_names(n_features)]
     return np.stack(columns, axis=1).view(np.uint64)

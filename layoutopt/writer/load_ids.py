@@ -20,9 +20,9 @@ from layoutopt.model.layout import Plan
 _NUMBER_BITS = 40
 _LOAD_HASHES = 1 << 23
 # Failures before the commit.
-ANY: Final = (BaseException,)
+ANY_FAILURE: Final = (BaseException,)
 # Failures that refuse a commit for certain. After any other failure the snapshot may exist and name the load's files.
-REFUSED: Final = (CommitConflictError, PlanError, SchemaError)
+COMMIT_REFUSALS: Final = (CommitConflictError, PlanError, SchemaError)
 
 
 def fresh_load_id(base: Snapshot | None, blocks: Collection[int] = ()) -> str:
@@ -55,7 +55,7 @@ def _hash_load_id(load_id: str) -> int:
 
 
 @contextmanager
-def removed_after(
+def remove_on_failure(
     failures: tuple[type[BaseException], ...],
     files: TableFiles,
     load_id: str,
@@ -67,7 +67,7 @@ def removed_after(
     No snapshot names these files then, so one that can't be removed is garbage.
 
     Args:
-        failures: :data:`ANY` before the commit, :data:`REFUSED` while committing.
+        failures: :data:`ANY_FAILURE` before the commit, :data:`COMMIT_REFUSALS` while committing.
         keys: the keys of the partitions.
         first: called before removal, to stop other writers.
     """

@@ -30,11 +30,11 @@ from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, project, unpack, with_more_bits
 from layoutopt.partitioning.block_sizes import min_rows_for
-from layoutopt.partitioning.objective import SkipSetObjective, assign_rows, objective_of
+from layoutopt.partitioning.objective import SkipSetObjective, assign_rows, make_skip_objective
 from layoutopt.partitioning.order import order_blocks, order_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
-from layoutopt.writer.encodings import bytes_a_row
+from layoutopt.writer.encodings import bytes_per_row
 from layoutopt.writer.evaluation import distinct_rows
 from layoutopt.writer.value_cuts import assign_cells, cut_blocks
 
@@ -341,7 +341,7 @@ def cut_equally(rows: Ints, block_rows: int) -> Routing:
     return _to_routing(rows, ordering.block, ordering.n_blocks)
 
 
-def reaching(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
+def weigh_reaching_queries(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """Return the weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     statistics = segment_statistics(schema, table, filtered_columns(queries))
     reached = [0.0 if cannot_match(query.filter.root, statistics, None)[0] else query.weight for query in queries]
@@ -365,7 +365,7 @@ def measure_cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     if not names or not count:
         return None
     sample = table.select(names).take(pa.array(np.arange(count) * table.num_rows // count))
-    return bytes_a_row(sample, np.array([0, count]), plan.codec)
+    return bytes_per_row(sample, np.array([0, count]), plan.codec)
 
 
 def find_guides(
@@ -392,7 +392,7 @@ def find_guides(
     Args:
         words: the feature vectors of the rows, ``uint64[n, w]``.
         shares: how much of each query each feature covers, ``float64[n_queries, f]``.
-        reached: from :func:`reaching`, ``float64[n_queries]``.
+        reached: from :func:`weigh_reaching_queries`, ``float64[n_queries]``.
         cell_bytes_by_column: from :func:`measure_cell_bytes`; without them ``bytes(q)`` is 1 for all.
         cells_by_column: a cache that the layouts of a segment share.
     """
@@ -424,7 +424,7 @@ def find_guides(
     weights = _weigh_guides(layout.blocking, share[served], counted[served], matching)
     objective = None
     if layout.blocking.algorithm != WARD:
-        objective = objective_of(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
+        objective = make_skip_objective(plan.queries, plan.features.only(local), counted, len(words), slices.shares > 0)
     return Guides(guiding, weights, n_slices, objective)
 
 

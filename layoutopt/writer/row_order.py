@@ -53,7 +53,7 @@ class Codes(NamedTuple):
     bits: int
 
 
-def in_row_order(routing: Routing, columns: Sequence[str], schema: Schema, table: pa.Table) -> Routing:
+def sort_block_rows(routing: Routing, columns: Sequence[str], schema: Schema, table: pa.Table) -> Routing:
     """Return the same blocks with the rows of each sorted by some columns; equal rows keep their order.
 
     The order is Spark's: NULL first and NaN last.
@@ -131,14 +131,14 @@ class ReadBlock:
     weights: Mapping[str, float]
 
 
-class FoundOrder(NamedTuple):
+class RowOrder(NamedTuple):
     """An order of rows, and its blocks' share of the unsorted bytes, by their weights."""
 
     columns: tuple[str, ...]
     share: float
 
 
-def find_row_order(blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> FoundOrder:
+def find_row_order(blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> RowOrder:
     """Return the order of rows by which the columns that are read take the fewest bytes, by a bounded search.
 
     Deterministic. ``blocks`` are those of one layout, of their final size. Columns of the schema that have an order
@@ -146,7 +146,7 @@ def find_row_order(blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> F
     """
     search = _Search.of(blocks, schema, codec)
     if search is None:
-        return FoundOrder((), 1.0)
+        return RowOrder((), 1.0)
     unsorted_bytes = search.bytes_of(())
     best: tuple[str, ...] = ()
     fewest = unsorted_bytes
@@ -159,7 +159,7 @@ def find_row_order(blocks: Sequence[ReadBlock], schema: Schema, codec: str) -> F
         if not beam or bytes_by_order[beam[0]] > fewest - _MIN_GAIN * unsorted_bytes:
             break
         best, fewest = beam[0], bytes_by_order[beam[0]]
-    return FoundOrder(best, fewest / unsorted_bytes)
+    return RowOrder(best, fewest / unsorted_bytes)
 
 
 @dataclass(frozen=True, eq=False)

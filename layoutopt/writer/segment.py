@@ -10,25 +10,25 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import BoundError
-from layoutopt.indexes.expressions import left_to_spark
+from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.model.arrays import Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
 from layoutopt.model.schema import POSITION, SEGMENT, Schema, value_names
-from layoutopt.writer.evaluation import segment_words, words_of
+from layoutopt.writer.evaluation import read_word_columns, segment_words
 
 # Columns of a segment's size come straight from the system: with Arrow's own allocator a quarter of a task's CPU time
 # went into page faults.
 POOL = pa.system_memory_pool()
 
 # Finds the feature vectors over features that keys don't decide, from the features, the rows and their schema.
-OfLeft: TypeAlias = Callable[[Sequence[Feature], pa.Table, Schema], Words]
+FindWords: TypeAlias = Callable[[Sequence[Feature], pa.Table, Schema], Words]
 ROWS: Final = "_rows"
 # Shuffle batches: the segment, the position in the source of the first row, and the rows as an Arrow stream.
-PARCEL_SCHEMA: Final = pa.schema([(SEGMENT, pa.int32()), (POSITION, pa.int64()), (ROWS, pa.binary())])
+SHUFFLE_BATCH_SCHEMA: Final = pa.schema([(SEGMENT, pa.int32()), (POSITION, pa.int64()), (ROWS, pa.binary())])
 # The same as Spark types.
-PARCEL_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
+SHUFFLE_BATCH_TYPES: Final = f"{SEGMENT} int, {POSITION} bigint, {ROWS} binary"
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
@@ -50,7 +50,7 @@ class GatheredSegment:
 
 
 def gather_segment(
-    plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, of_left: OfLeft | None = None
+    plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, of_left: FindWords | None = None
 ) -> GatheredSegment | None:
     """Return the segment's rows sorted by position in the source, the same for every attempt; None without rows.
 
@@ -72,7 +72,7 @@ def gather_segment(
         received.append(batch)
     if rows == 0:
         return None
-    table = in_source_order(pa.Table.from_batches(received))
+    table = sort_by_position(pa.Table.from_batches(received))
     ids = pa.compute.unique(table[SEGMENT]).to_pylist()
     if len(ids) != 1:
         raise BoundError(
@@ -80,7 +80,7 @@ def gather_segment(
         )
     names = [name for name in plan.schema.names if whole or name in table.column_names]
     columns = _widen_offsets(_to_stored_types(table.select(names))).combine_chunks(POOL)
-    computed = left_to_spark(spec.subject for spec in plan.indexes)
+    computed = select_for_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]
         for expr, name in zip(computed, value_names(len(computed)), strict=True)
@@ -89,14 +89,14 @@ def gather_segment(
 
     def words_left(places: Sequence[int]) -> Words:
         if of_left is None:
-            return words_of(table, len(places))
+            return read_word_columns(table, len(places))
         return of_left([plan.features.features[place] for place in places], columns, plan.schema)
 
     words = segment_words(plan.features.features, columns, words_left)
     return GatheredSegment(ids[0], columns, words, values)
 
 
-def in_source_order(table: pa.Table) -> pa.Table:
+def sort_by_position(table: pa.Table) -> pa.Table:
     """Return the rows sorted by ``_pos``.
 
     A shuffle delivers parts of the source in any order, each sorted. Parts are concatenated; only where they
@@ -144,8 +144,8 @@ def _widen_offsets(table: pa.Table) -> pa.Table:
     return table
 
 
-def parcel_of(segment: int, position: int, rows: pa.Table, compressed: bool = True) -> pa.RecordBatch:
-    """Return a shuffle batch as one row of :data:`PARCEL_SCHEMA`.
+def pack_shuffle_batch(segment: int, position: int, rows: pa.Table, compressed: bool = True) -> pa.RecordBatch:
+    """Return a shuffle batch as one row of :data:`SHUFFLE_BATCH_SCHEMA`.
 
     ``position`` is that of the first row; the rest follow it before the first row of any other batch of the segment.
     Compression pays where batches travel or are many.
@@ -154,17 +154,21 @@ def parcel_of(segment: int, position: int, rows: pa.Table, compressed: bool = Tr
     with pa.ipc.new_stream(sink, rows.schema, options=_COMPRESSED if compressed else None) as stream:
         stream.write_table(rows)
     values = [[segment], [position], [sink.getvalue().to_pybytes()]]
-    return pa.RecordBatch.from_arrays(values, schema=PARCEL_SCHEMA)
+    return pa.RecordBatch.from_arrays(values, schema=SHUFFLE_BATCH_SCHEMA)
 
 
-def unpacked(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def unpack_shuffle_batches(parcels: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of shuffle batches with their segment, and positions that rise as in the source."""
     for batch in parcels:
-        for segment, position, content in zip(*(batch.column(name) for name in PARCEL_SCHEMA.names), strict=True):
-            yield from placed(pa.ipc.open_stream(content.as_buffer()).read_all(), segment.as_py(), position.as_py())
+        for segment, position, content in zip(
+            *(batch.column(name) for name in SHUFFLE_BATCH_SCHEMA.names), strict=True
+        ):
+            yield from add_positions(
+                pa.ipc.open_stream(content.as_buffer()).read_all(), segment.as_py(), position.as_py()
+            )
 
 
-def placed(rows: pa.Table, segment: int, low: int) -> Iterator[pa.RecordBatch]:
+def add_positions(rows: pa.Table, segment: int, low: int) -> Iterator[pa.RecordBatch]:
     """Yield consecutive rows with their segment and positions, the first of which is ``low``."""
     positions = pa.array(np.arange(low, low + rows.num_rows))
     segments = pa.array(np.full(rows.num_rows, segment, dtype=np.int32))

@@ -25,7 +25,7 @@ from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.statistics import block_statistics, with_bytes
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
-from layoutopt.errors import TableError, carrying
+from layoutopt.errors import TableError, encode_errors
 from layoutopt.indexes.expressions import is_stored
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.arrays import Floats, Ints
@@ -50,13 +50,13 @@ from layoutopt.writer.routing import (
     find_guides,
     measure_cell_bytes,
     present_rows,
-    reaching,
     route,
     union_words,
+    weigh_reaching_queries,
 )
-from layoutopt.writer.row_order import in_row_order
-from layoutopt.writer.segment import POOL, GatheredSegment, OfLeft, gather_segment
-from layoutopt.writer.task_result import Answer
+from layoutopt.writer.row_order import sort_block_rows
+from layoutopt.writer.segment import POOL, FindWords, GatheredSegment, gather_segment
+from layoutopt.writer.task_result import TaskResult
 
 if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
@@ -115,7 +115,7 @@ def _can_have_bloom(schema: pa.Schema, names: tuple[str, ...]) -> bool:
     return not (pa.types.is_boolean(type) or pa.types.is_nested(type) or pa.types.is_null(type))
 
 
-def scaled(plan: Plan, scale: float) -> Plan:
+def shrink_blocks(plan: Plan, scale: float) -> Plan:
     """Return the plan with blocks of ``scale`` times fewer rows."""
     layouts = []
     for layout in plan.scheme.layouts:
@@ -133,7 +133,7 @@ def adapt_to_rows(plan: Plan, rows: int) -> Plan:
     A single block of a late segment would hold rows of every kind, so every query would read it.
     """
     block_rows = max(min(plan.block_rows, SMALLEST), rows // FEWEST_BLOCKS)
-    return plan if block_rows >= plan.block_rows else scaled(plan, plan.block_rows / block_rows)
+    return plan if block_rows >= plan.block_rows else shrink_blocks(plan, plan.block_rows / block_rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,7 +173,7 @@ class WriteJob:
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
     also: Callable[[GatheredSegment], bytes] | None = None
-    of_left: OfLeft | None = None
+    of_left: FindWords | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -187,11 +187,11 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
     Raises:
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
-    with carrying():
+    with encode_errors():
         try:
             segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
             if segment is not None:
-                yield answer_of(job, segment).encoded()
+                yield write_and_measure(job, segment).encoded()
         except OSError as error:
             reason = error.strerror or str(error)
             raise TableError(
@@ -221,7 +221,7 @@ class RoutedFile:
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """Yield the files of a segment, layout by layout, before they are written."""
     plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.late else job.plan
-    reached = reaching(plan.queries, plan.schema, segment.table)
+    reached = weigh_reaching_queries(plan.queries, plan.schema, segment.table)
     bytes_by_column = None if job.late else measure_cell_bytes(plan, segment.table)
     layouts = [(i, layout) for i, layout in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     uses_left = Counter(blocking_key(plan, layout) for _, layout in layouts)
@@ -239,11 +239,11 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
             routed[key] = routing
         first = job.first_block + segment.id * job.blocks_a_segment + index * plan.segment_rows
         sorted_by = layout.row_order, plan.schema, segment.table
-        yield RoutedFile(index, WHOLE, layout.columns, in_row_order(routing, *sorted_by), first)
+        yield RoutedFile(index, WHOLE, layout.columns, sort_block_rows(routing, *sorted_by), first)
         rest = np.flatnonzero(~present_rows(layout, segment.words))
         if len(rest) and layout.master:
             first += len(routing.offsets) - 1
-            routing_of_rest = in_row_order(cut_equally(rest, plan.block_rows), *sorted_by)
+            routing_of_rest = sort_block_rows(cut_equally(rest, plan.block_rows), *sorted_by)
             yield RoutedFile(index, REST, layout.master, routing_of_rest, first)
 
 
@@ -256,14 +256,14 @@ def write_layouts(job: WriteJob, segment: GatheredSegment) -> tuple[pa.Table, in
     return pa.concat_tables(tables), n_joined
 
 
-def answer_of(job: WriteJob, segment: GatheredSegment) -> Answer:
+def write_and_measure(job: WriteJob, segment: GatheredSegment) -> TaskResult:
     """Write a segment's files and return what was measured."""
     blocks, n_joined = write_layouts(job, segment)
     if job.at is not None:
         job.at("segment-written")
     tid_sums = [] if job.rehearsal else _tid_sums(job, segment)
     extra_result = None if job.also is None else job.also(segment)
-    return Answer(segment.id, segment.table.num_rows, n_joined, blocks, tid_sums, extra_result)
+    return TaskResult(segment.id, segment.table.num_rows, n_joined, blocks, tid_sums, extra_result)
 
 
 def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]:
@@ -324,12 +324,12 @@ def write_file(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> pa.
         return data_path(key, job.load_id, file.layout, number, secrets.token_hex(4), file.part)
 
     if job.rehearsal:
-        content = content_of(plan, segment.table, replace(file, columns=_measured_columns(job, file.columns)))
-        sizes = rehearsed_sizes(job, segment, file)
+        content = take_content(plan, segment.table, replace(file, columns=_measured_columns(job, file.columns)))
+        sizes = estimate_file_sizes(job, segment, file)
         sums, tid_sums = None, None
         places = [FilePlace(new_path(), n_blocks, None, [None] * n_blocks)]
     else:
-        content = content_of(plan, segment.table, file)
+        content = take_content(plan, segment.table, file)
         sizes, places = _write_parquet(job, new_path, content, routing.offsets)
         wanted = [column for column in plan.schema.columns if column.name in file.columns]
         sums, tid_sums = _sum_blocks(content, wanted, routing.offsets)
@@ -369,16 +369,16 @@ def _measured_columns(job: WriteJob, columns: tuple[str, ...]) -> tuple[str, ...
     return tuple(name for name in columns if name in wanted) or columns[:1]
 
 
-def rehearsed_sizes(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> dict[str, Ints]:
+def estimate_file_sizes(job: WriteJob, segment: GatheredSegment, file: RoutedFile) -> dict[str, Ints]:
     """Return about the bytes of each column's chunks in a file that is not written, ``int64[n_blocks]``."""
     offsets = file.routing.offsets
     if not job.sized:
         return dict.fromkeys(file.columns, np.zeros(len(offsets) - 1, dtype=np.int64))
-    sample = of_blocks(file, blocks_to_encode(offsets).tolist())
-    return estimate_sizes(content_of(job.plan, segment.table, sample), offsets, job.plan.codec)
+    sample = select_blocks(file, blocks_to_encode(offsets).tolist())
+    return estimate_sizes(take_content(job.plan, segment.table, sample), offsets, job.plan.codec)
 
 
-def of_blocks(file: RoutedFile, blocks: Sequence[int]) -> RoutedFile:
+def select_blocks(file: RoutedFile, blocks: Sequence[int]) -> RoutedFile:
     """Return the file with some of its blocks only, numbered from the first."""
     bounds = [file.routing.offsets[block : block + 2].tolist() for block in blocks]
     rows = np.concatenate([file.routing.rows[start:stop] for start, stop in bounds])
@@ -403,7 +403,7 @@ def _sum_blocks(content: pa.Table, columns: Sequence[Column], offsets: Ints) -> 
     return sums, tid_sums
 
 
-def content_of(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
+def take_content(plan: Plan, table: pa.Table, file: RoutedFile) -> pa.Table:
     """Return the rows of a file in the order of its blocks, with ``_block``, and ``_tid`` for several layouts."""
     routing = file.routing
     content = pa.compute.take(table.select(list(file.columns)), pa.array(routing.rows), memory_pool=POOL)

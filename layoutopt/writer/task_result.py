@@ -34,7 +34,7 @@ _RESULT: Final = pa.schema(
 
 
 @dataclass(frozen=True, eq=False)
-class Answer:
+class TaskResult:
     """What a task measured of a segment.
 
     Attributes:
@@ -55,7 +55,7 @@ class Answer:
     also: bytes | None = None
     indexes: PackedIndexes = ()
 
-    def split(self) -> Answer:
+    def split(self) -> TaskResult:
         """Return the result with encoded indexes, separate from the blocks."""
         blocks, indexes = split_indexes(self.blocks)
         return replace(self, blocks=blocks, indexes=indexes)
@@ -67,7 +67,7 @@ class Answer:
             result.segment,
             result.rows,
             result.joined_vectors,
-            stream_of(result.blocks),
+            to_arrow_stream(result.blocks),
             result.indexes,
             result.tid_sums,
             result.also,
@@ -76,11 +76,11 @@ class Answer:
         return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
-def answers_of(result: pa.Table) -> Iterator[Answer]:
+def read_task_results(result: pa.Table) -> Iterator[TaskResult]:
     """Yield the results in rows of :data:`RESULT_SCHEMA` by segment; indexes are not copied."""
     for row in pa.compute.sort_indices(result["segment"]).to_pylist():
         values = {name: result[name][row] for name in result.column_names}
-        yield Answer(
+        yield TaskResult(
             values["segment"].as_py(),
             values["rows"].as_py(),
             values["joined_vectors"].as_py(),
@@ -91,7 +91,7 @@ def answers_of(result: pa.Table) -> Iterator[Answer]:
         )
 
 
-def stream_of(blocks: pa.Table) -> bytes:
+def to_arrow_stream(blocks: pa.Table) -> bytes:
     """Return a table as a compressed Arrow stream: drivers limit the size of results, and indexes are long."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, blocks.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
@@ -100,7 +100,7 @@ def stream_of(blocks: pa.Table) -> bytes:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteResult:
     """The combined results of a load's tasks.
 
     Attributes:
@@ -117,9 +117,9 @@ class Written:
     positions: TidSums
 
 
-def collected(
-    plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[Answer], observed: Content
-) -> Written:
+def combine_task_results(
+    plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[TaskResult], observed: Content
+) -> WriteResult:
     """Combine the results of tasks, in the order of the segments.
 
     ``keys`` are each segment's partition key and ``numbers`` its number in that partition. ``observed`` is the
@@ -136,7 +136,7 @@ def collected(
         for layout, sums in enumerate(answer.tid_sums):
             by_name = zip(plan.schema.names, sums, strict=True)
             positions[key, number, layout] = {name: sum for name, sum in by_name if sum is not None}
-    return Written(pa.concat_tables(tables), tuple(indexes), observed, joined, positions)
+    return WriteResult(pa.concat_tables(tables), tuple(indexes), observed, joined, positions)
 
 
 @dataclass(frozen=True)
@@ -174,7 +174,7 @@ def load_report(
     plan: Plan,
     keys: Sequence[str],
     segments: int,
-    written: Written,
+    written: WriteResult,
     seconds: Mapping[str, float],
 ) -> LoadReport:
     """Return the report of a committed load; ``keys`` are its partitions and ``seconds`` its stages."""

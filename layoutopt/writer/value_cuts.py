@@ -14,7 +14,7 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, dense_ranks, filled, stored_keys
+from layoutopt.catalog.keys import FLOATS, ArrowValues, dense_ranks, fill_nulls, stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.stability import unseen_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Words
@@ -73,10 +73,10 @@ class Numbers:
         stored = stored_keys(column, type)
         nulls = np.asarray(stored.is_null()) if stored.null_count else None
         if stored.type == pa.int64():
-            return cls(np.asarray(filled(stored, 0)), nulls, None)
+            return cls(np.asarray(fill_nulls(stored, 0)), nulls, None)
         encoded = stored.dictionary_encode()
         in_order, rank = dense_ranks(encoded.dictionary)
-        indices = np.asarray(filled(encoded.indices, 0))
+        indices = np.asarray(fill_nulls(encoded.indices, 0))
         values = rank[indices] if len(rank) else np.zeros(len(indices), dtype=np.int64)
         return cls(values, nulls, in_order)
 

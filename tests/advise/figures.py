@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layoutopt.advice import Advice, Asked, LayoutAdvice, Period, Reading, StatementAdvice
+from layoutopt.advice import Advice, FilterProfile, LayoutAdvice, Period, Reading, StatementAdvice
 
 GB = 1e9
 
@@ -31,8 +31,8 @@ def advice(recommends: bool = True) -> Advice:
         queries=1_234,
         skipped=3,
         asked=(
-            Asked(("day", "kind"), 34, 60 * GB, "SELECT 1 FROM events WHERE kind = '<b>'"),
-            Asked((), 1_200, GB, ""),
+            FilterProfile(("day", "kind"), 34, 60 * GB, "SELECT 1 FROM events WHERE kind = '<b>'"),
+            FilterProfile((), 1_200, GB, ""),
         ),
         full=Reading(100 * GB, 1.0),
         now=Reading(80 * GB, 0.8),

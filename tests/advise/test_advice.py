@@ -13,19 +13,19 @@ from layoutopt.advice import (
     MOST_TOLD,
     REHEARSED_ERROR,
     SAMPLED_ERROR,
-    AsItIs,
+    CurrentCosts,
     Period,
     Reading,
-    Tried,
-    asked_of,
+    Trial,
     period_of,
+    profile_filters,
     statements_of,
 )
 from tests.advise.figures import advice, layout
 from tests.inspect.logs import logged
 from tests.scan.tables import SCHEMA
 
-TRIED = Tried("gsop", (), 3, ("auto",), 0.25, 0.05, rehearsed=True, stored=7.0)
+TRIED = Trial("gsop", (), 3, ("auto",), 0.25, 0.05, rehearsed=True, stored=7.0)
 MONTH = Period("month", 2_000, "")
 
 
@@ -53,7 +53,7 @@ def test_without_times_savings_are_for_a_thousand_queries(times: tuple[str | Non
 def test_what_is_asked_for_is_told_by_the_bytes_that_it_reads() -> None:
     queries = [replace(query, weight=2.0) for query in logged()]
     read = np.arange(len(queries), dtype=np.float64)
-    found = asked_of(queries, read, SCHEMA)
+    found = profile_filters(queries, read, SCHEMA)
     assert len(found) <= MOST_TOLD
     assert [one.bytes for one in found] == sorted((one.bytes for one in found), reverse=True)
     assert sum(one.runs for one in found) == 2.0 * len(queries)
@@ -63,12 +63,12 @@ def test_what_is_asked_for_is_told_by_the_bytes_that_it_reads() -> None:
 
 
 def test_shares_are_of_the_table_as_it_is_and_cost_what_the_period_reads() -> None:
-    as_it_is = AsItIs(full=8e12, now=4e12, runs=1_000, period=MONTH, price=5.0)
+    as_it_is = CurrentCosts(full=8e12, now=4e12, runs=1_000, period=MONTH, price=5.0)
     found = as_it_is.advice_of(TRIED)
     assert found.reads.bytes == 2e12
     assert found.costs == pytest.approx(2 * 2 * 5)
     assert found.saves == pytest.approx(4 * 2 * 5 - found.costs)
-    assert found.reads.give_or_take == pytest.approx(math.hypot(0.05, REHEARSED_ERROR))
+    assert found.reads.relative_error == pytest.approx(math.hypot(0.05, REHEARSED_ERROR))
     assert as_it_is.advice_of(replace(TRIED, rehearsed=False)).reads.error == SAMPLED_ERROR
     assert as_it_is.is_worth_writing(found)
     assert not as_it_is.is_worth_writing(as_it_is.advice_of(replace(TRIED, share=0.49)))
@@ -88,4 +88,4 @@ def test_advice_is_json_and_says_when_it_has_paid() -> None:
     assert found["recommended"]["method"] == "gsop"
     assert found["pays_after"] == pytest.approx(0.05 / 0.35)
     assert advice(recommends=False).pays_after is None
-    assert Reading(0.0, 0.0, 0.03, 0.04).give_or_take == pytest.approx(0.05)
+    assert Reading(0.0, 0.0, 0.03, 0.04).relative_error == pytest.approx(0.05)

@@ -33,7 +33,7 @@ from layoutopt.bench.steps import Step
 from layoutopt.bench.tpch import Tpch, TpchData
 from layoutopt.bench.tpch_queries import TABLE
 from layoutopt.errors import SettingError
-from layoutopt.model.engine_costs import BUILT_IN, Work
+from layoutopt.model.engine_costs import BUILT_IN, QueryWork
 from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -68,7 +68,7 @@ def test_totals_and_their_ratio_are_printed() -> None:
     timings = {PLAIN: Timing([[0.5, 0.5]], [[2.0, 4.0]]), OPTIMISED: Timing([[0.5, 1.0]], [[1.0, 1.5]])}
     product = {"rows": 7, "timings": {name: asdict(timing) for name, timing in timings.items()}}
     assert summarize(product, ["q3", "q5"], BUILT_IN.costs("duckdb"))["predicted_seconds"] is None
-    work = [Work(queries=1), Work(queries=1, values=1e6)]
+    work = [QueryWork(queries=1), QueryWork(queries=1, values=1e6)]
     summary = summarize({**product, "work": [astuple(each) for each in work]}, ["q3", "q5"], BUILT_IN.costs("duckdb"))
     predicted = sum(BUILT_IN.costs("duckdb").seconds(each) for each in work)
     assert summary["predicted_seconds"] == pytest.approx(predicted, abs=1e-5) != 0

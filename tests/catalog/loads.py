@@ -15,7 +15,7 @@ from layoutopt.catalog.paths import data_path, partition_key
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import words_for
@@ -32,7 +32,7 @@ ROWS = pa.table(
 
 def plan_of(schema: Schema = SCHEMA, partition_by: str | None = "year", seed: int = 0) -> Plan:
     """A plan without features and with one layout."""
-    settings = Settings()
+    settings = SessionSettings()
     return Plan(
         table="t",
         schema=schema,

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.blocks import BlockTable, block_schema, concat_blocks, encode_blocks
-from layoutopt.catalog.bounds import bounds_over, column_bounds, merged
+from layoutopt.catalog.bounds import bounds_over, column_bounds, merge_bounds
 from layoutopt.catalog.entries import partition_entries, written_content
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
@@ -285,11 +285,13 @@ def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_comple
 def test_one_unknown_block_makes_the_partition_unknown_but_one_of_nulls_does_not() -> None:
     blocks: list[dict[str, Any]] = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 4}]
     rows = np.array([4, 4])
-    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 5, 4)
+    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 5, 4)
     blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 3}]
-    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(None, None, 3)
+    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(
+        None, None, 3
+    )
     blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": None, "min": 9, "max": 9}]
-    assert merged(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 9, None)
+    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 9, None)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from layoutopt.catalog.checks import Content
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
-from layoutopt.catalog.deletion_vectors import Marks, packed
+from layoutopt.catalog.deletion_vectors import Marks, pack_positions
 from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
@@ -34,7 +34,7 @@ def beside(
         (entry.key, entry.load_id): Content(entry.rows - entry.live_rows + 1, dict.fromkeys(entry.checksums, 0))
         for entry in first
     }
-    marks = Marks(gone, {1: packed(np.array([0]))} if gone else {}, alone)
+    marks = Marks(gone, {1: pack_positions(np.array([0]))} if gone else {}, alone)
     return commit_load(
         files, base, load.plan, load_id, load.entries, load.blocks, operation="update", marks=marks, at=at
     )

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
-from layoutopt.catalog.bounds import bounds_over, merged
+from layoutopt.catalog.bounds import bounds_over, merge_bounds
 from layoutopt.model.predicates import And, Col, Comparison, Constant, InSet, Like, Node, Or, conjunction, disjunction
 from layoutopt.model.predicates.normal import like
 from layoutopt.model.predicates.patterns import matches, parse_like
@@ -160,7 +160,7 @@ def partition_statistics(statistics: BlockStatistics, schema: Schema) -> BlockSt
     rows = np.array([statistics.rows.sum()])
     bounds = {
         column.name: bounds_over(
-            [merged(statistics.bounds[column.name], statistics.rows, np.arange(statistics.n))], rows, column.type
+            [merge_bounds(statistics.bounds[column.name], statistics.rows, np.arange(statistics.n))], rows, column.type
         )
         for column in schema.columns
     }

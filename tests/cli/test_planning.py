@@ -13,7 +13,7 @@ from layoutopt.cli import inputs as opening
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, Session
 from layoutopt.cli.inputs import spark_if_needed
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from tests.effort import PROCESSES
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def test_files_of_this_machine_are_planned_without_spark(
 
 def test_a_session_is_started_once_and_when_it_is_asked_for(started: list[Session]) -> None:
     session = Session(None, json=False, progress=False)
-    spark: Any = spark_if_needed(session, Settings())
+    spark: Any = spark_if_needed(session, SessionSettings())
     assert started == []
     assert spark() is spark()
     assert started == [session]
@@ -69,7 +69,7 @@ def test_a_session_is_there_where_spark_is_wanted(
     else:
         given: Callable[[Session], object] = lambda session: {"spark.hadoop.fs.defaultFS": "hdfs://x"}  # noqa: E731
         monkeypatch.setattr(Session, "spark_properties" if wanted == "properties" else "udfs", given)
-    assert not callable(spark_if_needed(session, Settings()))
+    assert not callable(spark_if_needed(session, SessionSettings()))
     assert started == [session]
 
 
@@ -77,6 +77,6 @@ def test_properties_that_change_no_plan_start_nothing(started: list[Session], mo
     given = {"spark.driver.memory": "4g", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "true"}
     monkeypatch.setattr(Session, "spark_properties", lambda session: given)
     session = Session(None, json=False, progress=False)
-    assert callable(spark_if_needed(session, Settings(time_zone="Asia/Tokyo")))
+    assert callable(spark_if_needed(session, SessionSettings(time_zone="Asia/Tokyo")))
     assert started == []
-    assert not callable(spark_if_needed(session, Settings()))
+    assert not callable(spark_if_needed(session, SessionSettings()))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.encryption.references import KEY_VARIABLE, check_reference, given_reference, giving, key_of
+from layoutopt.encryption.references import KEY_VARIABLE, check_reference, given_reference, key_of, use_reference
 from layoutopt.errors import EncryptionKeyError, SettingError
 
 KEY = bytes(range(40, 72))
@@ -51,11 +51,11 @@ def test_a_command_that_fails_is_named(command: str) -> None:
 
 def test_a_reference_is_given_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_VARIABLE, "env:OUTER")
-    with giving("env:INNER"):
+    with use_reference("env:INNER"):
         assert given_reference() == "env:INNER"
-    with giving(None):
+    with use_reference(None):
         assert given_reference() == "env:OUTER"
     monkeypatch.delenv(KEY_VARIABLE)
-    with pytest.raises(KeyError), giving("env:INNER"):
+    with pytest.raises(KeyError), use_reference("env:INNER"):
         raise KeyError
     assert KEY_VARIABLE not in os.environ

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.external.listing import canonical
+from layoutopt.external.listing import canonical_name
 from layoutopt.external.refresh import RefreshReport, refresh
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import Table, open_table
 
@@ -26,8 +26,8 @@ def write(path: Path, rows: pa.Table, row_group_size: int = 10, **how: Any) -> N
 
 def index(folder: Path, into: Path, indexes: Sequence[str] | None = INDEXES, **how: Any) -> RefreshReport:
     """Indexes a source under the name t; None brings up to date what there is."""
-    choose = None if indexes is None else lambda schema, trial: indexes_asked(indexes, schema)
-    source = canonical(str(folder))
+    choose = None if indexes is None else lambda schema, trial: parse_indexes(indexes, schema)
+    source = canonical_name(str(folder))
     return refresh(str(into), source, None if indexes is None else "t", choose, any_arrow_type, **how)
 
 

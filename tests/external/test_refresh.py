@@ -25,7 +25,7 @@ from layoutopt.errors import (
     SourceIndexError,
 )
 from layoutopt.external.refresh import RefreshReport, Trial, refresh
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.schema import Schema
@@ -287,7 +287,7 @@ def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
     source, into = put(folder, "noting://bucket/rows"), "noting://bucket/indexes"
 
     def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
-        return indexes_asked(["n:bloom"], schema)
+        return parse_indexes(["n:bloom"], schema)
 
     assert refresh(into, source, "t", choose, any_arrow_type).measured == 3
     table = open_table(into)

@@ -11,9 +11,9 @@ from deltalake import DeltaTable, write_deltalake
 from pyiceberg.table import Table as IcebergTable
 
 from layoutopt.errors import QueryError, SettingError, SourceError
-from layoutopt.external.listing import canonical
+from layoutopt.external.listing import canonical_name
 from layoutopt.external.refresh import RefreshReport, refresh
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import Table, open_table
 from tests.external.folders import blocks_read
@@ -21,8 +21,8 @@ from tests.sources.tables import by_id, delete_positions, delta_table, first_fil
 
 
 def index(source: str, into: Path, *indexes: str) -> RefreshReport:
-    choose = (lambda schema, trial: indexes_asked(indexes, schema)) if indexes else None
-    return refresh(str(into), canonical(source), "t" if indexes else None, choose, any_arrow_type)
+    choose = (lambda schema, trial: parse_indexes(indexes, schema)) if indexes else None
+    return refresh(str(into), canonical_name(source), "t" if indexes else None, choose, any_arrow_type)
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:
@@ -130,4 +130,4 @@ def test_a_table_that_is_emptied(tmp_path: Path) -> None:
 
 def test_a_version_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="remove @7"):
-        canonical(f"delta:{tmp_path}@7")
+        canonical_name(f"delta:{tmp_path}@7")

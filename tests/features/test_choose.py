@@ -8,7 +8,7 @@ import random
 import pytest
 
 from layoutopt.features.selection import default_excluded, default_threshold, mine_features, mine_ranges
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import Col, Comparison, describe
 from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import (
@@ -71,7 +71,7 @@ def test_the_same_log_gives_the_same_features() -> None:
 
 
 def test_features_carry_the_settings_that_give_them_meaning() -> None:
-    meaning = Settings(time_zone="Asia/Tokyo")
+    meaning = SessionSettings(time_zone="Asia/Tokyo")
     assert mine_features(EXAMPLE_1, threshold=1, num_features=3, settings=meaning).settings == meaning
 
 

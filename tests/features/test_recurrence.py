@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from layoutopt.features.stability import unseen_shares
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.model.schema import Column, Schema
 from tests.spark.tables import document, is_value
 
@@ -24,7 +24,7 @@ def test_ranges_that_never_recur_are_unseen_and_reports_are_not() -> None:
     reports = [("kind", number % 3) for number in range(20)]
     queries = log(*(one for pair in zip(brushing, reports, strict=True) for one in pair))
     assert unseen_shares(queries) == {"id": 1.0, "kind": 0.0}
-    assert unseen_shares(classes(queries)) == {"id": 1.0, "kind": 0.0}
+    assert unseen_shares(group_queries(queries)) == {"id": 1.0, "kind": 0.0}
 
 
 def test_what_recurs_for_the_first_time_in_the_later_half_is_unseen() -> None:

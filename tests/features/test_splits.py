@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.features.cross_validation import FEWEST, FOLDS, MIN_HELD_OUT, folds, hold_out, splits
+from layoutopt.features.cross_validation import FOLDS, MIN_HELD_OUT, MIN_QUERIES, folds, hold_out, splits
 from layoutopt.model.predicates import Col, Filter, InSet
 from layoutopt.model.query import Query
 from layoutopt.model.values import compare
@@ -41,7 +41,7 @@ def test_every_query_is_on_one_side_and_no_family_is_only_held_back(drawn: list[
         assert sum(one.columns == (column,) for one in held) == of_family // 4
 
 
-@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), min_size=FEWEST, max_size=30))
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 3)), min_size=MIN_QUERIES, max_size=30))
 def test_each_query_of_a_short_log_is_held_back_once(drawn: list[tuple[str, int]]) -> None:
     log = [query(i, column, value) for i, (column, value) in enumerate(drawn)]
     parts = splits(log)
@@ -61,4 +61,4 @@ def test_folds_are_stretches_of_time_of_each_family_and_rare_queries_are_one_fam
 def test_a_long_log_is_split_once_and_a_tiny_one_not_at_all() -> None:
     log = [query(i, "a", i) for i in range(4 * MIN_HELD_OUT)]
     assert splits(log) == [hold_out(log)]
-    assert splits(log[: FEWEST - 1]) == []
+    assert splits(log[: MIN_QUERIES - 1]) == []

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.features.weights import feature_shares, feature_weights
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from tests.features.workloads import BOTH, EITHER, EXAMPLE_1, OVER_21, SHIRTS, SHOES, predicate, query
 
 FEATURES = FeatureSet(
@@ -17,7 +17,7 @@ FEATURES = FeatureSet(
         Feature((predicate(BOTH), predicate(OVER_21)), 1.0),
         Feature((predicate(OVER_21),), 1.0),
     ),
-    Settings(),
+    SessionSettings(),
 )
 
 

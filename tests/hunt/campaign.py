@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from layoutopt.errors import LayoutoptError
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.hunt.conditions import Conditions, refs_of
 from tests.hunt.pieces import Kind, piece
 from tests.hunt.queries import Ask, Queries
@@ -98,7 +98,7 @@ def features_of(sessions: Sessions, rng: random.Random) -> tuple[list[str], Bits
 
 def _is_exact(world: World, text: str) -> bool:
     try:
-        (scan,) = scans_of(f"SELECT * FROM t WHERE {text}", {"t": world.schema})
+        (scan,) = find_scans(f"SELECT * FROM t WHERE {text}", {"t": world.schema})
     except LayoutoptError:
         return False
     return scan.exact and bool(scan.filter.predicates)

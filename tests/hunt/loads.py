@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.hunt.tables import Laid
 from tests.hunt.ways import Sessions
 
@@ -29,9 +29,9 @@ def by_loads(sessions: Sessions, root: Path, conditions: Sequence[str]) -> Itera
     pq.write_table(world.rows, root / "source" / "rows.parquet")
     source = session.read.parquet(str(root / "source"))
     schema = schema_of(source)
-    filters = [scans_of(f"SELECT * FROM t WHERE {text}", {"t": schema})[0].filter for text in conditions]
+    filters = [find_scans(f"SELECT * FROM t WHERE {text}", {"t": schema})[0].filter for text in conditions]
     features = tuple(Feature(each.predicates, 1.0 + number) for number, each in enumerate(filters))
-    settings = Settings(time_zone=world.zone)
+    settings = SessionSettings(time_zone=world.zone)
     queries = tuple(Query(number, "t", schema.names, each) for number, each in enumerate(filters))
     document = FeaturesDocument("t", schema, FeatureSet(features, settings), queries)
     fit = [given.name for given in world.given[1:] if given.family in ("int", "date", "boolean", "tinyint")]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.sql.dialect import parse_statement
-from layoutopt.sql.scans import Span, span_of
+from layoutopt.sql.scans import Span, find_span
 
 
 def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
@@ -17,9 +17,9 @@ def splice_relations(sql: str, relations: Mapping[Span, str]) -> str:
     >>> splice_relations("SELECT t.a FROM t JOIN T AS u ON t.a = u.a", {(16, 17): "`v`", (23, 24): "(SELECT 1 AS a)"})
     'SELECT t.a FROM `v` AS `t` JOIN (SELECT 1 AS a) AS u ON t.a = u.a'
     """
-    known = {span_of(table): table for table in parse_statement(sql, "spark").find_all(exp.Table)}
+    known = {find_span(table): table for table in parse_statement(sql, "spark").find_all(exp.Table)}
     for span, relation in sorted(relations.items(), reverse=True):
         table = known[span]
-        alias = "" if table.args.get("alias") else f" AS {quoted(table.parts[-1].name)}"
+        alias = "" if table.args.get("alias") else f" AS {quote_name(table.parts[-1].name)}"
         sql = sql[: span[0]] + relation + alias + sql[span[1] :]
     return sql

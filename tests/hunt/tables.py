@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table
@@ -222,7 +222,7 @@ def lay_out(world: World, root: Path, method: str, conditions: Sequence[str], ma
     blocking, layouts = METHODS[method](world, len(conditions), rng)
     fit = [each.name for each in world.given[1:] if each.family in _PARTITIONING]
     partition_by = rng.choice(fit) if fit and rng.random() < 0.6 else None
-    settings = Settings(time_zone=world.zone)
+    settings = SessionSettings(time_zone=world.zone)
     made = building(
         world.schema, conditions, blocking=blocking, layouts=layouts, partition_by=partition_by, settings=settings,
         segment_rows=rng.choice([60, 100, 1000]),

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.errors import LayoutoptError, QueryError
 from layoutopt.inspect.block_condition import block_conditions
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.scan.table import Scan
 from layoutopt.spark import disable, enable, read_table, register
 from tests.hunt.compare import Answer, rows_of, same_values
@@ -270,7 +270,7 @@ def predicate(asking: Asking) -> Found:
 
 
 def _all_columns(laid: Laid) -> str:
-    return ", ".join(quoted(name) for name in laid.table.schema.names)
+    return ", ".join(quote_name(name) for name in laid.table.schema.names)
 
 
 def _file_view(asking: Asking, rows: pa.Table, name: str) -> None:

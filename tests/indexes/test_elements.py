@@ -15,20 +15,20 @@ from hypothesis import given, settings
 
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
-from layoutopt.indexes.choosing import candidates, indexes_asked
-from layoutopt.indexes.expressions import evaluate, is_computed_here, left_to_spark
+from layoutopt.indexes.choosing import find_candidates, parse_indexes
+from layoutopt.indexes.expressions import evaluate, is_computed_here, select_for_spark
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import suits
-from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, parameter_of
+from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, find_parameter
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.arrays import Ints
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import ANY_STRING, And, Call, Col, Const, Expr, InSet, Like, Node, Or, like, matches
-from layoutopt.model.predicates.normal import elements_of, keys_of, met_by_some, some_element, values_of
+from layoutopt.model.predicates.normal import elements_of, get_element_literal, keys_of, make_exists_call, values_of
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.effort import examples, long_too
 from tests.indexes.columns import POOLS, literals_of
 from tests.indexes.elements import ELEMENT_TYPES, FORMS, arrays, as_arrow, contains, rows_of
@@ -47,13 +47,13 @@ SCHEMA = Schema(
 
 def asked(condition: str) -> Node:
     """A condition as filters have it."""
-    (scan,) = scans_of(f"SELECT s FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT s FROM t WHERE {condition}", {"t": SCHEMA})
     assert not scan.unusable, scan.unusable
     return scan.filter.root
 
 
 def subject(text: str) -> Expr:
-    return indexes_asked([f"{text}:bloom"], SCHEMA)[0].subject
+    return parse_indexes([f"{text}:bloom"], SCHEMA)[0].subject
 
 
 def denied(node: Node, specs: Sequence[IndexSpec], rows: pa.Table, offsets: Ints) -> list[bool]:
@@ -165,11 +165,11 @@ def test_a_block_with_an_element_that_meets_a_test_is_never_denied(data: st.Data
     """``exists``: what has some element that matches a pattern or lies in a range; NOT of it is denied to none."""
     rows, literal = data.draw(arrays(type)), data.draw(literals_of(type, "x"))
     column, offsets = Col("xs", f"array<{type}>"), data.draw(cut(len(rows)))
-    call, of = some_element(column, literal), elements_of(column)
+    call, of = make_exists_call(column, literal), elements_of(column)
     if call is None:
         return
     assert of is not None
-    met = met_by_some(call, literal.subject)
+    met = get_element_literal(call, literal.subject)
     canonical = like(literal.subject, literal.pattern) if isinstance(literal, Like) else literal
     assert met == canonical  # LIKE 'a%' is a range, LIKE '%' any text
     table = pa.table({"xs": as_arrow(rows, type, "list")})
@@ -262,15 +262,15 @@ OFFSETS = np.array([0, 2, 4, 6])
     ],
 )
 def test_what_is_denied(condition: str, expected: list[bool]) -> None:
-    (scan,) = scans_of(f"SELECT s FROM t WHERE {condition}", {"t": SCHEMA})
-    specs = indexes_asked(["tags:value-list", "st.tags:value-list", "xs:gap-list"], SCHEMA)
+    (scan,) = find_scans(f"SELECT s FROM t WHERE {condition}", {"t": SCHEMA})
+    specs = parse_indexes(["tags:value-list", "st.tags:value-list", "xs:gap-list"], SCHEMA)
     assert denied(scan.filter.root, specs, ROWS, OFFSETS) == expected
 
 
 def test_elements_never_stand_in_a_filter() -> None:
     """Two elements of one array may meet two conditions that no single value meets."""
     both = asked("exists(tags, x -> x = 'red') AND exists(tags, x -> x = 'blue')")
-    specs = indexes_asked(["tags:value-list"], SCHEMA)
+    specs = parse_indexes(["tags:value-list"], SCHEMA)
     assert denied(both, specs, ROWS, OFFSETS) == [False, True, False]
     assert isinstance(both, And)
     assert all(isinstance(each, InSet) and each.subject.type == "boolean" for each in both.children)
@@ -279,13 +279,13 @@ def test_elements_never_stand_in_a_filter() -> None:
 def test_constants_of_other_types_are_not_asked() -> None:
     column = Col("xs", "array<int>")
     other = Call("array_contains", (column, Const(50, "bigint")), "boolean")
-    assert denied(InSet(other, ValueSet.point(1)), indexes_asked(["xs:bloom"], SCHEMA), ROWS, OFFSETS) == [False] * 3
-    (scan,) = scans_of("SELECT s FROM t WHERE array_contains(xs, 3000000000)", {"t": SCHEMA})
+    assert denied(InSet(other, ValueSet.point(1)), parse_indexes(["xs:bloom"], SCHEMA), ROWS, OFFSETS) == [False] * 3
+    (scan,) = find_scans("SELECT s FROM t WHERE array_contains(xs, 3000000000)", {"t": SCHEMA})
     assert scan.unusable
     date = asked("array_contains(days, DATE '2024-01-01')")
-    assert candidates([date])
-    assert candidates([asked("array_contains(xd, 0.5D)")])
-    assert scans_of("SELECT s FROM t WHERE array_contains(xd, 0.5)", {"t": SCHEMA})[0].unusable
+    assert find_candidates([date])
+    assert find_candidates([asked("array_contains(xd, 0.5D)")])
+    assert find_scans("SELECT s FROM t WHERE array_contains(xd, 0.5)", {"t": SCHEMA})[0].unusable
 
 
 @pytest.mark.parametrize(
@@ -301,7 +301,7 @@ def test_constants_of_other_types_are_not_asked() -> None:
 )
 def test_what_has_no_such_index_is_refused_in_a_sentence(text: str, message: str) -> None:
     with pytest.raises(SettingError, match=re.escape(message)):
-        indexes_asked([text], SCHEMA)
+        parse_indexes([text], SCHEMA)
 
 
 @pytest.mark.parametrize("column", [Col("n", "int"), Col("xs", "array<int>"), Col("m", "map<string,string>")])
@@ -313,11 +313,11 @@ def test_elements_that_an_array_can_not_have_are_refused(column: Col) -> None:
 
 def test_indexes_of_elements_are_named_by_their_array() -> None:
     texts = ["tags:value-list", "st.tags:bloom:0.05", "map_keys(m):prefix", "map_values(m):gap-list:4", "byid[3]:bloom"]
-    specs = indexes_asked(texts, SCHEMA)
+    specs = parse_indexes(texts, SCHEMA)
     assert [str(spec) for spec in specs] == [*texts[:4], "try_element_at(byid, 3):bloom"]
-    assert indexes_asked(list(map(str, specs)), SCHEMA) == specs
+    assert parse_indexes(list(map(str, specs)), SCHEMA) == specs
     assert [is_computed_here(spec.subject) for spec in specs] == [True, True, True, True, False]
-    (array,) = left_to_spark(spec.subject for spec in specs)
+    (array,) = select_for_spark(spec.subject for spec in specs)
     assert array.type == "array<string>"
     computed = {array: pa.chunked_array([[["x"], None, ["y", "z"]]])}
     measured = measure_indexes(specs[4:], pa.table({"byid": pa.nulls(3)}), np.array([0, 2, 3]), computed).field(0)
@@ -326,10 +326,10 @@ def test_indexes_of_elements_are_named_by_their_array() -> None:
 
 
 def test_a_log_with_elements_asks_for_their_indexes() -> None:
-    named = set(map(str, candidates([asked("array_contains(tags, 'a') AND exists(xs, x -> x > 3)")])))
+    named = set(map(str, find_candidates([asked("array_contains(tags, 'a') AND exists(xs, x -> x > 3)")])))
     assert {"tags:value-list", "tags:bloom", "tags:hybrid", "xs:gap-list"} <= named
-    assert "map_keys(m):bloom" in set(map(str, candidates([asked("m['k'] = 1")])))
-    assert candidates([asked("NOT array_contains(tags, 'a')")]) == ()
+    assert "map_keys(m):bloom" in set(map(str, find_candidates([asked("m['k'] = 1")])))
+    assert find_candidates([asked("NOT array_contains(tags, 'a')")]) == ()
 
 
 def test_rows_that_never_had_a_value_have_no_elements() -> None:
@@ -348,5 +348,5 @@ def test_parts_of_maps_are_of_maps() -> None:
     tags, m = Col("tags", "array<string>"), Col("m", "map<string,int>")
     assert (keys_of(tags), values_of(tags), elements_of(m)) == (None, None, None)
     assert not is_computed_here(Call("map_keys", (tags,), "array<string>"))
-    assert parameter_of(IndexSpec(subject("tags"), "value-list")) == 256
+    assert find_parameter(IndexSpec(subject("tags"), "value-list")) == 256
     assert Or((asked("array_contains(tags, 'a')"), Like(subject("tags"), ("a", ANY_STRING, "b")))).columns == {"tags"}

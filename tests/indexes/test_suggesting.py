@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from layoutopt.features.selection import mine_features
-from layoutopt.indexes.choosing import suggested_indexes
+from layoutopt.indexes.choosing import suggest_indexes
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.workload.analyze import analyze
@@ -18,7 +18,7 @@ def suggested(conditions: list[str], features: FeatureSet | None = None) -> list
     log = [LogEntry(i, f"SELECT n FROM t WHERE {text}") for i, text in enumerate(conditions)]
     queries = analyze(log, SCHEMA, "t").queries
     found = mine_features(queries, threshold=3) if features is None else features
-    return [(str(each.spec), each.weight) for each in suggested_indexes(queries, found)]
+    return [(str(each.spec), each.weight) for each in suggest_indexes(queries, found)]
 
 
 def test_look_ups_by_values_that_never_recur_ask_for_a_bloom_filter() -> None:
@@ -76,5 +76,5 @@ def test_elements_of_arrays_and_keys_of_maps_ask_for_indexes_of_them() -> None:
 
 def test_what_is_asked_is_told() -> None:
     log = [LogEntry(i, f"SELECT n FROM t WHERE user = 'u{i}' AND n > 1") for i in range(5)]
-    (found,) = suggested_indexes(analyze(log, SCHEMA, "t").queries, FeatureSet(()))
+    (found,) = suggest_indexes(analyze(log, SCHEMA, "t").queries, FeatureSet(()))
     assert found.asked == "user = 'u0'"

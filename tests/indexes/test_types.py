@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from layoutopt.errors import SettingError
 from layoutopt.indexes.protocol import BlockColumn
-from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, parameter_of
+from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, find_parameter
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import ANY_STRING, Col, InSet, Like, like, parse_like
 from layoutopt.model.values import ValueSet
@@ -145,6 +145,6 @@ def test_all_values_of_a_type_without_order_are_refused() -> None:
     with pytest.raises(SettingError, match="unknown type of index 'magic': expected one of value-list, bloom"):
         check_index(IndexSpec(S, "magic"))
     with pytest.raises(SettingError, match=r"parameter 2, the share of false positives; give 1e-06 to 0\.5"):
-        parameter_of(IndexSpec(S, "bloom", 2))
+        find_parameter(IndexSpec(S, "bloom", 2))
     assert str(IndexSpec(S, "bloom", 0.5)) == "s:bloom:0.5"
     assert not denied("ngrams", Blocks("string", (("abc",),)), Like(S, (ANY_STRING, "xyz"), True))[0]

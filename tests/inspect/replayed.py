@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from layoutopt.model.query import Query
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.scan.tables import SCHEMA
 
 
 def query(number: int, sql: str) -> Query:
-    (scan,) = scans_of(sql, {"t": SCHEMA})
+    (scan,) = find_scans(sql, {"t": SCHEMA})
     return Query(number, "t", scan.columns, scan.filter, sql=sql, exact=scan.exact)
 
 

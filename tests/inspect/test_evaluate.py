@@ -16,7 +16,7 @@ from layoutopt.inspect.evaluate import evaluate, greedy_paths
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.inspect.replayed import LOG, query
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -147,7 +147,7 @@ def test_a_condition_that_overflows_in_duckdb_alone_has_no_actual_rows(tmp_path:
     rows = pa.table({"id": range(20), "n": pa.array([999_999_999_999_999_999] * 20, pa.decimal128(18))})
     table = build(tmp_path, rows, building(schema, ["id < 5"]))
     texts = [f"SELECT id FROM t WHERE {condition}" for condition in ("id < 3", "n * 2 > 5", "id < 7")]
-    scans = [scans_of(text, {"t": schema})[0] for text in texts]
+    scans = [find_scans(text, {"t": schema})[0] for text in texts]
     queries = [
         Query(i, "t", scan.columns, scan.filter, sql=text, exact=scan.exact)
         for i, (text, scan) in enumerate(zip(texts, scans, strict=True))

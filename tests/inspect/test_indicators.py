@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.inspect.evaluate import NAMES, evaluate, geometric_means, indicators
+from layoutopt.inspect.evaluate import INDICATORS, evaluate, geometric_means, indicators
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
@@ -23,7 +23,7 @@ counts = st.lists(st.integers(1, 1000), min_size=4, max_size=4).map(sorted)
 def test_the_law_of_the_product_holds_for_queries_and_for_means(each: list[list[int]]) -> None:
     found = [indicators(total, scanned, matching, relevant) for matching, relevant, scanned, total in each]
     for one in [*found, geometric_means(found)]:
-        selectivity, layout, metadata, scanning = (one[name] or math.nan for name in NAMES)
+        selectivity, layout, metadata, scanning = (one[name] or math.nan for name in INDICATORS)
         assert scanning == pytest.approx(selectivity / (layout * metadata))
         assert max(layout, metadata, scanning) <= 1 + 1e-12
     assert geometric_means(found)["queries"] == len(found)
@@ -38,7 +38,7 @@ def test_queries_without_a_matching_row_are_left_out() -> None:
         "scanning_factor": 0.4,
     }
     assert geometric_means([nothing, some]) == pytest.approx({"queries": 1, **some})
-    assert geometric_means([]) == {"queries": 0, **dict.fromkeys(NAMES)}
+    assert geometric_means([]) == {"queries": 0, **dict.fromkeys(INDICATORS)}
 
 
 def test_without_matching_rows_only_the_scanning_factor_is_known() -> None:

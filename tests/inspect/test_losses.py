@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from layoutopt.inspect.cost import entry_bytes
-from layoutopt.inspect.drift import DatedLog, prospects
+from layoutopt.inspect.cost import measure_entry_bytes
+from layoutopt.inspect.drift import DatedLog, estimate_prospects
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.workload.log import times_of
+from layoutopt.workload.log import query_times
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids
@@ -27,7 +27,7 @@ def asked(*days: str) -> DatedLog:
     """The query once at noon of each day."""
     (query,) = logged([TEXT])
     queries = tuple(replace(query, id=i, timestamp=f"{day}T12:00:00+00:00") for i, day in enumerate(days))
-    return DatedLog(queries, times_of(queries))
+    return DatedLog(queries, query_times(queries))
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +40,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 def test_only_what_was_asked_since_a_partition_was_written_is_lost(table: Table) -> None:
     log = asked("2026-01-01", "2026-01-02", "2026-01-03", "2026-01-03")
     assert (log.days, log.day.tolist()) == (3, [0, 1, 2, 2])
-    reads = entry_bytes(table, log.queries)
+    reads = measure_entry_bytes(table, log.queries)
     costs = dict.fromkeys(table.catalog.snapshot.by_key, 1e9)
-    found = prospects(table, log, reads, np.zeros(1), WEEK, 2 * DAY, costs)
+    found = estimate_prospects(table, log, reads, np.zeros(1), WEEK, 2 * DAY, costs)
     for place, entry in enumerate(table.catalog.partitions):
         read = float(reads.read[0, place])
         assert read > 0
@@ -53,18 +53,18 @@ def test_only_what_was_asked_since_a_partition_was_written_is_lost(table: Table)
 
 def test_a_plan_that_reads_more_is_no_loss(table: Table) -> None:
     log = asked("2026-01-03")
-    reads = entry_bytes(table, log.queries)
+    reads = measure_entry_bytes(table, log.queries)
     (key, *_) = table.catalog.snapshot.by_key
-    found = prospects(table, log, reads, np.full(1, 5.0), WEEK, WEEK, {key: 1e9})
+    found = estimate_prospects(table, log, reads, np.full(1, 5.0), WEEK, WEEK, {key: 1e9})
     assert found[key].loss.counted < 0
     assert found[key].expected < 0
 
 
 def test_queries_that_are_forgotten_do_not_count(table: Table) -> None:
     log = asked("2026-01-03")
-    other = entry_bytes(table, logged(["SELECT id FROM t WHERE kind = 'air'"]))
+    other = measure_entry_bytes(table, logged(["SELECT id FROM t WHERE kind = 'air'"]))
     (key, *_) = table.catalog.snapshot.by_key
-    found = prospects(table, log, other, np.zeros(1), WEEK, WEEK, {key: 1.0})
+    found = estimate_prospects(table, log, other, np.zeros(1), WEEK, WEEK, {key: 1.0})
     assert (found[key].loss.counted, found[key].expected) == (0.0, 0.0)
 
 
@@ -75,7 +75,7 @@ def test_the_half_life_of_a_log_is_found(table: Table) -> None:
     queries: tuple[Query, ...] = tuple(
         replace(moved[place >= 14], id=place, timestamp=f"{day}T12:00:00") for place, day in enumerate(days)
     )
-    assert DatedLog(queries, times_of(queries)).half_life() == dt.timedelta(days=0.5)
+    assert DatedLog(queries, query_times(queries)).half_life() == dt.timedelta(days=0.5)
 
 
 def test_deleted_rows_are_a_loss_from_when_they_were_deleted(tmp_path: Path) -> None:
@@ -88,10 +88,12 @@ def test_deleted_rows_are_a_loss_from_when_they_were_deleted(tmp_path: Path) -> 
     queries = tuple(
         replace(query, id=i, timestamp=day.isoformat()) for i, day in enumerate((tomorrow - 9 * DAY, tomorrow))
     )
-    log = DatedLog(queries, times_of(queries))
-    reads = entry_bytes(table, queries)
+    log = DatedLog(queries, query_times(queries))
+    reads = measure_entry_bytes(table, queries)
     costs = dict.fromkeys(table.catalog.snapshot.by_key, 1e9)
-    found = prospects(table, log, reads, np.array(reads.read.sum(axis=1) / reads.full.sum(axis=1)), WEEK, WEEK, costs)
+    found = estimate_prospects(
+        table, log, reads, np.array(reads.read.sum(axis=1) / reads.full.sum(axis=1)), WEEK, WEEK, costs
+    )
     read, marked = reads.read[0].sum(), 1 - reads.live.mean()
     assert 0.4 < marked < 0.6
     assert sum(one.loss.counted for one in found.values()) == pytest.approx(read * marked, rel=0.2)  # of one day alone

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from layoutopt.inspect.cost import entry_bytes, shares
-from layoutopt.inspect.drift import regret_of
+from layoutopt.inspect.cost import measure_entry_bytes, shares
+from layoutopt.inspect.drift import measure_regret
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.scan.table import Table
 from tests.inspect.logs import logged
@@ -31,7 +31,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 def test_bytes_add_up_to_what_evaluate_says(table: Table) -> None:
     queries = logged()
-    reads = entry_bytes(table, queries)
+    reads = measure_entry_bytes(table, queries)
     scanned = {(query.filter.root, query.columns): 0 for query in queries}
     for query, result in zip(queries, evaluate(table, queries)["queries"], strict=True):
         scanned[query.filter.root, query.columns] = result["bytes_scanned"]
@@ -42,12 +42,14 @@ def test_bytes_add_up_to_what_evaluate_says(table: Table) -> None:
 
 
 def test_a_query_of_one_year_reaches_one_partition(table: Table) -> None:
-    (only,) = entry_bytes(table, logged(["SELECT id FROM t WHERE year = 1995 AND kind = 'air'"])).reached
+    (only,) = measure_entry_bytes(table, logged(["SELECT id FROM t WHERE year = 1995 AND kind = 'air'"])).reached
     assert [entry.key for entry, reached in zip(table.catalog.partitions, only, strict=True) if reached] == ["1995"]
 
 
 def test_what_a_plan_reads_of_its_partitions_is_expected_of_the_others(table: Table) -> None:
-    reads = entry_bytes(table, logged(["SELECT id FROM t WHERE kind = 'air'", "SELECT id FROM t WHERE year = 1996"]))
+    reads = measure_entry_bytes(
+        table, logged(["SELECT id FROM t WHERE kind = 'air'", "SELECT id FROM t WHERE year = 1996"])
+    )
     found = reads.shares_of([0, 1])
     assert found is not None
     expected = reads.expected(found)
@@ -64,12 +66,12 @@ def test_shares_of_nothing_are_unknown() -> None:
 
 
 def test_regret_is_the_share_of_what_could_be_saved(table: Table) -> None:
-    reads = entry_bytes(table, logged(["SELECT id FROM t WHERE kind = 'air'"] * 3))
+    reads = measure_entry_bytes(table, logged(["SELECT id FROM t WHERE kind = 'air'"] * 3))
     full, read = reads.full.sum(), reads.read.sum()
-    none = regret_of(reads, reads.read.sum(axis=1) / full, "p")
+    none = measure_regret(reads, reads.read.sum(axis=1) / full, "p")
     assert none.share == pytest.approx(0, abs=1e-9)
     assert (none.full, none.read) == (3 * full, 3 * read)
-    some = regret_of(reads, np.zeros(1), "p")
+    some = measure_regret(reads, np.zeros(1), "p")
     assert some.share == pytest.approx(read / full)
     assert some.interval.low <= some.share <= some.interval.high
-    assert regret_of(reads, np.ones(1), "p").share == 0
+    assert measure_regret(reads, np.ones(1), "p").share == 0

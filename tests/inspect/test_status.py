@@ -15,12 +15,12 @@ from layoutopt.catalog.snapshot import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.errors import PlanError, StalePlanError
-from layoutopt.inspect.drift import check_drift, drift, skipped_share
+from layoutopt.inspect.drift import check_drift, measure_drift, skipped_share
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.status import current_plan, status
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.scan.builder import Building, build, building
 from tests.scan.tables import SCHEMA, some_rows
 
@@ -32,7 +32,7 @@ def of_year(year: int) -> pa.Table:
 
 
 def queries(*conditions: str) -> tuple[Query, ...]:
-    scans = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": SCHEMA})[0] for text in conditions]
+    scans = [find_scans(f"SELECT id FROM t WHERE {text}", {"t": SCHEMA})[0] for text in conditions]
     return tuple(Query(i, "t", scan.columns, scan.filter, 1.0 + i) for i, scan in enumerate(scans))
 
 
@@ -121,10 +121,10 @@ def test_a_share_is_what_evaluate_says_by_weight(table: Table) -> None:
 def test_a_log_that_skips_much_less_is_refused(
     table: Table, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    same = drift(table, queries("kind = 'air'"))
+    same = measure_drift(table, queries("kind = 'air'"))
     assert (same.queries_then, same.queries_now) == (2, 1)
     check_drift(same, 0.1)
-    other = drift(table, queries("price > 1"))
+    other = measure_drift(table, queries("price > 1"))
     assert other.skipped_then > 0.5 > other.skipped_now + 0.4
     with pytest.raises(StalePlanError, match="analyse the log and plan again"):
         check_drift(other, 0.1)
@@ -145,4 +145,4 @@ def test_a_log_that_skips_much_less_is_refused(
 def test_a_plan_without_queries_can_not_drift(tmp_path: Path) -> None:
     table = build(tmp_path, of_year(1994), built(1))
     with pytest.raises(PlanError, match="has no training queries"):
-        drift(table, queries("price > 1"))
+        measure_drift(table, queries("price > 1"))

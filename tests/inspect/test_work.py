@@ -7,9 +7,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.inspect.cost import costs_for, scan_work
+from layoutopt.inspect.cost import find_costs, scan_work
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, Work
+from layoutopt.model.engine_costs import BUILT_IN, Calibration, QueryWork
 from layoutopt.model.layout import Layout
 from layoutopt.scan.table import Table
 from tests.inspect.logs import logged
@@ -26,9 +26,9 @@ SQL = [
 ]
 
 
-def counted(table: Table, sql: str) -> Work:
+def counted(table: Table, sql: str) -> QueryWork:
     """The work by reading footers."""
-    work = Work(queries=1)
+    work = QueryWork(queries=1)
     for read in table.scan(sql).reads:
         for segment in read.segments if read.columns else ():
             joined = len(segment.layouts) > 1
@@ -41,13 +41,13 @@ def counted(table: Table, sql: str) -> Work:
                     read_chunks = [chunk for chunk in chunks if chunk.path_in_schema in names]
                     rows = sum(group.num_rows for group in groups)
                     stored = len([n for n in metadata.schema.names if n not in ("_block", "_tid")])
-                    work += Work(
+                    work += QueryWork(
                         files=1, footer_chunks=metadata.num_row_groups * stored, row_groups=len(groups),
                         chunks=len(read_chunks), bytes=sum(chunk.total_compressed_size for chunk in read_chunks),
                         rows=0 if joined else rows, values=0 if joined else rows * len(names),
                         joined_rows=rows if joined else 0, joined_values=rows * len(names) if joined else 0,
                     )  # fmt: skip
-            work += Work(joined_segments=int(joined))
+            work += QueryWork(joined_segments=int(joined))
     return work
 
 
@@ -73,5 +73,5 @@ def test_evaluate_predicts_by_what_is_given_or_built_in(tmp_path: Path) -> None:
     assert set(found["totals"]["predicted_seconds"]) == set(BUILT_IN.engines)
     own = Calibration({"spark": {"queries": 2.0}})
     assert evaluate(table, queries, calibration=own)["totals"]["predicted_seconds"] == {"spark": 4.0}
-    assert costs_for(table) == BUILT_IN
-    assert costs_for(table, own) == own
+    assert find_costs(table) == BUILT_IN
+    assert find_costs(table, own) == own

@@ -19,13 +19,13 @@ from layoutopt.events import Stages
 from layoutopt.local import append as joining
 from layoutopt.local import append as verb
 from layoutopt.local import append as writing
-from layoutopt.local.append import append_few
-from layoutopt.model.feature import Settings
+from layoutopt.local.append import append_few_rows
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
 from layoutopt.scan.table import open_table
-from layoutopt.writer.task import answer_of
-from layoutopt.writer.task_result import Answer, LoadReport
+from layoutopt.writer.task import write_and_measure
+from layoutopt.writer.task_result import LoadReport, TaskResult
 from tests.local.tables import Table
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -37,7 +37,7 @@ def no_spark(path: str, keys: Collection[str], watch: Stages) -> LoadReport | No
 
 
 def append(table: Table, source: str, **how: Any) -> verb.AppendReport:
-    return append_few(AppendSettings(table_path=table.path, source=source, **how), no_spark)
+    return append_few_rows(AppendSettings(table_path=table.path, source=source, **how), no_spark)
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_rows_that_are_not_the_sources_are_not_committed(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = Table(tmp_path, GROUPS, None)
-    before, honest = table.files, answer_of
+    before, honest = table.files, write_and_measure
 
-    def wrong(job: Any, segment: Any) -> Answer:
+    def wrong(job: Any, segment: Any) -> TaskResult:
         rows = segment.table
         if damage == "rows":
             return honest(job, replace(segment, table=rows.slice(1), words=segment.words[1:]))
@@ -132,7 +132,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     table = Table(tmp_path, None, None)
     before = table.files
 
-    def full(*arguments: Any) -> Answer:
+    def full(*arguments: Any) -> TaskResult:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(writing, "answer_of", full)
@@ -151,7 +151,7 @@ def test_many_rows_are_joined_by_who_can(tmp_path: Path, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(joining, "MOST_ROWS", 40)
     for _ in range(4):
-        append_few(AppendSettings(table_path=table.path, source=table.source(30)), join_many)
+        append_few_rows(AppendSettings(table_path=table.path, source=table.source(30)), join_many)
         table.rows += 30
     assert asked == [("all",)]
     table.check()
@@ -164,7 +164,7 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
         writing._check_plan(replace(plan, indexes=(reversed_kind,)))
-    there = Settings(time_zone="Europe/Berlin")
+    there = SessionSettings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
         writing._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path, None, None), some_rows(12)

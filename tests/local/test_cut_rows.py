@@ -18,7 +18,7 @@ from layoutopt.errors import NeedsSparkError
 from layoutopt.local import splits as cutting
 from layoutopt.local.splits import CutJob, SegmentRanges, Split, check_split, cut_rows, read_segment_rows
 from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
-from layoutopt.writer.segment import unpacked
+from layoutopt.writer.segment import unpack_shuffle_batches
 
 SCHEMA = Schema((Column("id", "bigint"), Column("kind", "string")))
 FAR = 1 << 33
@@ -42,7 +42,7 @@ def source(folder: Path, *files: list[str | None]) -> list[Split]:
 def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
     """Each segment's rows, as its task puts them together."""
     numbers = pa.record_batch([pa.array(range(len(job.tasks)), pa.int64())], ["id"])
-    batches = read_segment_rows(job, [numbers]) if job.by_segment else unpacked(cut_rows(job, [numbers]))
+    batches = read_segment_rows(job, [numbers]) if job.by_segment else unpack_shuffle_batches(cut_rows(job, [numbers]))
     found: dict[int, list[tuple[int, str | None]]] = {}
     for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row[POSITION]):
         found.setdefault(row[SEGMENT], []).append((row["id"], row["kind"]))

@@ -12,7 +12,7 @@ from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local import append as few_rows
 from layoutopt.local import append as joining
-from layoutopt.local.append import append_few, read_few_rows
+from layoutopt.local.append import append_few_rows, read_few_rows
 from layoutopt.local.vectors import evaluate_exact_vectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
@@ -39,7 +39,7 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
     for number in range(3):
         source = tmp_path / f"{number}.parquet"
         pq.write_table(rows(2, 300 + 20 * number, 20, x=True), source)
-        append_few(AppendSettings(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
+        append_few_rows(AppendSettings(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
     assert not asked  # joined without Spark, by one plan
     found = open_table(str(root)).sql("SELECT count(*) AS n, count(x) AS x FROM t").to_pylist()
     assert found == [{"n": 280, "x": 180}]
@@ -63,7 +63,7 @@ def test_what_is_joined_is_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyP
     table, asked = Table(tmp_path, None, None), []
     monkeypatch.setattr(joining, "MOST_BYTES", 3_000)  # of the 30 rows of a source less, of 120 more
     for _ in range(4):
-        append_few(AppendSettings(table_path=table.path, source=table.source(30)), lambda *of: asked.append(of))
+        append_few_rows(AppendSettings(table_path=table.path, source=table.source(30)), lambda *of: asked.append(of))
         table.rows += 30
     assert len(asked) == 1
     table.check()
@@ -76,7 +76,7 @@ def test_a_join_that_cant_be_tried_is_no_failure_of_the_append(tmp_path: Path, m
     table = Table(tmp_path, None, None)
     monkeypatch.setattr(joining, "MOST_ROWS", 40)
     for number in range(4):
-        done = append_few(AppendSettings(table_path=table.path, source=table.source(30)), no_java)
+        done = append_few_rows(AppendSettings(table_path=table.path, source=table.source(30)), no_java)
         table.rows += 30
         assert ("Java" in str(done.not_joined)) == (number == 3)
     table.check()

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.local.splits import CutJob, SegmentRanges, Split, read_shuffle_batches, write_shuffle_batches
 from layoutopt.model.schema import END_OF_SOURCE, POSITION, SEGMENT, Column, Schema
-from layoutopt.writer.segment import parcel_of
+from layoutopt.writer.segment import pack_shuffle_batch
 
 SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
 
@@ -26,7 +26,7 @@ def test_each_segment_gets_its_rows_and_further_parcels_go_with_them(tmp_path: P
     job = CutJob(SCHEMA, "kind", places, tuple((split,) for split in splits), compressed=False)
 
     def also(split: Split, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
-        yield parcel_of(7, low, rows.slice(0, 1))
+        yield pack_shuffle_batch(7, low, rows.slice(0, 1))
 
     for number in range(2):
         write_shuffle_batches(job, also, str(folder), number)

@@ -34,7 +34,7 @@ from layoutopt.local.profile import (
 )
 from layoutopt.local.splits import CutJob, SegmentRanges, Split
 from layoutopt.model.schema import Column, Schema
-from layoutopt.writer.evaluation import words_of
+from layoutopt.writer.evaluation import read_word_columns
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -96,7 +96,7 @@ def test_a_survey_says_what_each_row_does(
         survey = ProfileJob(job_over(Path(folder), rows, files, by), features, columns, 10**6)
         parts = [survey.run_task(number) for number in range(len(survey.job.tasks))]
     found = survey.merge([part for part in parts if part is not None])
-    words = words_of(found.pairs, len(features))
+    words = read_word_columns(found.pairs, len(features))
     vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
     pairs = zip(zip(found.pairs[KEY].to_pylist(), vectors, strict=True), found.pairs[COUNT].to_pylist(), strict=True)
     keys = [None] * count if by is None else [plain(value) for value in rows[by].to_pylist()]

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.compaction import SMALLER, first_to_join
+from layoutopt.maintenance.compaction import SMALL_SHARE, first_to_join
 
 
 def after(rows: list[int], come: int) -> tuple[list[int], int]:
@@ -24,7 +24,7 @@ def test_no_entry_is_much_smaller_than_what_came_later(sizes: list[int]) -> None
         rows, _ = after(rows, size)
         assert rows[0] == 500
         assert all(
-            one > SMALLER * sum(rows[place + 1 :]) for place, one in enumerate(rows) if 0 < place < len(rows) - 1
+            one > SMALL_SHARE * sum(rows[place + 1 :]) for place, one in enumerate(rows) if 0 < place < len(rows) - 1
         )
     assert sum(rows) == 500 + sum(sizes)
 

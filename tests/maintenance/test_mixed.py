@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from layoutopt.errors import SchemaError
 from layoutopt.maintenance.partial_rewrite import can_mix, carry_words, missing_layouts, mix_plans, restrict_to_columns
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack, unpack
@@ -45,8 +45,8 @@ def test_a_bit_of_a_block_that_stays_is_0_only_where_no_row_has_the_feature(
     rows = rng.random((rng.integers(1, 9), rng.integers(1, 5), len(FEATURES))) < rng.random()  # blocks, rows, features
     unions: Any = rows.any(axis=1)
     # A feature is the same whatever weight a plan gives it.
-    before = FeatureSet(tuple(replace(FEATURES[i], weight=3.0) for i in old), Settings())
-    after = FeatureSet(tuple(FEATURES[i] for i in new), Settings())
+    before = FeatureSet(tuple(replace(FEATURES[i], weight=3.0) for i in old), SessionSettings())
+    after = FeatureSet(tuple(FEATURES[i] for i in new), SessionSettings())
     found = unpack(carry_words(pack(unions[:, old]), before, after), len(new)).astype(bool)
     assert (found >= unions[:, new]).all()
     both = [i for i, feature in enumerate(new) if feature in old]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.rewrite_policy import Loss, Rule, loss_of
+from layoutopt.maintenance.rewrite_policy import Loss, RewriteRule, sum_losses
 
 COST = 1.0
-RULES = st.builds(Rule, trust=st.floats(0.1, 1), patience=st.floats(0, 2))
+RULES = st.builds(RewriteRule, trust=st.floats(0.1, 1), patience=st.floats(0, 2))
 DAYS = st.lists(st.tuples(st.floats(0, 0.4), st.floats(0, 0.4), st.booleans()), max_size=120)
 """Of each day what is read in the one layout and in the other, and whether much is expected to be saved."""
 
@@ -28,7 +28,7 @@ def best_in_hindsight(reads: Sequence[tuple[float, float]]) -> float:
 class Player:
     """A partition that lies in one of two layouts, by a rule that is asked each night."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: RewriteRule) -> None:
         self.rule, self.at, self.cost, self.loss = rule, 0, 0.0, Loss()
 
     def day(self, reads: tuple[float, float], hopeful: bool) -> None:
@@ -38,13 +38,13 @@ class Player:
             self.at, self.loss, self.cost = 1 - self.at, Loss(), self.cost + COST
 
 
-def check(rule: Rule, reads: Sequence[tuple[float, float]], cost: float, step: float) -> None:
+def check(rule: RewriteRule, reads: Sequence[tuple[float, float]], cost: float, step: float) -> None:
     least = best_in_hindsight(reads)
     assert cost <= rule.bound(step) * (least + COST) + (1 + rule.patience + step) * COST + 1e-6
 
 
 @given(RULES, DAYS)
-def test_no_stream_costs_more_than_the_bound(rule: Rule, days: list[tuple[float, float, bool]]) -> None:
+def test_no_stream_costs_more_than_the_bound(rule: RewriteRule, days: list[tuple[float, float, bool]]) -> None:
     player = Player(rule)
     for one, other, hopeful in days:
         player.day((one, other), hopeful)
@@ -53,7 +53,7 @@ def test_no_stream_costs_more_than_the_bound(rule: Rule, days: list[tuple[float,
 
 @given(RULES, st.floats(0.001, 0.4), st.sampled_from([(True,), (False,), (True, False), (True, True, False)]))
 def test_who_asks_what_the_table_is_worst_for_can_not_break_the_bound(
-    rule: Rule, amount: float, hopes: tuple[bool, ...]
+    rule: RewriteRule, amount: float, hopes: tuple[bool, ...]
 ) -> None:
     """The adversary of the proof: nothing is read in the layout where the partition does not lie."""
     player, reads = Player(rule), []
@@ -65,7 +65,7 @@ def test_who_asks_what_the_table_is_worst_for_can_not_break_the_bound(
 
 def test_the_bound_is_nearly_reached() -> None:
     """With small steps the adversary makes the rule pay nearly so much: the bound is not idle."""
-    rule, amount = Rule(trust=1.0, patience=0.0), 0.01
+    rule, amount = RewriteRule(trust=1.0, patience=0.0), 0.01
     player, reads = Player(rule), []
     for _ in range(20_000):
         reads.append((amount, 0.0) if player.at == 0 else (0.0, amount))
@@ -74,14 +74,14 @@ def test_the_bound_is_nearly_reached() -> None:
 
 
 def test_a_saving_must_be_expected_or_the_loss_be_large() -> None:
-    rule = Rule(trust=0.5, patience=1.0)
-    some, much, overdue = (loss_of([amount], COST) for amount in (0.4, 0.6, 2.5))
+    rule = RewriteRule(trust=0.5, patience=1.0)
+    some, much, overdue = (sum_losses([amount], COST) for amount in (0.4, 0.6, 2.5))
     assert not rule.acts(some, COST, expected=9.0)
     assert rule.acts(much, COST, expected=1.1)
     assert not rule.acts(much, COST, expected=0.9)
     assert rule.acts(overdue, COST, expected=0.0)
-    assert not Rule(patience=0.0).acts(Loss(), COST, expected=0.0)
+    assert not RewriteRule(patience=0.0).acts(Loss(), COST, expected=0.0)
 
 
 def test_what_was_good_long_ago_is_forgotten() -> None:
-    assert loss_of([-50.0, 0.7, 0.7], COST).counted == pytest.approx(0.4)
+    assert sum_losses([-50.0, 0.7, 0.7], COST).counted == pytest.approx(0.4)

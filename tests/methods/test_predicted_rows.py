@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layoutopt.methods.interface import PartitionHistogram, PlanningInput, PlanRequest
 from layoutopt.methods.strategies import predict_rows
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
@@ -18,7 +18,7 @@ from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, Featur
 from tests.features.workloads import BOTH, EITHER, OVER_21, SHIRTS, SHOES, predicate, query
 
 SCHEMA = Schema((Column("product", "string"), Column("revenue", "int"), Column("region", "string")))
-FEATURES = FeatureSet(tuple(Feature((predicate(node),), 1.0) for node in (SHOES, SHIRTS, OVER_21)), Settings())
+FEATURES = FeatureSet(tuple(Feature((predicate(node),), 1.0) for node in (SHOES, SHIRTS, OVER_21)), SessionSettings())
 QUERIES = tuple(query(node) for node in (SHOES, BOTH, EITHER, OVER_21))
 
 

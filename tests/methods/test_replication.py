@@ -11,8 +11,8 @@ import pytest
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
-from layoutopt.methods.interface import Known, PartitionHistogram, PlanRequest
-from layoutopt.model.engine_costs import curve, of_the_plan
+from layoutopt.methods.interface import PartitionHistogram, PlanningCache, PlanRequest
+from layoutopt.model.engine_costs import predictions_by_budget, select_own_predictions
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
@@ -21,7 +21,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan, propose_plan
-from layoutopt.spark.planning.source_profile import Counting, sample_histograms
+from layoutopt.spark.planning.source_profile import CountRequest, sample_histograms
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, random_queries, rows_of
 from tests.spark.session.answers import spark_sql
@@ -77,14 +77,14 @@ def stored_cells(table: Table) -> float:
 
 
 def test_more_storage_is_predicted_to_read_less_and_every_budget_is_kept(plan: Plan) -> None:
-    found = curve(plan.predicted)
+    found = predictions_by_budget(plan.predicted)
     assert list(found) == [1.0, 1.1, 1.4]
     fractions = [found[budget]["cells_and_tids_fraction"] for budget in found]
     assert fractions[0] >= fractions[1] >= fractions[2]
     assert fractions[2] < fractions[0]
     assert all(found[budget]["storage_cells"] <= budget + 1e-6 for budget in found)
     assert all(found[budget]["storage_bytes"] > 0 < found[budget]["bytes_fraction"] for budget in found)
-    chosen = of_the_plan(plan.predicted)
+    chosen = select_own_predictions(plan.predicted)
     # Bytes read are predicted by the search for every budget, and for the plan by rehearsing segments.
     assert chosen.pop("bytes_fraction") > 0 < found[1.4].pop("bytes_fraction")
     assert chosen == pytest.approx(found[1.4])
@@ -96,7 +96,7 @@ def test_plans_that_share_what_they_find_are_those_made_alone(
 ) -> None:
     sampled: list[FeatureSet] = []
 
-    def sampling(of: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+    def sampling(of: CountRequest, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
         sampled.append(features)
         return sample_histograms(of, features)
 
@@ -110,7 +110,7 @@ def test_plans_that_share_what_they_find_are_those_made_alone(
             ("gsop-selective", (1.4,)),
         )
     ]
-    known, doc = Known(), conflicting(source)
+    known, doc = PlanningCache(), conflicting(source)
     shared = [propose_plan(spark, source, doc, request, known).dumps() for request in requests]
     assert len(sampled) == 1
     assert shared == [propose_plan(spark, source, doc, request).dumps() for request in requests]

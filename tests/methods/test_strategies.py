@@ -225,7 +225,7 @@ def families_of_simple(source: DataFrame) -> FeaturesDocument:
 
 def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The task of a load, but two rows of its last file have each other's tid."""
-    honest = write_task.content_of
+    honest = write_task.take_content
 
     def content(*arguments: Any) -> pa.Table:
         found = honest(*arguments)
@@ -235,7 +235,7 @@ def swapped_in_task(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterato
         place = found.schema.get_field_index("_tid")
         return found.set_column(place, found.schema.field("_tid"), pa.array(tids, pa.int32()))
 
-    with patch.object(write_task, "content_of", content):  # only here: workers are used again
+    with patch.object(write_task, "take_content", content):  # only here: workers are used again
         yield from write_task.write_segment(job, batches)
 
 

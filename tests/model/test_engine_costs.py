@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import PlanError
-from layoutopt.model.engine_costs import BUILT_IN, KINDS, Calibration, EngineCosts, Work
+from layoutopt.model.engine_costs import BUILT_IN, KINDS, Calibration, EngineCosts, QueryWork
 
 COUNTS = st.lists(st.integers(0, 10**6), min_size=len(KINDS), max_size=len(KINDS))
 
@@ -17,7 +17,7 @@ COUNTS = st.lists(st.integers(0, 10**6), min_size=len(KINDS), max_size=len(KINDS
 @given(COUNTS, COUNTS, st.lists(st.floats(0, 1), min_size=len(KINDS), max_size=len(KINDS)))
 def test_seconds_of_two_queries_add_up(one: list[int], other: list[int], costs: list[float]) -> None:
     engine = EngineCosts(dict(zip(KINDS, costs, strict=True)))
-    first, second = Work(*one), Work(*other)
+    first, second = QueryWork(*one), QueryWork(*other)
     assert engine.seconds(first + second) == pytest.approx(engine.seconds(first) + engine.seconds(second))
     assert engine.seconds(first) == pytest.approx(sum(n * c for n, c in zip(one, costs, strict=True)))
 
@@ -25,7 +25,7 @@ def test_seconds_of_two_queries_add_up(one: list[int], other: list[int], costs: 
 def test_calibrations_are_documents() -> None:
     made = Calibration({"spark": {"queries": 0.1}})
     assert Calibration.loads(made.dumps()) == made
-    assert made.costs("spark").seconds(Work(queries=3)) == pytest.approx(0.3)
+    assert made.costs("spark").seconds(QueryWork(queries=3)) == pytest.approx(0.3)
 
 
 @pytest.mark.parametrize(
@@ -45,15 +45,17 @@ def test_an_engine_that_was_not_calibrated_is_refused() -> None:
 def test_the_built_in_costs_tell_hard_cases() -> None:
     """Footers of many small row groups and rows of several layouts cost Spark more than the bytes that they save."""
     spark = BUILT_IN.costs("spark")
-    large = Work(
+    large = QueryWork(
         queries=1, files=84, row_groups=84, footer_chunks=84 * 63, chunks=84 * 5, bytes=2e7, rows=1e6, values=5e6
     )
-    small = Work(
+    small = QueryWork(
         queries=1, files=84, row_groups=900, footer_chunks=84 * 5_900, chunks=4_500, bytes=6e6, rows=3e5, values=1e6
     )
     assert spark.seconds(small) > spark.seconds(large)
-    one = Work(queries=1, files=7, row_groups=50, footer_chunks=4_000, chunks=250, bytes=5e6, rows=5e5, values=2.5e6)
-    joined = Work(
+    one = QueryWork(
+        queries=1, files=7, row_groups=50, footer_chunks=4_000, chunks=250, bytes=5e6, rows=5e5, values=2.5e6
+    )
+    joined = QueryWork(
         queries=1, files=21, row_groups=50, footer_chunks=4_000, chunks=250, bytes=5e6,
         joined_segments=7, joined_rows=1e6, joined_values=3.5e6,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from layoutopt.errors import PlanError
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.predicates import FALSE, TRUE, Filter, InSet, Node, Predicate, conjunction, disjunction
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
@@ -23,7 +23,7 @@ TEXT = InSet(col("s"), ValueSet.prefix("a"))
 SMALL, POSITIVE, STARTS = (Predicate((literal,)) for literal in (_number("<", 5), _number(">", 0), TEXT))
 FEATURES = FeatureSet(
     (Feature((SMALL,), 3.0), Feature((STARTS, POSITIVE), 2.0), Feature((STARTS,))),
-    Settings("Europe/Berlin", ansi=False),
+    SessionSettings("Europe/Berlin", ansi=False),
 )
 
 
@@ -66,9 +66,9 @@ def test_features_come_back_from_json() -> None:
         None,
         {},
         {"features": [], "settings": {"time_zone": "UTC", "ansi": 1, "case_sensitive": False}},
-        {"features": [{}], "settings": Settings().to_json()},
-        {"features": [{"predicates": [], "weight": 1}], "settings": Settings().to_json()},
-        {"features": [{**FEATURES[0].to_json(), "weight": -1}], "settings": Settings().to_json()},
+        {"features": [{}], "settings": SessionSettings().to_json()},
+        {"features": [{"predicates": [], "weight": 1}], "settings": SessionSettings().to_json()},
+        {"features": [{**FEATURES[0].to_json(), "weight": -1}], "settings": SessionSettings().to_json()},
     ],
     ids=str,
 )

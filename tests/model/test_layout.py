@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from layoutopt.errors import PlanError, SchemaError
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter, InSet, Predicate
 from layoutopt.model.query import Query
@@ -154,7 +154,7 @@ def test_what_is_no_plan_is_refused(data: bytes | str) -> None:
         {"block_rows": "many"},
         {"predicted": []},
         {"schema": [{"name": "i"}]},
-        {"settings": Settings("Asia/Tokyo").to_json()},
+        {"settings": SessionSettings("Asia/Tokyo").to_json()},
         {"partition_by": "q"},
     ],
     ids=lambda change: str(change)[:60],
@@ -177,7 +177,7 @@ def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
         (lambda: ByOrder("sort"), "'sort'"),
         (lambda: replace(PLAN, max_vectors=0), "max_vectors"),
         (lambda: replace(PLAN, features=FeatureSet(())), "local features"),
-        (lambda: replace(PLAN, settings=Settings(ansi=False)), "ansi"),
+        (lambda: replace(PLAN, settings=SessionSettings(ansi=False)), "ansi"),
         (lambda: replace(PLAN, reads=(0.5,) * (len(PLAN.queries) + 1)), "queries"),
         (lambda: replace(PLAN, reads=(math.nan,) * len(PLAN.queries)), "not all numbers"),
     ],

@@ -9,7 +9,7 @@ import pytest
 
 from layoutopt.errors import PlanError
 from layoutopt.model.predicates import TRUE, Comparison, Filter, InSet, conjunction, disjunction
-from layoutopt.model.query import Query, classes, column_literals
+from layoutopt.model.query import Query, column_literals, group_queries
 from layoutopt.model.values import ValueSet
 from tests.model.conditions import col
 
@@ -38,7 +38,7 @@ def test_classes_add_up_the_weights_of_equal_filters_and_columns() -> None:
         Query(2, "t", ("i",), Filter.of(InSet(col("i"), ValueSet.point(1))), 4.0),
         Query(3, "t", ("i",), Filter.of(TRUE), 8.0),
     ]
-    assert [(query.id, query.weight) for query in classes(queries)] == [(0, 5.0), (1, 2.0), (3, 8.0)]
+    assert [(query.id, query.weight) for query in group_queries(queries)] == [(0, 5.0), (1, 2.0), (3, 8.0)]
 
 
 def test_a_weight_must_be_positive() -> None:

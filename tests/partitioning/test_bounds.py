@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.block_sizes import blocking_lower_bound
-from layoutopt.partitioning.objective import scanned
+from layoutopt.partitioning.objective import count_scanned
 from layoutopt.partitioning.registry import find_partitioner
 from tests.effort import examples
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
@@ -24,7 +24,7 @@ def test_no_blocks_of_vectors_scan_less(segment: Segment, seed: int) -> None:
     for name in ("ward", "portfolio-low", "qdtree"):
         partition = find_partitioner(name)(vectors, segment.weights, min_rows, seed, objective)
         if int(partition.sizes().min()) >= min(min_rows, vectors.rows):
-            assert bound <= scanned(objective, partition, vectors) + 1e-6
+            assert bound <= count_scanned(objective, partition, vectors) + 1e-6
 
 
 def test_the_bound_by_vectors_sees_what_the_one_by_queries_does_not() -> None:
@@ -36,4 +36,4 @@ def test_the_bound_by_vectors_sees_what_the_one_by_queries_does_not() -> None:
     assert blocking_lower_bound(objective, vectors, 20) == 80 * one_query
     assert blocking_lower_bound(objective, vectors, 30) == 4 * 30 * one_query
     best = find_partitioner("portfolio")(vectors, np.ones(4), 20, 0, objective)
-    assert scanned(objective, best, vectors) == 80 * one_query
+    assert count_scanned(objective, best, vectors) == 80 * one_query

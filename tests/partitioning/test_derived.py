@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.partitioning import objective as module
-from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, Objective, Partition, derive, scanned
+from layoutopt.partitioning.objective import (
+    DerivedObjective,
+    FeatureObjective,
+    Objective,
+    Partition,
+    count_scanned,
+    derive,
+)
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
 
@@ -31,7 +38,7 @@ def saved(derived: DerivedObjective, partition: Partition, vectors: VectorCounts
 
 
 def truly_saved(objective: Objective, partition: Partition, vectors: VectorCounts) -> float:
-    return scanned(objective, all_in_one(vectors), vectors) - scanned(objective, partition, vectors)
+    return count_scanned(objective, all_in_one(vectors), vectors) - count_scanned(objective, partition, vectors)
 
 
 @given(segment=segments(), seed=st.integers(0, 200))
@@ -48,7 +55,7 @@ def test_derived_features_of_equation_3_1_are_the_features(segment: Segment, see
     objective = FeatureObjective.of(segment.weights, segment.vectors.rows)
     derived = derive(objective, segment.vectors)
     for partition in some_partitions(segment.vectors, seed):
-        assert derived.cost(partition) == scanned(objective, partition, segment.vectors)
+        assert derived.cost(partition) == count_scanned(objective, partition, segment.vectors)
 
 
 def test_two_skip_sets_count_a_query_once() -> None:

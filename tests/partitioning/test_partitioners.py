@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
 from layoutopt.model.vectors import VectorCounts, pack, unpack
-from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows, scanned
+from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows, count_scanned
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.effort import examples
 from tests.partitioning.segments import Segment, random_segment, segments
@@ -99,7 +99,9 @@ def test_blocking_skips_far_more_than_chance(name: str) -> None:
     shuffled = np.random.default_rng(0).permutation(partition.block)
     by_chance = Partition.of(partition.vector, shuffled, partition.rows)
     objective = FeatureObjective.of(segment.weights, segment.vectors.rows)
-    assert scanned(objective, partition, segment.vectors) < 0.7 * scanned(objective, by_chance, segment.vectors)
+    assert count_scanned(objective, partition, segment.vectors) < 0.7 * count_scanned(
+        objective, by_chance, segment.vectors
+    )
 
 
 @every_partitioner

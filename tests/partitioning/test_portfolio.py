@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning import portfolio as module
-from layoutopt.partitioning.objective import FeatureObjective, derive, scanned
+from layoutopt.partitioning.objective import FeatureObjective, count_scanned, derive
 from layoutopt.partitioning.portfolio import EFFORTS, Effort, has_hypergraphs, hypergraph_labels, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
@@ -23,7 +23,7 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
     vectors, min_rows, objective = segment.vectors, segment.min_rows, skip_set_objective(segment, seed)
     first = ward(vectors, segment.weights, min_rows, seed)
     best = portfolio(vectors, segment.weights, min_rows, seed, objective, effort)
-    assert scanned(objective, best, vectors) <= scanned(objective, first, vectors)
+    assert count_scanned(objective, best, vectors) <= count_scanned(objective, first, vectors)
     assert best.n_blocks <= first.n_blocks
     sizes = best.sizes()
     assert sizes.sum() == vectors.rows
@@ -40,10 +40,10 @@ def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch
     for seed in range(6):
         segment = random_segment(n_rows=1_200, n_features=10, seed=seed, min_rows=70)
         vectors, objective = segment.vectors, skip_set_objective(segment, 2, n_queries=12, n_skip_sets=10)
-        by_ward += scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
+        by_ward += count_scanned(objective, ward(vectors, segment.weights, 70, 0), vectors)
         for effort in EFFORTS:
             best = portfolio(vectors, segment.weights, 70, 0, objective, effort)
-            by_effort[effort] += scanned(objective, best, vectors)
+            by_effort[effort] += count_scanned(objective, best, vectors)
     low, default, high = by_effort.values()
     assert by_ward > low > default > high
     assert default < 0.95 * by_ward
@@ -86,7 +86,7 @@ def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> Non
     segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
     objective = skip_set_objective(segment, 1)
     vectors = segment.vectors
-    tree = scanned(objective, qdtree(vectors, segment.weights, 100, 0, objective), vectors)
-    best = scanned(objective, portfolio(vectors, segment.weights, 100, 0, objective, "high"), vectors)
-    by_chance = scanned(objective, ward(vectors, np.zeros(12), 100, 0), vectors)
+    tree = count_scanned(objective, qdtree(vectors, segment.weights, 100, 0, objective), vectors)
+    best = count_scanned(objective, portfolio(vectors, segment.weights, 100, 0, objective, "high"), vectors)
+    by_chance = count_scanned(objective, ward(vectors, np.zeros(12), 100, 0), vectors)
     assert best <= tree < 0.8 * by_chance

@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.local_search import State, refine
-from layoutopt.partitioning.objective import FeatureObjective, Objective, Partition, SkipSetObjective, derive, scanned
+from layoutopt.partitioning.objective import (
+    FeatureObjective,
+    Objective,
+    Partition,
+    SkipSetObjective,
+    count_scanned,
+    derive,
+)
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import of_subsumed, skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
@@ -23,7 +30,7 @@ def test_refining_never_scans_more_and_keeps_the_sizes(segment: Segment, seed: i
         objective = FeatureObjective.of(segment.weights, vectors.rows)
     before = ward(vectors, np.zeros(vectors.n_features), min_rows, 0)  # without weights any merge will do
     after = refine(before, vectors, objective, min_rows, seed)
-    assert scanned(objective, after, vectors) <= scanned(objective, before, vectors)
+    assert count_scanned(objective, after, vectors) <= count_scanned(objective, before, vectors)
     sizes = after.sizes()
     assert sizes.sum() == vectors.rows
     assert sizes.max() < 2 * min_rows
@@ -58,7 +65,7 @@ def test_refining_scans_less_than_moves_alone_would() -> None:
     moved = State(start, derive(objective, vectors), min_rows=10)
     assert moved.move_each(np.arange(6)) == 0
     after = refine(start, vectors, objective, min_rows=10, seed=0)
-    assert scanned(objective, after, vectors) < scanned(objective, start, vectors)
+    assert count_scanned(objective, after, vectors) < count_scanned(objective, start, vectors)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -68,15 +75,15 @@ def test_no_single_move_is_left_that_would_scan_less(seed: int) -> None:
     vectors, min_rows, objective = segment.vectors, segment.min_rows, FeatureObjective.of(segment.weights, 500)
     start = ward(vectors, np.zeros(vectors.n_features), min_rows, 0)
     after = refine(start, vectors, objective, min_rows, seed=0, max_passes=100)
-    least, sizes = scanned(objective, after, vectors), after.sizes()
-    assert least < scanned(objective, start, vectors)
+    least, sizes = count_scanned(objective, after, vectors), after.sizes()
+    assert least < count_scanned(objective, start, vectors)
     for share, rows in enumerate(after.rows.tolist()):
         for target in range(after.n_blocks):
             block = after.block.copy()
             block[share] = target
             moved = Partition.of(after.vector, block, after.rows)
             if sizes[after.block[share]] - rows >= min_rows and sizes[target] + rows < 2 * min_rows:
-                assert scanned(objective, moved, vectors) >= least
+                assert count_scanned(objective, moved, vectors) >= least
 
 
 def test_refining_finds_something_on_correlated_rows() -> None:
@@ -84,7 +91,7 @@ def test_refining_finds_something_on_correlated_rows() -> None:
     objective = skip_set_objective(segment, 1)
     before = ward(segment.vectors, segment.weights, segment.min_rows, 0)
     after = refine(before, segment.vectors, objective, segment.min_rows, seed=0)
-    assert scanned(objective, after, segment.vectors) < 0.98 * scanned(objective, before, segment.vectors)
+    assert count_scanned(objective, after, segment.vectors) < 0.98 * count_scanned(objective, before, segment.vectors)
 
 
 @given(segment=segments(max_features=5), seed=st.integers(0, 50))

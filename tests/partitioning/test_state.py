@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.local_search import State, fit_sizes, improve, search_neighbourhoods
-from layoutopt.partitioning.objective import derive, scanned
+from layoutopt.partitioning.objective import count_scanned, derive
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
 from tests.partitioning.segments import Segment, random_segment, segments
@@ -66,7 +66,9 @@ def test_two_vectors_change_places_where_neither_could_move() -> None:
         exchanges += int((state.block != before).sum() == 2)
     assert exchanges > 0
     assert state.sizes_allowed()
-    assert scanned(objective, state.partition(), segment.vectors) < scanned(objective, start, segment.vectors)
+    assert count_scanned(objective, state.partition(), segment.vectors) < count_scanned(
+        objective, start, segment.vectors
+    )
 
 
 def with_room(state: State, share: int) -> Bits:

@@ -24,7 +24,7 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CommitConflictError, PublicationError
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
-from layoutopt.publish.publishing import PUBLISH_POINTS, PublishedTable, PublishReport, publish, stop
+from layoutopt.publish.publishing import PUBLISH_POINTS, PublishedTable, PublishReport, publish, stop_publishing
 from tests.scan.builder import Building, build, building, by_position
 
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("x", "double")))
@@ -171,7 +171,7 @@ def test_what_is_forgotten_is_kept_no_longer(root: Path, format: str) -> None:
     show(root, format)
     assert publications(files) == (Publication(format, str(root)),)
     build(root, rows_of(1995, 20), plan_of(), "load-2")
-    assert stop(str(root), Publication(format, str(root))) == 2
+    assert stop_publishing(str(root), Publication(format, str(root))) == 2
     assert publications(files) == ()
     assert vacuum(files, 1, timedelta(0)).snapshots == (0,)
 
@@ -270,7 +270,7 @@ def test_what_other_layouts_would_leave_behind_is_refused(tmp_path: Path, format
     build(root, rows_of(1994, 0), plan_of(layouts=LAYOUTS), "load-2")
     with pytest.raises(PublicationError, match="would stay behind"):
         report_of(root, format)
-    stop(str(root), Publication(format, str(root)))
+    stop_publishing(str(root), Publication(format, str(root)))
     if format == "iceberg":
         assert len(report_of(root, format, root / "groups").shown) == 2
 

@@ -15,7 +15,7 @@ from layoutopt.errors import SettingError
 from layoutopt.extensions import require
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.schema import Column, Schema
-from layoutopt.publish.publishing import publications_of, publish_all
+from layoutopt.publish.publishing import parse_publications, publish_all
 from tests.scan.builder import build, building
 
 
@@ -82,10 +82,10 @@ def test_what_is_no_table_is_bad_usage(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_places_of_settings(table: str) -> None:
-    places = publications_of(table, ["delta", f"iceberg={table}/x"])
+    places = parse_publications(table, ["delta", f"iceberg={table}/x"])
     assert [(place.format, place.location) for place in places] == [("delta", table), ("iceberg", f"{table}/x")]
     with pytest.raises(SettingError, match="'hudi' names no place to publish to"):
-        publications_of(table, ["hudi"])
+        parse_publications(table, ["hudi"])
 
 
 def test_a_missing_library_is_one_sentence() -> None:

@@ -25,13 +25,13 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
 from layoutopt.catalog.storage.index_files import split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.writer.checksum import Positions, block_sums, is_hashable, sum_with_positions, value_hashes
 from layoutopt.writer.encodings import list_chunks, row_group_starts
 from tests import duck
@@ -72,14 +72,14 @@ def building(
     blocking: Blocking = by_vector,
     layouts: Sequence[Layout] | None = None,
     partition_by: str | None = None,
-    settings: Settings | None = None,
+    settings: SessionSettings | None = None,
     segment_rows: int = 1_000_000,
     footers: bool = False,
     mixed: bool = False,
     indexes: Sequence[IndexSpec] = (),
 ) -> Building:
     """A building whose plan has a feature for each condition, of one layout unless told."""
-    used = settings or Settings()
+    used = settings or SessionSettings()
     features = tuple(feature_of(condition, schema) for condition in conditions)
     whole = Layout(schema.names, tuple(range(len(features))), schema.names, ByVectors())
     plan = Plan(
@@ -92,7 +92,7 @@ def building(
 
 def feature_of(condition: str, schema: Schema) -> Feature:
     """The feature that a condition is."""
-    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": schema})
+    (scan,) = find_scans(f"SELECT * FROM t WHERE {condition}", {"t": schema})
     assert not scan.unusable, scan.unusable
     return Feature(scan.filter.predicates, 1.0)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, packed, places_in, vectors_of
+from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions, unpack_positions, vectors_of
 from layoutopt.catalog.optimistic_commit import CommitHook
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry
@@ -52,15 +52,15 @@ def marks_of(catalog: Catalog, ids: Collection[int], wrong_sums: bool = False) -
         sums = {name: old.checksums[name] + sums[name] + wrong_sums for name in old.checksums}
         deleted[entry.key, entry.load_id] = Content(old.rows + rows, sums)
         for block in places.keys() | before.keys():
-            known = places_in(before[block]) if block in before else np.zeros(0, np.int64)
-            vectors[block] = packed(np.union1d(known, np.array(places.get(block, []), np.int64)))
+            known = unpack_positions(before[block]) if block in before else np.zeros(0, np.int64)
+            vectors[block] = pack_positions(np.union1d(known, np.array(places.get(block, []), np.int64)))
     return Marks(deleted, vectors)
 
 
 def _found(catalog: Catalog, entry: PartitionEntry, ids: set[int]) -> tuple[dict[int, list[int]], dict[str, int], int]:
     """The places of an entry's rows with some ids in each block, their checksums, and how many they are."""
     blocks, plan = catalog.blocks(entry), catalog.plans[entry.plan]
-    gone = {block: set(places_in(vector).tolist()) for block, vector in vectors_of(blocks).items()}
+    gone = {block: set(unpack_positions(vector).tolist()) for block, vector in vectors_of(blocks).items()}
     content = [
         pq.ParquetFile(
             catalog.files.full_path(path := blocks.files[blocks.file[i]]),

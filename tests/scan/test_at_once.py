@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.scan import table_read as reads
 from layoutopt.scan.table import Table
-from layoutopt.scan.table_read import rows_at_once
+from layoutopt.scan.table_read import read_rows
 from tests.effort import examples
 from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids, kept
@@ -35,7 +35,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
 
 def at_once_of(table: Table, sql: str) -> pa.Table:
     (read,) = table.scan(sql).reads
-    found = rows_at_once(read, MOST)
+    found = read_rows(read, MOST)
     assert found is not None
     return found
 
@@ -76,13 +76,13 @@ def test_a_file_that_is_gone_is_named(table: Table) -> None:
     for path in table.data_files(0):
         Path(path).unlink()
     with pytest.raises(DataFileError, match="missing"):
-        rows_at_once(scan.reads[0], MOST)
+        read_rows(scan.reads[0], MOST)
 
 
 def test_rows_of_more_bytes_are_given_up(table: Table) -> None:
     (read,) = table.scan("SELECT * FROM t").reads
-    assert rows_at_once(read, 3_000) is None
-    assert len(rows_at_once(read, MOST) or ()) == 300
+    assert read_rows(read, 3_000) is None
+    assert len(read_rows(read, MOST) or ()) == 300
 
 
 def test_a_row_that_is_lost_is_noticed_where_skipping_is_checked(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.catalog.deletion_vectors import DELETE_POINTS, encode_deletes, packed, vectors_of
+from layoutopt.catalog.deletion_vectors import DELETE_POINTS, encode_deletes, pack_positions, vectors_of
 from layoutopt.catalog.paths import FileDigest
 from layoutopt.catalog.snapshot import dumps, loads
 from layoutopt.catalog.table import Catalog
@@ -146,7 +146,7 @@ def test_vectors_of_other_rows_are_found(tmp_path: Path, rows: pa.Table, layouts
     vectors = vectors_of(source.blocks)
     sizes = dict(zip(source.blocks.block_id.tolist(), source.blocks.rows.tolist(), strict=True))
     block = next(block for block in vectors if sizes[block] > 1)
-    other = packed(np.array([int(vectors[block] == packed(np.array([0])))]))
+    other = pack_positions(np.array([int(vectors[block] == pack_positions(np.array([0])))]))
     changed = change_vectors(table, {**vectors, block: other})
     assert {problem.check for problem in verify(changed).problems} == {"deletes"}
 

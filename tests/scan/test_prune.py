@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building, by_position, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -26,8 +26,8 @@ def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
     return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, CONDITIONS, partition_by="year"))
 
 
-def pruned(table: Table, condition: str, settings: Settings | None = None) -> PrunedPlan:
-    (scan,) = scans_of(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA})
+def pruned(table: Table, condition: str, settings: SessionSettings | None = None) -> PrunedPlan:
+    (scan,) = find_scans(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA})
     (plan,) = table.prune(scan.filter.root, scan.columns, settings)
     return plan
 
@@ -94,13 +94,13 @@ def _batches(table: Table, condition: str) -> list[pa.RecordBatch]:
 
 
 def test_features_of_other_settings_are_not_used(table: Table) -> None:
-    other = pruned(table, "kind LIKE '%p'", Settings(time_zone="Europe/Berlin"))
+    other = pruned(table, "kind LIKE '%p'", SessionSettings(time_zone="Europe/Berlin"))
     assert blocks_with(other, PruneOutcome.FEATURES) == 0
     assert blocks_with(other, PruneOutcome.READ) == other.source.blocks.n
 
 
 def test_bytes_are_those_of_the_columns_read(table: Table) -> None:
-    (scan,) = scans_of("SELECT id, price FROM t", {"t": SCHEMA})
+    (scan,) = find_scans("SELECT id, price FROM t", {"t": SCHEMA})
     (plan,) = table.prune(scan.filter.root, scan.columns)
     blocks = plan.source.blocks
     assert plan.size(PruneOutcome.READ).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
@@ -110,7 +110,7 @@ def test_two_plans_are_pruned_each_by_its_own_features(tmp_path: Path, rows: pa.
     years = [rows.filter(pa.array([y == year for y in rows["year"].to_pylist()])) for year in (1994, 1995)]
     build(tmp_path, years[0], building(SCHEMA, ["kind = 'air'"], partition_by="year"))
     table = build(tmp_path, years[1], building(SCHEMA, ["kind = 'rail'"], partition_by="year"), load_id="load-2")
-    (scan,) = scans_of("SELECT id FROM t WHERE kind = 'rail'", {"t": SCHEMA})
+    (scan,) = find_scans("SELECT id FROM t WHERE kind = 'rail'", {"t": SCHEMA})
     skipping = [plan.size(PruneOutcome.FEATURES).blocks for plan in table.prune(scan.filter.root, scan.columns)]
     assert sorted(skipping) == [0, 1]
     assert table.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 200}]

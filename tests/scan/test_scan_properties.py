@@ -8,7 +8,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.writer.evaluation import matching_rows
 from tests.effort import examples
 from tests.scan.builder import Building, build, holds
@@ -30,7 +30,7 @@ def test_a_scan_returns_exactly_the_rows_that_match(plan: Building, condition: s
 @given(conditions, st.integers(0, 5))
 def test_matching_rows_agrees_with_an_engine(condition: str, seed: int) -> None:
     rows = some_rows(40, seed)
-    (scan,) = scans_of(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA})
     assert not scan.unusable
     found = matching_rows(scan.filter.root, rows)
     assert found is not None

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from layoutopt.catalog.storage import filesystem
-from layoutopt.catalog.storage.ranges import chunk_ranges, coalesced
+from layoutopt.catalog.storage.ranges import chunk_ranges, coalesce
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.errors import DataFileError
@@ -53,7 +53,7 @@ def runs(table: Table, sql: str) -> int:
             metadata = data_files._metadata(table.catalog.files, file.path, file.footer or "", remember=True)
             names = [column.name for column in read.columns]
             ranges = [each for group in file.row_groups for each in chunk_ranges(metadata, group, names)]
-            found += len(coalesced(ranges, 0, 1 << 30))
+            found += len(coalesce(ranges, 0, 1 << 30))
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.explain import Conjunct, Reason, reason_of_problem
 from layoutopt.scan.table import Table
@@ -108,7 +108,7 @@ def test_columns_without_statistics_are_named(tmp_path: Path) -> None:
 
 def test_features_of_other_settings_are_not_used(tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows, building(SCHEMA, ["kind = 'air'"], blocking=by_position(100)))
-    table.__dict__["settings"] = Settings(time_zone="Asia/Tokyo")
+    table.__dict__["settings"] = SessionSettings(time_zone="Asia/Tokyo")
     found = only(table, "kind LIKE 'a%r%'")
     assert found.reason is Reason.OTHER_SETTINGS
 

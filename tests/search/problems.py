@@ -10,10 +10,10 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.registry import find_partitioner
 from layoutopt.search.costs import Candidates, Costs, Evaluator, find_families
-from layoutopt.search.gsop import search_groups, singles
+from layoutopt.search.gsop import search_groups, single_columns
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import CopyScheme, CopySearch, ReplicationSearch
-from layoutopt.skipping.skip_sets import SkipSet, membership
+from layoutopt.skipping.skip_sets import SkipSet, membership_matrix
 
 WARD: Partitioner = find_partitioner("ward")
 
@@ -52,7 +52,7 @@ def random_problem(
         columns=tuple(f"c{i}" for i in range(n_columns)),
         reads=rng.random((n_queries, n_columns)) < 0.5,
         shares=shares_of(skip_sets, skips, n_features),
-        members=membership(skip_sets, n_features),
+        members=membership_matrix(skip_sets, n_features),
         skips=skips,
         samples=tuple(samples),
         unit=unit,
@@ -110,7 +110,7 @@ def overlapping(draw: st.DrawFn) -> tuple[Problem, Candidates]:
         if not any(copy & other for other in disjoint):
             disjoint.append(copy)
     copy_search = CopySearch(problem, families, Costs(Evaluator(problem, WARD), cells(problem)))
-    return problem, copy_search.layouts(CopyScheme(singles(problem), frozenset(disjoint)))
+    return problem, copy_search.layouts(CopyScheme(single_columns(problem), frozenset(disjoint)))
 
 
 def cells(problem: Problem) -> Unit:

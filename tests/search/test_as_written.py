@@ -24,7 +24,7 @@ from layoutopt.search.thesis_algorithms import (
     replicate,
     thesis_scheme,
 )
-from layoutopt.skipping.skip_sets import membership
+from layoutopt.skipping.skip_sets import membership_matrix
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, problems
 
@@ -46,7 +46,7 @@ def asked(reads: list[list[int]], rows: list[list[int]], block_rows: int = 2) ->
         columns=tuple(f"c{number + 1}" for number in range(len(reads[0]))),
         reads=np.array(reads, dtype=np.bool_),
         shares=np.eye(n),
-        members=membership(skip_sets, n),
+        members=membership_matrix(skip_sets, n),
         skips=np.eye(n, dtype=np.bool_),
         samples=(Sample(vectors, len(rows), np.ones(n)),),
         unit=Unit.cells(len(reads[0])),

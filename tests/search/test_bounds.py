@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 
 from layoutopt.partitioning.block_sizes import min_rows_for
-from layoutopt.search.grouping import cells_lower_bound, cost_of
-from layoutopt.search.gsop import singles, whole
+from layoutopt.search.grouping import cells_lower_bound, grouping_cost
+from layoutopt.search.gsop import one_group, single_columns
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows
 from tests.effort import examples
@@ -19,8 +19,8 @@ from tests.search.problems import WARD, bits_of, problems, random_problem
 @settings(max_examples=examples(60))
 def test_no_grouping_reads_less_than_the_rows_that_are_needed(problem: Problem) -> None:
     exact = ComputedRows(problem, WARD)
-    for groups in (whole(problem), singles(problem)):
-        assert cells_lower_bound(problem) <= cost_of(problem, groups, exact) + 1e-6
+    for groups in (one_group(problem), single_columns(problem)):
+        assert cells_lower_bound(problem) <= grouping_cost(problem, groups, exact) + 1e-6
 
 
 def test_whole_blocks_are_read_where_a_row_is_needed() -> None:

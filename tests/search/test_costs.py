@@ -13,8 +13,8 @@ from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
 from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, find_families, master_layouts, path_costs
-from layoutopt.search.grouping import cost_of
-from layoutopt.search.gsop import singles
+from layoutopt.search.grouping import grouping_cost
+from layoutopt.search.gsop import single_columns
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.replication import CopyScheme, CopySearch
 from layoutopt.search.rows import ComputedRows
@@ -51,9 +51,11 @@ def test_a_query_pays_for_the_better_of_the_greedy_path_and_one_layout(data: st.
 @given(problems())
 def test_disjoint_groups_cost_what_they_cost_in_the_search_for_groups(problem: Problem) -> None:
     costs = Costs(Evaluator(problem, WARD, few_guides=False), cells(problem))
-    layouts = CopySearch(problem, find_families(problem), costs).layouts(CopyScheme(singles(problem)))
+    layouts = CopySearch(problem, find_families(problem), costs).layouts(CopyScheme(single_columns(problem)))
     groups = tuple(layout.columns for layout in layouts)
-    assert costs.query_cost(layouts) == pytest.approx(cost_of(problem, groups, ComputedRows(problem, WARD).by_most))
+    assert costs.query_cost(layouts) == pytest.approx(
+        grouping_cost(problem, groups, ComputedRows(problem, WARD).by_most)
+    )
     assert costs.storage(layouts) == pytest.approx(len(problem.columns))
     if problem.reads.any():
         with pytest.raises(ValueError, match="no layout"):

@@ -15,7 +15,7 @@ from layoutopt.search.grouping import (
     Group,
     Pairs,
     column_classes,
-    cost_of,
+    grouping_cost,
     merge_bottom_up,
     queries_reading,
     starting_groups,
@@ -63,7 +63,7 @@ def cost_by_loops(problem: Problem, groups: tuple[Group, ...], rows_read: RowsRe
 def test_the_objective_is_that_of_a_loop_over_queries(case: tuple[Problem, tuple[Group, ...]], seed: int) -> None:
     problem, groups = case
     rows_read = rows_by_chance(problem, seed)
-    assert cost_of(problem, groups, rows_read) == pytest.approx(cost_by_loops(problem, groups, rows_read))
+    assert grouping_cost(problem, groups, rows_read) == pytest.approx(cost_by_loops(problem, groups, rows_read))
 
 
 @given(problems_with_groups(), st.integers(0, 99))
@@ -79,7 +79,7 @@ def test_in_cells_it_is_equation_4_4_of_the_model(case: tuple[Problem, tuple[Gro
         reads = [Read(rows=r, columns=c) for r, c in zip(rows, columns, strict=True) if c]
         queries.append((reads, float(problem.weights[s, query])))
     if (problem.unit.tid, problem.unit.cell.sum()) == (1.0, len(problem.columns)):
-        assert cost_of(problem, groups, rows_read) == pytest.approx(workload_cost(queries))
+        assert grouping_cost(problem, groups, rows_read) == pytest.approx(workload_cost(queries))
 
 
 def test_tids_are_paid_only_where_several_groups_are_read() -> None:
@@ -93,7 +93,7 @@ def test_tids_are_paid_only_where_several_groups_are_read() -> None:
         return np.where(served, 10.0, 0.0)[None, :]
 
     # Query 0: two cells a row. Query 1: a cell and a tid a row of both groups.
-    assert cost_of(problem, groups, ten) == 20 + 2 * (10 + 10)
+    assert grouping_cost(problem, groups, ten) == 20 + 2 * (10 + 10)
 
 
 @given(problems())
@@ -113,18 +113,21 @@ def test_separating_a_class_never_pays(case: tuple[Problem, tuple[Group, ...]], 
     rows_read = rows_by_chance(problem, seed)
     finer = {group & whole for group in groups for whole in column_classes(problem)} - {frozenset()}
     together = column_classes(problem)
-    assert cost_of(problem, together, rows_read) <= cost_of(problem, tuple(sorted(finer, key=min)), rows_read) + 1e-6
+    assert (
+        grouping_cost(problem, together, rows_read)
+        <= grouping_cost(problem, tuple(sorted(finer, key=min)), rows_read) + 1e-6
+    )
 
 
 @given(problems_with_groups(), st.integers(0, 99))
 def test_a_merges_change_is_the_difference_of_the_objective(case: tuple[Problem, tuple[Group, ...]], seed: int) -> None:
     problem, groups = case
     rows_read = rows_by_chance(problem, seed)
-    before = cost_of(problem, groups, rows_read)
+    before = grouping_cost(problem, groups, rows_read)
     pairs = Pairs(problem, groups, rows_read)
     for i, j in combinations(range(len(groups)), 2):
         after = (*(g for k, g in enumerate(groups) if k not in (i, j)), groups[i] | groups[j])
-        assert before + pairs.change(i, j) == pytest.approx(cost_of(problem, after, rows_read))
+        assert before + pairs.change(i, j) == pytest.approx(grouping_cost(problem, after, rows_read))
 
 
 @settings(max_examples=examples(50))
@@ -142,7 +145,7 @@ def test_merging_passes_from_classes_to_one_group_by_best_estimated_pairs(proble
 
 
 def _estimated(problem: Problem, groups: tuple[Group, ...], merged: Group, estimate: RowsRead) -> float:
-    return cost_of(problem, (*(g for g in groups if not g <= merged), merged), estimate)
+    return grouping_cost(problem, (*(g for g in groups if not g <= merged), merged), estimate)
 
 
 def _least(problem: Problem, groups: tuple[Group, ...], estimate: RowsRead) -> float:
@@ -158,6 +161,6 @@ def test_units_in_bytes_move_the_objective() -> None:
     wide = Unit(np.array([1.0, 100.0]), 4.0)
     whole = (frozenset({0, 1}),)
     rows_read = rows_by_chance(problem, 0)
-    cells = cost_of(problem, whole, rows_read)
+    cells = grouping_cost(problem, whole, rows_read)
     object.__setattr__(problem, "unit", wide)
-    assert cost_of(problem, whole, rows_read) > cells
+    assert grouping_cost(problem, whole, rows_read) > cells

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.baselines import hillclimb, hyrise
-from layoutopt.search.grouping import cost_of, queries_reading
-from layoutopt.search.gsop import scheme_from_groups, search_groups, singles, whole
+from layoutopt.search.grouping import grouping_cost, queries_reading
+from layoutopt.search.gsop import one_group, scheme_from_groups, search_groups, single_columns
 from layoutopt.search.local import choose_features
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.rows import ComputedRows, Estimate
@@ -28,9 +28,9 @@ estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "se
 def test_never_worse_than_sop_and_gsop_single_on_the_training_objective(problem: Problem, estimate: Estimate) -> None:
     found = search_groups(problem, WARD, estimate)
     exact = ComputedRows(problem, WARD)
-    assert found.best.cost == pytest.approx(cost_of(problem, found.best.groups, exact))
-    assert found.best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
-    assert found.best.cost <= cost_of(problem, singles(problem), exact) + 1e-6
+    assert found.best.cost == pytest.approx(grouping_cost(problem, found.best.groups, exact))
+    assert found.best.cost <= grouping_cost(problem, one_group(problem), exact) + 1e-6
+    assert found.best.cost <= grouping_cost(problem, single_columns(problem), exact) + 1e-6
     assert found.best.cost <= min(passed.cost for passed in found.passed)
     for passed in found.passed:
         assert sorted(c for group in passed.groups for c in group) == list(range(len(problem.columns)))
@@ -75,12 +75,17 @@ def test_families_of_queries_in_conflict_are_given_groups_of_their_own(estimate:
 def test_columns_always_read_together_stay_together() -> None:
     problem = random_problem(5, n_columns=5)
     together = replace(problem, reads=np.ones_like(problem.reads))
-    assert search_groups(together, WARD).best.groups == whole(together)
+    assert search_groups(together, WARD).best.groups == one_group(together)
 
 
 @given(problems())
 def test_a_scheme_has_each_groups_columns_and_local_features(problem: Problem) -> None:
-    for groups in (search_groups(problem, WARD).best.groups, singles(problem), hillclimb(problem), hyrise(problem)):
+    for groups in (
+        search_groups(problem, WARD).best.groups,
+        single_columns(problem),
+        hillclimb(problem),
+        hyrise(problem),
+    ):
         exact = ComputedRows(problem, WARD)
         scheme = scheme_from_groups(problem, groups, exact, "ward")
         assert [layout.columns for layout in scheme.layouts] == [

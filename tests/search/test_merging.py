@@ -15,12 +15,12 @@ from layoutopt.search.grouping import (
     Grouping,
     Pairs,
     column_classes,
-    cost_of,
     cost_unless_above,
+    grouping_cost,
     move_classes,
     starting_groups,
 )
-from layoutopt.search.gsop import search_groups, singles, whole
+from layoutopt.search.gsop import one_group, search_groups, single_columns
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate
 from tests.effort import examples
@@ -92,9 +92,9 @@ def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> No
 @given(problems(), st.floats(0.0, 1.0))
 def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: float) -> None:
     exact = ComputedRows(problem, WARD)
-    cost = cost_of(problem, singles(problem), exact)
+    cost = grouping_cost(problem, single_columns(problem), exact)
     limit = 2 * share * cost
-    found = cost_unless_above(problem, singles(problem), exact, problem.least_rows, limit)
+    found = cost_unless_above(problem, single_columns(problem), exact, problem.least_rows, limit)
     if found is None:
         assert cost > limit - 1e-6
     else:
@@ -105,10 +105,10 @@ def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: 
 @given(problems())
 def test_moves_are_schemes_with_their_exact_objectives(problem: Problem) -> None:
     exact = ComputedRows(problem, WARD)
-    start = Grouping(whole(problem), cost_of(problem, whole(problem), exact))
+    start = Grouping(one_group(problem), grouping_cost(problem, one_group(problem), exact))
     for found in move_classes(problem, start, column_classes(problem), block_estimate(problem), exact):
         assert sorted(column for group in found.groups for column in group) == list(range(len(problem.columns)))
-        assert found.cost == pytest.approx(cost_of(problem, found.groups, exact))
+        assert found.cost == pytest.approx(grouping_cost(problem, found.groups, exact))
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -118,6 +118,6 @@ def test_wide_tables_are_never_worse_than_sop_and_gsop_single_either(seed: int) 
     assert len(column_classes(problem)) > len(starting_groups(problem))
     best = search_groups(problem, WARD).best
     exact = ComputedRows(problem, WARD)
-    assert best.cost == pytest.approx(cost_of(problem, best.groups, exact))
-    assert best.cost <= cost_of(problem, whole(problem), exact) + 1e-6
-    assert best.cost <= cost_of(problem, singles(problem), exact) + 1e-6
+    assert best.cost == pytest.approx(grouping_cost(problem, best.groups, exact))
+    assert best.cost <= grouping_cost(problem, one_group(problem), exact) + 1e-6
+    assert best.cost <= grouping_cost(problem, single_columns(problem), exact) + 1e-6

@@ -12,7 +12,7 @@ from layoutopt.model.predicates import Col, Filter, InSet, Node, conjunction
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.grouping import cost_of
+from layoutopt.search.grouping import grouping_cost
 from layoutopt.search.local import block_sample, local_weights
 from layoutopt.search.problem import Problem, Sample, make_problem
 from layoutopt.search.rows import ComputedRows
@@ -74,7 +74,7 @@ def test_one_group_costs_what_cannot_match_leaves_of_its_blocks(asked: list[Quer
     """The whole way from queries: blocks are looked at by the scan's own rule, query by query."""
     problem = problem_of(asked)
     rows_read = ComputedRows(problem, WARD)
-    found = cost_of(problem, (frozenset(range(3)),), rows_read)
+    found = grouping_cost(problem, (frozenset(range(3)),), rows_read)
     everyone = np.any(problem.reads, axis=1)
     features = rows_read.guides(everyone)
     weights = local_weights(problem, everyone)[0]

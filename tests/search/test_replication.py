@@ -14,7 +14,7 @@ from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.costs import Candidate, Evaluator, find_families
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import scheme_from_layouts
-from layoutopt.skipping.skip_sets import membership
+from layoutopt.skipping.skip_sets import membership_matrix
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, crossing, found_by, problems, random_problem, shares_of
 
@@ -128,7 +128,7 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
     skips = np.hstack([np.eye(weak, dtype=np.bool_), np.eye(weak, dtype=np.bool_)])
     problem = Problem(
         columns=("a",), reads=np.ones((weak, 1), dtype=np.bool_), shares=shares_of(skip_sets, skips, values + weak),
-        members=membership(skip_sets, values + weak), skips=skips,
+        members=membership_matrix(skip_sets, values + weak), skips=skips,
         samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
         unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
     )  # fmt: skip

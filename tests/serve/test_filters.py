@@ -13,8 +13,8 @@ from layoutopt.model.predicates import TRUE, Col, InSet, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import float_key
-from layoutopt.serve.filters import MOST_LITERALS, Keys, Target, condition_of, literal_keys, residual_of
-from layoutopt.sql.scans import scans_of
+from layoutopt.serve.filters import MOST_LITERALS, Keys, Target, literal_keys, to_condition, to_residual
+from layoutopt.sql.scans import find_scans
 
 TYPES = {
     "id": "int", "tiny": "tinyint", "x": "double", "f": "float", "s": "string", "v": "varchar(5)", "day": "date",
@@ -30,7 +30,7 @@ ANY = Target(COLUMNS)
 
 def of_sql(condition: str) -> Node:
     """The condition that a Spark SQL text is."""
-    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
     assert not scan.unusable
     return scan.filter.root
 
@@ -92,7 +92,7 @@ def negated(child: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_judged_means_what_spark_sql_does(filter: Any, sql: str) -> None:
-    assert condition_of(filter, WHOLE) == of_sql(sql)
+    assert to_condition(filter, WHOLE) == of_sql(sql)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_what_is_judged_means_what_spark_sql_does(filter: Any, sql: str) -> None
     ],
 )
 def test_what_is_negated_may_be_null(filter: Any, condition: Node) -> None:
-    assert condition_of(filter, ANY) == condition
+    assert to_condition(filter, ANY) == condition
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_what_is_negated_may_be_null(filter: Any, condition: Node) -> None:
     ],
 )
 def test_what_cannot_be_judged_leaves_everything_in(filter: Any) -> None:
-    assert condition_of(filter, WHOLE) == TRUE
-    assert condition_of(negated(filter), WHOLE) == TRUE
-    assert condition_of(joined("and", filter, one("eq", "id", 5)), WHOLE) == of_sql("id = 5")
+    assert to_condition(filter, WHOLE) == TRUE
+    assert to_condition(negated(filter), WHOLE) == TRUE
+    assert to_condition(joined("and", filter, one("eq", "id", 5)), WHOLE) == of_sql("id = 5")
 
 
 @pytest.mark.parametrize(
@@ -169,12 +169,12 @@ def test_what_cannot_be_judged_leaves_everything_in(filter: Any) -> None:
 )
 def test_what_is_no_filter_is_refused(filter: Any, says: str) -> None:
     with pytest.raises(QueryError, match=says):
-        condition_of(filter, WHOLE)
+        to_condition(filter, WHOLE)
 
 
 def test_names_in_any_case_where_the_client_says_so() -> None:
-    assert condition_of(one("eq", "ID", 5), WHOLE, case_sensitive=False) == of_sql("id = 5")
-    assert condition_of(one("eq", "ST.A", 5), WHOLE, case_sensitive=False) == TRUE
+    assert to_condition(one("eq", "ID", 5), WHOLE, case_sensitive=False) == of_sql("id = 5")
+    assert to_condition(one("eq", "ST.A", 5), WHOLE, case_sensitive=False) == TRUE
 
 
 def test_filters_are_nested_so_deep_and_no_deeper() -> None:
@@ -185,9 +185,9 @@ def test_filters_are_nested_so_deep_and_no_deeper() -> None:
         return filter
 
     for kind in ("not", "and", "or"):
-        condition_of(deep(10, kind), WHOLE, deepest=10)
+        to_condition(deep(10, kind), WHOLE, deepest=10)
         with pytest.raises(QueryError, match="nested deeper than 10"):
-            condition_of(deep(11, kind), WHOLE, deepest=10)
+            to_condition(deep(11, kind), WHOLE, deepest=10)
 
 
 def wide(kind: str, n: int) -> Any:
@@ -199,29 +199,29 @@ def wide(kind: str, n: int) -> Any:
 
 
 def test_of_very_many_comparisons_some_are_judged() -> None:
-    assert condition_of(wide("or", MOST_LITERALS), WHOLE) == of_sql(f"id >= 0 AND id < {MOST_LITERALS}")
-    assert condition_of(wide("or", MOST_LITERALS + 1), WHOLE) == TRUE
-    assert condition_of(wide("and", MOST_LITERALS + 1), WHOLE) == of_sql("false")
+    assert to_condition(wide("or", MOST_LITERALS), WHOLE) == of_sql(f"id >= 0 AND id < {MOST_LITERALS}")
+    assert to_condition(wide("or", MOST_LITERALS + 1), WHOLE) == TRUE
+    assert to_condition(wide("and", MOST_LITERALS + 1), WHOLE) == of_sql("false")
 
 
 def test_very_long_lists_are_judged_by_their_ends() -> None:
     values = list(range(0, 40_000, 2))
-    assert condition_of({"type": "in", "term": "id", "values": values}, WHOLE) == of_sql("id >= 0 AND id <= 39998")
-    assert condition_of({"type": "not-in", "term": "id", "values": values}, WHOLE) == TRUE
+    assert to_condition({"type": "in", "term": "id", "values": values}, WHOLE) == of_sql("id >= 0 AND id <= 39998")
+    assert to_condition({"type": "not-in", "term": "id", "values": values}, WHOLE) == TRUE
 
 
 def test_the_filter_goes_back_as_it_came_if_its_sender_can_read_it() -> None:
     filter = joined("and", one("eq", "id", 5), {"type": "in", "term": "s", "values": ["a", "b"]})
-    assert residual_of(filter) == filter
-    assert residual_of(None) is True
+    assert to_residual(filter) == filter
+    assert to_residual(None) is True
     for unreadable in (
         one("lt", "x", None),
         one("lt", "x", float("inf")),
         {"type": "in", "term": "x", "values": [1, None]},
     ):
-        found = residual_of(negated(unreadable))
+        found = to_residual(negated(unreadable))
         assert found != True  # noqa: E712  # which says that every row matches
-        assert condition_of(found, ANY) == TRUE
+        assert to_condition(found, ANY) == TRUE
 
 
 @pytest.mark.parametrize(

@@ -24,12 +24,12 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.predicates import Col
-from layoutopt.publish.contents import View, views_of
+from layoutopt.publish.contents import View, find_views
 from layoutopt.publish.iceberg_metadata import iceberg_schema
 from layoutopt.scan.opened_table import OpenedTable
-from layoutopt.serve.filters import condition_of, residual_of
+from layoutopt.serve.filters import to_condition, to_residual
 from layoutopt.serve.planning import Planned, Planner
-from layoutopt.serve.protocol import scan_request
+from layoutopt.serve.protocol import parse_scan_request
 from tests.effort import examples
 from tests.publish.typed import NESTED, POOLS, SCHEMA, typed_rows
 from tests.scan.builder import build, building
@@ -76,19 +76,19 @@ class Known:
 
     def plan(self, expression: Any) -> Planned:
         body = PlanTableScanRequest(filter=expression).model_dump_json(by_alias=True, exclude_none=True).encode()
-        wanted = scan_request(body).filter
-        return self.planner.plan(condition_of(wanted, self.planner.target), residual_of(wanted))
+        wanted = parse_scan_request(body).filter
+        return self.planner.plan(to_condition(wanted, self.planner.target), to_residual(wanted))
 
 
 def known(root: Path, connection: duckdb.DuckDBPyConnection) -> list[Known]:
     """The views of a table: one, or one a layout."""
     catalog = Catalog.open(str(root))
-    return [known_view(root, catalog, view, connection) for view in views_of(catalog)]
+    return [known_view(root, catalog, view, connection) for view in find_views(catalog)]
 
 
 def known_view(root: Path, catalog: Catalog, view: View, connection: duckdb.DuckDBPyConnection) -> Known:
     planner = Planner(OpenedTable(catalog), view)
-    paths = planner.plan(condition_of(None, planner.target)).paths
+    paths = planner.plan(to_condition(None, planner.target)).paths
     rows = [pq.read_table(root / path, columns=list(view.columns.names), partitioning=None) for path in paths]
     file_of = [path for path, part in zip(paths, rows, strict=True) for _ in range(part.num_rows)]
     return Known(planner, Readers(iceberg_schema(view.columns), pa.concat_tables(rows), connection), file_of)

@@ -19,7 +19,7 @@ from layoutopt.indexes.lists import matching_keys
 from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 
 SCHEMA = Schema(
     tuple(
@@ -146,7 +146,7 @@ def conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
     rng = random.Random(seed)
     while count:
         text = _condition(rng)
-        (scan,) = scans_of(f"SELECT a FROM r WHERE {text}", {"r": SCHEMA})
+        (scan,) = find_scans(f"SELECT a FROM r WHERE {text}", {"r": SCHEMA})
         if not scan.unusable:
             yield text, scan.filter.root
             count -= 1

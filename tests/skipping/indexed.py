@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.indexes.choosing import indexes_asked
-from layoutopt.indexes.expressions import is_worth_indexing, point_of
+from layoutopt.indexes.choosing import parse_indexes
+from layoutopt.indexes.expressions import is_worth_indexing, make_struct
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockColumn, suits
 from layoutopt.indexes.registry import find_index
@@ -23,7 +23,7 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col, Expr, InSet, Like, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockIndex, BlockStatistics
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.skipping.falsifiable import SCHEMA, Values, parts_of, rows
 
 NESTED: Final = Schema(
@@ -49,8 +49,8 @@ EXPRESSIONS: Final = {
     "box": ["a BETWEEN {c} AND {d} AND x BETWEEN {e} AND {f}", "a > {c} AND x < {e}", "a = {c} AND x >= {e}"],
 }  # fmt: skip
 _OF_ELEMENTS: Final = ("xs:bloom", "map_keys(m):bloom", "map_values(m):bloom")
-ELEMENTS: Final = tuple(spec.subject for spec in indexes_asked(_OF_ELEMENTS, NESTED))
-BOX: Final = point_of([Col("a", "int"), Col("x", "double")])
+ELEMENTS: Final = tuple(spec.subject for spec in parse_indexes(_OF_ELEMENTS, NESTED))
+BOX: Final = make_struct([Col("a", "int"), Col("x", "double")])
 _KINDS: Final = (
     "value-list", "bloom", "hybrid", "gap-list", "prefix", "suffix", "ngrams", "metric-distance", "formatted"
 )  # fmt: skip
@@ -83,7 +83,7 @@ def indexed_conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
     rng = random.Random(seed)
     for _ in range(count):
         text = _condition(rng)
-        (scan,) = scans_of(f"SELECT a FROM r WHERE {text}", {"r": NESTED})
+        (scan,) = find_scans(f"SELECT a FROM r WHERE {text}", {"r": NESTED})
         assert not scan.unusable, text
         yield text, scan.filter.root
 

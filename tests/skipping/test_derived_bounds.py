@@ -21,7 +21,7 @@ from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived_bounds import FUNCTION_RULES, bounds_of
+from layoutopt.skipping.derived_bounds import FUNCTION_RULES, derive_bounds
 from layoutopt.sql.constant_folding import plus_months
 from layoutopt.sql.types import arithmetic_type
 from tests.effort import examples
@@ -78,7 +78,9 @@ def check(expr: Expr, name: str, values: list[Any], expected: list[Any]) -> None
     table = pa.table({name: pa.array(values, ARROW.field(name).type)})
     measured = block_statistics(table, np.array([0, count]), Schema((column,)))
     rows = np.array([count])
-    bounds = bounds_of(expr, BlockStatistics(rows, bounds={name: column_bounds(measured.field(0), rows, column.type)}))
+    bounds = derive_bounds(
+        expr, BlockStatistics(rows, bounds={name: column_bounds(measured.field(0), rows, column.type)})
+    )
     assert bounds is not None
     keys = [to_key(value, expr.type) for value in expected if value is not None]
     if bounds.known[0]:
@@ -93,8 +95,8 @@ def test_a_function_of_the_users_is_not_taken_for_ours() -> None:
     unknown = np.zeros(1, dtype=bool)
     only_null = ColumnBounds(np.zeros(1, np.int64), np.zeros(1, np.int64), unknown, rows, "date")
     statistics = BlockStatistics(rows, bounds={"d": only_null})
-    assert bounds_of(Call("month", (D,), "int"), statistics) is not None
-    assert bounds_of(Call("month", (D,), "boolean"), statistics) is None
+    assert derive_bounds(Call("month", (D,), "int"), statistics) is not None
+    assert derive_bounds(Call("month", (D,), "boolean"), statistics) is None
 
 
 @given(data=st.data())
@@ -114,7 +116,7 @@ def test_calls_that_no_filter_has_are_unknown_or_harmless(data: st.DataObject) -
     type = data.draw(st.sampled_from([column.type for column in SCHEMA.columns]))
     if fn == "try_cast":
         args = args[:1] or [A]
-    bounds_of(Call(fn, tuple(args), type), SAMPLE)
+    derive_bounds(Call(fn, tuple(args), type), SAMPLE)
 
 
 def near(limits: tuple[int, int]) -> st.SearchStrategy[int]:
@@ -292,7 +294,7 @@ def test_extremes_of_what_is_not_null(data: st.DataObject, fn: str) -> None:
     table = pa.table({name: pa.array([pair[i] for pair in pairs], pa.int32()) for i, name in enumerate("ab")})
     for name in ARROW.names[2:]:
         table = table.append_column(name, pa.nulls(len(pairs), ARROW.field(name).type))
-    bounds = bounds_of(Call(fn, (A, Col("b", "int")), "int"), statistics_of(table, [np.arange(len(pairs))]))
+    bounds = derive_bounds(Call(fn, (A, Col("b", "int")), "int"), statistics_of(table, [np.arange(len(pairs))]))
     assert bounds is not None
     found = [of(each for each in pair if each is not None) for pair in pairs if pair != (None, None)]
     if bounds.known[0]:

@@ -25,7 +25,7 @@ from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.skipping.derived_bounds import FUNCTION_RULES
 from layoutopt.sql.functions import EXTRACT_UNITS, TRY_ARITHMETIC
 from layoutopt.sql.functions import FUNCTIONS as OF_FILTERS
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
 
 
@@ -42,7 +42,7 @@ def blocks(**values: list[list[Any]]) -> BlockStatistics:
 
 
 def skipped(condition: str, statistics: BlockStatistics) -> list[bool]:
-    (scan,) = scans_of(f"SELECT a FROM r WHERE {condition}", {"r": SCHEMA})
+    (scan,) = find_scans(f"SELECT a FROM r WHERE {condition}", {"r": SCHEMA})
     assert not scan.unusable, scan.unusable
     found: list[bool] = cannot_match(scan.filter.root, statistics, None).tolist()
     return found
@@ -158,7 +158,7 @@ def test_5_3_8_arrays_are_asked_by_their_largest_and_smallest_element() -> None:
         ("exists(arr, e -> 0 >= e)", [True, True, False]),
         ("array_max(arr) = 6", [True, True, True]),
     ]:
-        (scan,) = scans_of(f"SELECT arr FROM r WHERE {condition}", {"r": schema})
+        (scan,) = find_scans(f"SELECT arr FROM r WHERE {condition}", {"r": schema})
         assert cannot_match(scan.filter.root, known, None).tolist() == expected
 
 

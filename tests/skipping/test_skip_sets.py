@@ -15,7 +15,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, cannot_match
-from layoutopt.skipping.skip_sets import SkipSet, SkipSetFinder, membership, skip_set_table
+from layoutopt.skipping.skip_sets import SkipSet, SkipSetFinder, membership_matrix, skip_set_table
 from tests.effort import examples
 from tests.model.conditions import Both, Condition, Either, In, Not, col, conditions, leaves, to_node
 
@@ -121,7 +121,7 @@ def test_a_workloads_table_says_which_query_has_which_skip_set() -> None:
     skip_sets, matrix = skip_set_table(queries, features)
     assert skip_sets == (frozenset({0}), frozenset({2}), frozenset({0, 1}))
     assert matrix.astype(int).tolist() == [[0, 0, 1], [0, 1, 0], [1, 1, 0], [0, 0, 0]]
-    assert membership(skip_sets, 3).tolist() == [[1, 0, 1], [0, 0, 1], [0, 1, 0]]
+    assert membership_matrix(skip_sets, 3).tolist() == [[1, 0, 1], [0, 0, 1], [0, 1, 0]]
 
 
 def test_a_workload_without_queries_or_features_has_no_skip_sets() -> None:

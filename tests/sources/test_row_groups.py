@@ -17,7 +17,7 @@ from layoutopt.errors import SourceError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.query import Query
 from layoutopt.sources.external_tables import open_snapshot
-from layoutopt.sources.row_groups import MOST_PARTITIONS, RowGroups, row_groups_of, some_files
+from layoutopt.sources.row_groups import MOST_PARTITIONS, RowGroups, read_row_groups, sample_files
 from layoutopt.sources.snapshot import SnapshotFile, SourceName, parquet_files
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
@@ -68,7 +68,7 @@ def test_no_row_group_with_a_match_counts_as_skipped(
 ) -> None:
     files = written(tmp_path / "rows", ROWS.sort_by(order), size)
     (query,) = queries(joined.join(f"({part})" for part in parts))
-    found = row_groups_of(files, SCHEMA, [query])
+    found = read_row_groups(files, SCHEMA, [query])
     ids = {row["id"] for row in expected(f"SELECT id FROM t WHERE {joined.join(parts)}", ROWS)}
     matching = [not ids.isdisjoint(group["id"].to_pylist()) for group in groups_of(tmp_path / "rows")]
     assert found.rows == ROWS.num_rows
@@ -79,7 +79,7 @@ def test_no_row_group_with_a_match_counts_as_skipped(
 def test_row_groups_that_bounds_exclude_are_not_read(tmp_path: Path) -> None:
     files = written(tmp_path / "rows", ROWS.sort_by("id"), 20)
     (query,) = queries("id BETWEEN 10 AND 12")
-    found = row_groups_of(files, SCHEMA, [query])
+    found = read_row_groups(files, SCHEMA, [query])
     assert found.read([query])[0] == chunk_bytes(found, query)[0]
     assert found.stored == sum(
         pq.read_metadata(path).row_group(g).column(c).total_compressed_size
@@ -97,7 +97,7 @@ def test_folders_say_what_files_do_not(tmp_path: Path) -> None:
     files = parquet_files([f"file://{quote(str(path), safe='/=')}" for path in tmp_path.rglob("*.parquet")], SCHEMA)
     assert [file.constants["year"] for file in files] == ["1994", "1995", None]
     one, none, missing = queries("year = 1995", "year IS NULL", "year > 2000")
-    found = row_groups_of(files, SCHEMA, [one, none, missing])
+    found = read_row_groups(files, SCHEMA, [one, none, missing])
     sizes = chunk_bytes(found, one)
     assert found.read([one, none, missing]).tolist() == [sizes[1], sizes[2], 0]
 
@@ -105,39 +105,39 @@ def test_folders_say_what_files_do_not(tmp_path: Path) -> None:
 def test_a_sample_of_many_files_stands_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (query,) = queries("id >= 0")
     all_files = written(tmp_path / "rows", ROWS, 20)
-    whole = row_groups_of(all_files, SCHEMA, [query])
+    whole = read_row_groups(all_files, SCHEMA, [query])
     monkeypatch.setattr("layoutopt.sources.row_groups.MOST_FILES", 1)
-    one = row_groups_of(all_files, SCHEMA, [query])
+    one = read_row_groups(all_files, SCHEMA, [query])
     assert (one.files, one.scale) == (2, 2.0)
     assert one.rows == pytest.approx(whole.rows, rel=0.02)
 
 
 def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match=r"gone\.parquet"):
-        row_groups_of([SnapshotFile(str(tmp_path / "gone.parquet"), SCHEMA.names)], SCHEMA, queries("id > 1"))
+        read_row_groups([SnapshotFile(str(tmp_path / "gone.parquet"), SCHEMA.names)], SCHEMA, queries("id > 1"))
 
 
 def test_tables_of_other_formats(tmp_path: Path) -> None:
     delta = open_snapshot(SourceName("delta", delta_table(tmp_path / "d"), None))
     entries = [LogEntry(0, "SELECT id FROM t WHERE p = 'a b'"), LogEntry(1, "SELECT p FROM t WHERE id > 100")]
     asked = analyze(entries, delta.schema, "t").queries
-    found = row_groups_of(delta.files, delta.schema, asked)
+    found = read_row_groups(delta.files, delta.schema, asked)
     read, full = found.read(asked), found.full(asked)
     assert 0 < read[0] < full[0]
     assert (read[1], full[1] > 0) == (0, True)
     (tmp_path / "i").mkdir()
     iceberg = open_snapshot(SourceName("iceberg", iceberg_table(tmp_path / "i").metadata_location, None))
     asked = analyze([LogEntry(0, "SELECT id FROM t WHERE id > 1000")], iceberg.schema, "t").queries
-    found = row_groups_of(iceberg.files, iceberg.schema, asked)
+    found = read_row_groups(iceberg.files, iceberg.schema, asked)
     assert found.read(asked)[0] == 0 < found.full(asked)[0]
 
 
 def test_some_files_hold_whole_segments() -> None:
     plain = [SnapshotFile(f"{i:02}", ("a",)) for i in range(40)]
-    assert some_files(plain, 10, None, 1_000) == tuple(plain)
-    assert [file.path for file in some_files(plain, 10, None, 30)] == ["08", "09", "10", "28", "29", "30"]
+    assert sample_files(plain, 10, None, 1_000) == tuple(plain)
+    assert [file.path for file in sample_files(plain, 10, None, 30)] == ["08", "09", "10", "28", "29", "30"]
     parted = [SnapshotFile(f"{i:02}", ("a",), {"day": i // 4}) for i in range(40)]
-    chosen = some_files(parted, 10, "day", 20)
+    chosen = sample_files(parted, 10, "day", 20)
     assert len({file.constants["day"] for file in chosen}) == MOST_PARTITIONS
     assert len(chosen) == 2 * MOST_PARTITIONS
-    assert some_files(parted, 10, "a", 20) == tuple(parted)
+    assert sample_files(parted, 10, "a", 20) == tuple(parted)

@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 
 from layoutopt.cli.app import main
 from layoutopt.errors import LayoutoptError, SourceError
-from layoutopt.sources.external_tables import open_snapshot, pinned
-from layoutopt.sources.snapshot import SourceName, source_name
+from layoutopt.sources.external_tables import open_snapshot, pin_version
+from layoutopt.sources.snapshot import SourceName, parse_source_name
 from tests.sources.tables import delete_positions, delta_table, first_file, iceberg_table
 
 
@@ -27,7 +27,7 @@ from tests.sources.tables import delete_positions, delta_table, first_file, iceb
     ],
 )
 def test_names(text: str, name: SourceName | None) -> None:
-    assert source_name(text) == name
+    assert parse_source_name(text) == name
     assert name is None or name.text == text
 
 
@@ -57,11 +57,11 @@ def test_a_delta_table_is_not_taken_for_that_of_the_name_decoded(tmp_path: Path)
 def test_the_newest_version_is_pinned(tmp_path: Path) -> None:
     path = str(tmp_path / "t")
     write_deltalake(path, pa.table({"id": [1]}))
-    assert pinned(f"delta:{path}") == f"delta:{path}@0"
+    assert pin_version(f"delta:{path}") == f"delta:{path}@0"
     write_deltalake(path, pa.table({"id": [2]}), mode="append")
-    assert pinned(f"delta:{path}") == f"delta:{path}@1"
+    assert pin_version(f"delta:{path}") == f"delta:{path}@1"
     assert len(open_snapshot(SourceName("delta", path, 0)).files) == 1
-    assert pinned("rows.parquet") == "rows.parquet"
+    assert pin_version("rows.parquet") == "rows.parquet"
 
 
 def test_an_iceberg_table(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_equality_deletes_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_there_is_one_sentence(name: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
-    found = source_name(name)
+    found = parse_source_name(name)
     assert found is not None
     with pytest.raises(LayoutoptError, match=says):
         open_snapshot(found)

@@ -14,7 +14,7 @@ from layoutopt.catalog import snapshot as snapshot_json
 from layoutopt.catalog.paths import FileDigest
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.verify import in_spark
+from layoutopt.spark.loading.verify import spark_file_checker
 
 Change = Callable[[pa.Table, list[int]], pa.Table]
 
@@ -23,7 +23,7 @@ def found(table: Path) -> set[tuple[str, str]]:
     """The problems: each check, and the file in which it failed. Spark's tasks find the same, to the last word."""
     opened = open_table(str(table))
     report = verify(opened)
-    assert verify(opened, checker=in_spark(SparkSession.active())) == report
+    assert verify(opened, checker=spark_file_checker(SparkSession.active())) == report
     return {(problem.check, Path(problem.file).name) for problem in report.problems}
 
 

@@ -19,13 +19,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import QueryError
-from layoutopt.model.feature import Feature, Settings
+from layoutopt.model.feature import Feature, SessionSettings
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.model.vectors import unpack
 from layoutopt.scan.table import Table
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.writer.evaluation import is_keyed, matching_rows, words_by_keys
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
@@ -112,7 +112,7 @@ def filtered(session: SparkSession, conditions: Sequence[str]) -> dict[str, Bits
 def read(condition: str, ansi: bool) -> TableScan | None:
     """Our reading of a condition; None where the text is none that is followed."""
     try:
-        (scan,) = scans_of(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, settings=Settings(ansi=ansi))
+        (scan,) = find_scans(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, settings=SessionSettings(ansi=ansi))
     except StatementError:
         return None
     return scan

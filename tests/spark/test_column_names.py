@@ -24,7 +24,7 @@ from layoutopt import spark as ls
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.errors import QueryError, SchemaError
-from layoutopt.model.types import is_type_name, quoted
+from layoutopt.model.types import is_type_name, quote_name
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import open_source
@@ -81,8 +81,8 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
     third = len(NAMES) // 3 + 1
     lines = []
     for number, name in enumerate(NAMES):
-        read = ", ".join(map(quoted, NAMES[number // third * third :][:third]))
-        lines.append(json.dumps({"sql": f"SELECT {read} FROM t WHERE {quoted(name)} = 7", "count": 2}))
+        read = ", ".join(map(quote_name, NAMES[number // third * third :][:third]))
+        lines.append(json.dumps({"sql": f"SELECT {read} FROM t WHERE {quote_name(name)} = 7", "count": 2}))
     (place / "log.jsonl").write_text("\n".join(lines), encoding="utf-8")
     run("analyze", place / "log.jsonl", "--schema", place / "source.parquet", "--table", "t", "-o", place / "f.json")
     spark.read.parquet(str(place / "source.parquet")).createOrReplaceTempView("src")
@@ -92,7 +92,7 @@ def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="module")
 def expected(spark: SparkSession, place: Path) -> dict[str, list[int]]:
     """The ids that Spark finds on the source by one value of each column, in one query."""
-    parts = [f"collect_list(IF({quoted(n)} = {value_in(n)}, id, NULL)) AS c{i}" for i, n in enumerate(NAMES)]
+    parts = [f"collect_list(IF({quote_name(n)} = {value_in(n)}, id, NULL)) AS c{i}" for i, n in enumerate(NAMES)]
     (row,) = spark.sql(f"SELECT {', '.join(parts)} FROM src").collect()
     return {name: sorted(row[f"c{i}"]) for i, name in enumerate(NAMES)}
 
@@ -141,11 +141,11 @@ def method_of(table: Table) -> str:
 
 
 def condition(name: str) -> str:
-    return f"{quoted(name)} = {value_in(name)}"
+    return f"{quote_name(name)} = {value_in(name)}"
 
 
 def text_for(name: str) -> str:
-    return f"SELECT id, {quoted(name)} FROM t WHERE {condition(name)}"
+    return f"SELECT id, {quote_name(name)} FROM t WHERE {condition(name)}"
 
 
 def ids(answer: pa.Table) -> list[int]:
@@ -232,15 +232,15 @@ def test_dataframes_skip_by_every_name(enabled: SparkSession, copied: Table, exp
     assert rows.columns == list(copied.schema.names)
     assert rows.count() == ROWS
     for name in NAMES[::6]:
-        found = rows.where(F.col(quoted(name)) == value_in(name)).select("id", F.col(quoted(name)))
+        found = rows.where(F.col(quote_name(name)) == value_in(name)).select("id", F.col(quote_name(name)))
         assert sorted(row[0] for row in found.collect()) == expected[name], name
         assert ls.last_scans(enabled)[0].skipped.blocks, name
 
 
 def test_fields_of_structs(enabled: SparkSession, copied: Table) -> None:
-    fields = [f"count_if(nested.{quoted(name)} = 4) AS c{i}" for i, name in enumerate(FIELDS)]
+    fields = [f"count_if(nested.{quote_name(name)} = 4) AS c{i}" for i, name in enumerate(FIELDS)]
     found, wanted = (
-        enabled.sql(f"SELECT {', '.join(fields)} FROM {name} WHERE nested.{quoted(FIELDS[0])} = 4").collect()
+        enabled.sql(f"SELECT {', '.join(fields)} FROM {name} WHERE nested.{quote_name(FIELDS[0])} = 4").collect()
         for name in ("t", "src")
     )
     assert found == wanted

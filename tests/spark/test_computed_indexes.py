@@ -15,16 +15,16 @@ from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import SettingError
 from layoutopt.features.selection import mine_all
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Call, Col
 from layoutopt.model.udf import udf
-from layoutopt.spark.changes.append import append_by
-from layoutopt.spark.core.functions import declared
+from layoutopt.spark.changes.append import append_rows
+from layoutopt.spark.core.functions import find_declared_udfs
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.workload.analyze import analyze
@@ -92,10 +92,11 @@ def plan_for(session: SparkSession, texts: tuple[str, ...] = INDEXED) -> Plan:
     schema = schema_of(rows(session))
     queries = analyze([LogEntry(i, "SELECT id FROM t WHERE id < 0") for i in range(2)], schema, "t").queries
     zone = str(session.conf.get("spark.sql.session.timeZone"))
-    features = replace(mine_all(queries, schema, threshold=1, num_features=1), settings=Settings(time_zone=zone))
+    features = replace(mine_all(queries, schema, threshold=1, num_features=1), settings=SessionSettings(time_zone=zone))
     document = FeaturesDocument("t", schema, features, queries)
     return replace(
-        plan_of(document, block_rows=50), indexes=indexes_asked(texts, schema, features.settings, declared(session))
+        plan_of(document, block_rows=50),
+        indexes=parse_indexes(texts, schema, features.settings, find_declared_udfs(session)),
     )
 
 
@@ -121,7 +122,7 @@ def test_expressions_and_functions_of_users_skip_by_their_indexes(session: Spark
     load(session, str(first), str(path), plan_for(session))
     assert min(answers(session, path, first).values()) > 25  # of 40
     rows(session, ROWS, 200).coalesce(1).write.parquet(str(late))
-    append_by(session, make_settings(AppendSettings, {"table_path": str(path), "source": str(late), "batch_id": "b"}))
+    append_rows(session, make_settings(AppendSettings, {"table_path": str(path), "source": str(late), "batch_id": "b"}))
     assert min(answers(session, path, first, late).values()) > 25
     checked = verify(open_table(str(path)))
     assert checked.ok

@@ -24,7 +24,7 @@ from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.model.predicates import Col
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 from tests.scan.encrypting import found_in
 from tests.spark.changes.living import SCHEMES, Living
 from tests.spark.tables import document, is_value, plan_of
@@ -112,7 +112,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIVING_KEY", "c3" * 16)
         source, plan = str(root / "source"), root / "plan.json"
-        load_by(spark, LoadSettings(source=source, table_path=str(root / "table"), plan=plan, encrypt=KEY))
+        run_load(spark, LoadSettings(source=source, table_path=str(root / "table"), plan=plan, encrypt=KEY))
     return root
 
 
@@ -215,7 +215,7 @@ def test_what_shows_it_to_others_is_refused(spark: SparkSession, loaded: Path, t
     given = {"source": str(loaded / "source"), "plan": loaded / "plan.json", "publish": ("delta",)}
     for table in (tmp_path / "new", loaded / "table"):
         with pytest.raises(EncryptedTableError, match="key"):
-            load_by(spark, LoadSettings(table_path=str(table), encrypt=KEY, **given))
+            run_load(spark, LoadSettings(table_path=str(table), encrypt=KEY, **given))
     assert list(tmp_path.iterdir()) == []
     assert verify_path(str(loaded / "table")).ok
     assert len(history(open_table(str(loaded / "table")).catalog.files)) == 1

@@ -14,7 +14,7 @@ from layoutopt.model.predicates import Call, Col, Const, InSet, to_sql
 from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.skipping.implied_literals import follows_for
+from layoutopt.skipping.implied_literals import derive_function_literal
 from layoutopt.sql.types import normal_type
 from tests.effort import examples
 from tests.skipping.falsifiable import (
@@ -142,7 +142,7 @@ def test_what_follows_for_pieces_is_what_spark_computes(spark: SparkSession) -> 
     known = 0
     for function, column in zip(functions, found.columns, strict=True):
         for each, value in zip(texts, column.to_pylist(), strict=True):
-            follows = follows_for(function, InSet(text, ValueSet.point(each)))
+            follows = derive_function_literal(function, InSet(text, ValueSet.point(each)))
             known += follows is not None
             assert follows is None or follows.values.points() == (value,), (function, each)
     assert known > 0.9 * len(texts) * len(functions)

@@ -29,8 +29,8 @@ from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark import disable, enable, last_scans, register
-from layoutopt.spark.session.enabling import planned_reads
-from layoutopt.sql.scans import scans_of
+from layoutopt.spark.session.enabling import plan_reads
+from layoutopt.sql.scans import find_scans
 from tests.effort import examples
 from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
@@ -86,7 +86,7 @@ def built(
 
 def exact(condition: str) -> bool:
     """Whether a condition is understood as a whole, so that its own answers are the feature's."""
-    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
     return scan.exact and bool(scan.filter.predicates)
 
 
@@ -160,7 +160,7 @@ def check(
 
 def planned(enabled: SparkSession, condition: str, *columns: str) -> TableRead | None:
     """The scan of a DataFrame under a condition; None where Spark knows that no row matches."""
-    reads = planned_reads(enabled.table("t").where(F.expr(condition)).selectExpr(*columns))
+    reads = plan_reads(enabled.table("t").where(F.expr(condition)).selectExpr(*columns))
     return reads[0] if reads else None
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.spark
 def test_a_load_builds_what_its_plan_says_and_queries_skip_by_it(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)
     document = simple_document(source)
-    asked = indexes_asked(("text:bloom", "lower(text):ngrams", "upper(TEXT):bloom:0.2"), document.schema)
+    asked = parse_indexes(("text:bloom", "lower(text):ngrams", "upper(TEXT):bloom:0.2"), document.schema)
     lower = Call("lower", (Col("text", "string"),), "string")
     assert asked[:2] == (IndexSpec(Col("text", "string"), "bloom"), IndexSpec(lower, "ngrams"))
     plan = replace(plan_of(document, partition_by="day"), indexes=asked)

@@ -13,14 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
 from layoutopt.features.selection import mine_all
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.spark.session.answers import scans_under
@@ -72,7 +72,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
     schema = schema_of(rows)
-    read = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
+    read = [find_scans(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
     assert not [text for text, scan in zip(CONDITIONS, read, strict=True) if scan.unusable or scan.filter.root == TRUE]
     differing, matching = compared(rows, CONDITIONS, read)
     assert differing == [0] * len(CONDITIONS)
@@ -89,7 +89,7 @@ def test_features_and_indexes_of_parts_skip(spark: SparkSession, rows: DataFrame
     assert any("array_contains" in to_sql(feature.node) for feature in features)
     plan = plan_of(document, block_rows=50)
     asked = ("st.a:gap-list", "st.deep.word:value-list", "lower(st.deep.word):bloom", *OF_ELEMENTS)
-    indexes = indexes_asked(asked, document.schema)
+    indexes = parse_indexes(asked, document.schema)
     load(spark, rows, str(tmp_path / "t"), replace(plan, indexes=indexes))
     table = layoutopt.open_table(str(tmp_path / "t"))
     checked = verify(table)

@@ -22,7 +22,7 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import open_source
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 from layoutopt.spark.loading.verify import compare_with_source
 from tests.effort import long_too
 
@@ -112,7 +112,7 @@ def test_a_partition_is_loaded_again_and_not_twice(spark: SparkSession, place: P
         partition=(A_PARTITION[place.name],),
         replace=again,
     )
-    report = load_by(spark, settings)
+    report = run_load(spark, settings)
     assert len(report.partitions) == again
     # Of partitions by timestamps no more than this: how they are named may change, how many rows there are may not.
     after = open_table(str(place / "table"))

@@ -13,7 +13,7 @@ import pytest
 
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import PlanSettings
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture(scope="module")
 def plan(spark: SparkSession) -> Plan:
     document = simple_document(simple_rows(spark))
-    return replace(plan_of(document), indexes=indexes_asked(["text:bloom"], document.schema))
+    return replace(plan_of(document), indexes=parse_indexes(["text:bloom"], document.schema))
 
 
 @pytest.mark.parametrize("encrypted", [False, True])

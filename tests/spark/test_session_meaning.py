@@ -14,13 +14,13 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt import spark as ls
 from layoutopt.errors import SchemaError, SettingError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.sql.schema import schema_from
 from tests.spark.session.answers import scans_under
 from tests.spark.settings import UNCOMPILED, compared_here, under
@@ -59,7 +59,7 @@ def table(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     nodes = [
         is_value(schema, *each) for each in (("k", "=", 3), ("s", "=", "5"), ("p", "<", 4), ("name", "=", "it's 1"))
     ]
-    nodes += [scan.filter.root for scan in scans_of("SELECT id FROM t WHERE hour(at) = 3", {"t": schema})]
+    nodes += [scan.filter.root for scan in find_scans("SELECT id FROM t WHERE hour(at) = 3", {"t": schema})]
     load(spark, rows, place / "t", plan_of(document(schema, nodes), block_rows=20))
     rows.createOrReplaceTempView("src")
     ls.register(spark, "t", str(place / "t"))
@@ -248,7 +248,7 @@ MEASURED_ELSEWHERE = {
 @pytest.mark.parametrize("key", MEASURED_ELSEWHERE)
 def test_plans_and_loads_refuse_sessions_that_evaluate_otherwise(spark: SparkSession, key: str) -> None:
     with under(spark, {key: MEASURED_ELSEWHERE[key]}), pytest.raises(SettingError, match=key.replace(".", r"\.")):
-        check_settings(spark, Settings(), "the plan")
+        check_settings(spark, SessionSettings(), "the plan")
 
 
 def test_features_of_texts_would_be_wrong_under_escaped_literals(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.spark.core.sessions import check_settings, session_settings
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ def elsewhere(spark: SparkSession) -> Iterator[SparkSession]:
 def test_names_of_utc_are_one(elsewhere: SparkSession, name: str) -> None:
     elsewhere.conf.set(ZONE, name)
     assert session_settings(elsewhere).time_zone == "UTC"
-    check_settings(elsewhere, Settings(), "the plan")
+    check_settings(elsewhere, SessionSettings(), "the plan")
 
 
 @pytest.mark.parametrize("name", ["Europe/London", "Etc/GMT+1", "+01:00"])
 def test_other_zones_are_others(elsewhere: SparkSession, name: str) -> None:
     elsewhere.conf.set(ZONE, name)
     with pytest.raises(SettingError, match="timeZone=UTC"):
-        check_settings(elsewhere, Settings(), "the plan")
+        check_settings(elsewhere, SessionSettings(), "the plan")

@@ -20,9 +20,9 @@ from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.udf import Udf, udf
-from layoutopt.spark.core.functions import check_features, declared
+from layoutopt.spark.core.functions import check_features, find_declared_udfs
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.session.enabling import planned_reads
+from layoutopt.spark.session.enabling import plan_reads
 from tests.spark.tables import plan_of
 
 pytestmark = pytest.mark.spark
@@ -158,7 +158,7 @@ def test_what_a_function_implies_skips_by_statistics(session: SparkSession, tabl
 def test_spark_reads_what_a_function_implies(session: SparkSession, table: str, udfs: tuple[Udf, ...]) -> None:
     text = "SELECT id FROM t WHERE apart(id, 100) < 5"
     opened = layoutopt.open_table(table, udfs=udfs)
-    (read,) = planned_reads(opened.scan(text).to_spark(session))
+    (read,) = plan_reads(opened.scan(text).to_spark(session))
     assert read.scan.filter == opened.scan(text).reads[0].scan.filter
 
 
@@ -200,7 +200,7 @@ def test_a_name_that_means_something_else_by_now_skips_nothing(
     session.sql(ASKED).collect()
     assert ls.last_scans(session)[0].skipped.blocks
     session.udf.register("agent_name", lambda text: "bot7", "string")
-    assert set(declared(session)) == {"apart", "is_bot"}
+    assert set(find_declared_udfs(session)) == {"apart", "is_bot"}
     assert session.sql(ASKED).collect()[0][0] == ROWS - len(range(0, ROWS, 97))
     assert ls.last_scans(session)[0].skipped.blocks == 0
 

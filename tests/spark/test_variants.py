@@ -14,16 +14,16 @@ import layoutopt
 from layoutopt.config.settings import DeleteSettings, UpdateSettings
 from layoutopt.errors import LayoutoptError, SchemaError
 from layoutopt.features.selection import mine_all
-from layoutopt.indexes.choosing import indexes_asked
+from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.spark import disable, enable, read_table, register
-from layoutopt.spark.changes.dml import delete_by, update_by
+from layoutopt.spark.changes.dml import delete_rows, update_rows
 from layoutopt.spark.core.source import measure_content, open_source, schema_of, with_binaries
 from layoutopt.spark.loading.load import load
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
@@ -81,13 +81,13 @@ def planned(rows: DataFrame) -> Plan:
 def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
     schema = schema_of(rows)
     assert schema.find("v").type == "variant"
-    read = [scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
+    read = [find_scans(f"SELECT id FROM t WHERE {text}", {"t": schema})[0] for text in CONDITIONS]
     assert not [text for text, scan in zip(CONDITIONS, read, strict=True) if scan.unusable or scan.filter.root == TRUE]
     differing, matching = compared(rows, CONDITIONS, read)
     assert differing == [0] * len(CONDITIONS)
     assert not [n for n in matching if not 0 < n < ROWS], matching
     for text in LEFT_OUT:
-        (scan,) = scans_of(f"SELECT id FROM t WHERE {text}", {"t": schema})
+        (scan,) = find_scans(f"SELECT id FROM t WHERE {text}", {"t": schema})
         assert scan.filter.root == TRUE, text
 
 
@@ -105,7 +105,7 @@ def test_a_table_of_variants(spark: SparkSession, tmp_path: Path, shredded: bool
     assert schema_from(tmp_path / "source").find("v").type == "variant"
     plan = planned(source)
     asked = ("try_variant_get(v, '$.a', 'int'):value-list", "try_variant_get(v, '$.b.c', 'string'):bloom")
-    load(spark, source, str(tmp_path / "t"), replace(plan, indexes=indexes_asked(asked, plan.schema)))
+    load(spark, source, str(tmp_path / "t"), replace(plan, indexes=parse_indexes(asked, plan.schema)))
     table = layoutopt.open_table(str(tmp_path / "t"))
     assert verify(table).problems == ()
     session = spark.newSession()
@@ -147,9 +147,9 @@ def test_column_groups_with_variants_are_put_together(spark: SparkSession, rows:
 @pytest.mark.long
 def test_rows_with_variants_are_deleted_and_updated(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     load(spark, rows, str(tmp_path / "t"), planned(rows))
-    delete_by(spark, DeleteSettings(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
+    delete_rows(spark, DeleteSettings(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
     changed = {"set": ("v = parse_json('[7]')",), "where": "id = 1", "table_path": str(tmp_path / "t")}
-    update_by(spark, UpdateSettings.model_validate(changed))
+    update_rows(spark, UpdateSettings.model_validate(changed))
     assert verify(layoutopt.open_table(str(tmp_path / "t"))).problems == ()
     session = spark.newSession()
     register(session, "t", str(tmp_path / "t"))

@@ -19,7 +19,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.loading.verify import in_spark
+from layoutopt.spark.loading.verify import spark_file_checker
 from tests.effort import long_too
 from tests.spark.rewriting import found, recommit, rewrite
 from tests.spark.tables import plan_of
@@ -68,11 +68,11 @@ def test_what_was_just_loaded_is_as_it_should_be(table: Path) -> None:
 def test_spark_reads_the_same_in_tasks(spark: SparkSession, table: Path) -> None:
     steps: list[tuple[int, int]] = []
     opened = open_table(str(table))
-    report = verify(opened, progress=lambda *step: steps.append(step), checker=in_spark(spark))
+    report = verify(opened, progress=lambda *step: steps.append(step), checker=spark_file_checker(spark))
     assert report == verify(opened)
     done, tasks = steps[-1]
     assert 1 < done == tasks <= report.files
-    sampled = verify(opened, 0.5, seed=3, checker=in_spark(spark))
+    sampled = verify(opened, 0.5, seed=3, checker=spark_file_checker(spark))
     assert sampled == verify(opened, 0.5, seed=3)
     assert 0 < sampled.files < report.files
 

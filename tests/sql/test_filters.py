@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import (
     ANY_CHAR,
     ANY_STRING,
@@ -31,13 +31,13 @@ from layoutopt.model.predicates import (
 from layoutopt.model.udf import udf
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, to_key
 from layoutopt.model.values.keys import float_key
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 from tests.sql.schemas import SCHEMA, TYPES
 from tests.workload.oracle import holds
 
 
 def scan(condition: str, **options: object) -> TableScan:
-    (found,) = scans_of(f"SELECT count(*) FROM t WHERE {condition}", {"t": SCHEMA}, **options)  # type: ignore[arg-type]
+    (found,) = find_scans(f"SELECT count(*) FROM t WHERE {condition}", {"t": SCHEMA}, **options)  # type: ignore[arg-type]
     return found
 
 
@@ -213,7 +213,7 @@ def test_dates_beside_timestamps_are_compared_at_midnight() -> None:
 
 
 def test_time_zones_move_timestamps() -> None:
-    berlin = Settings(time_zone="Europe/Berlin")
+    berlin = SessionSettings(time_zone="Europe/Berlin")
     midnight = to_key(dt.datetime(2003, 12, 31, 23, tzinfo=dt.UTC), "timestamp")
     assert root("ts >= '2004-01-01'", settings=berlin) == InSet(col("ts"), ValueSet.interval(midnight, None))
     assert root("ts >= '2003-12-31 23:00:00Z'", settings=berlin) == InSet(col("ts"), ValueSet.interval(midnight, None))
@@ -302,7 +302,7 @@ def test_what_has_no_exact_meaning_is_left_out_with_a_reason(condition: str, cod
 
 
 def test_without_ansi_mode_casts_wrap_and_make_no_subject() -> None:
-    found = scan("s = 5", settings=Settings(ansi=False))
+    found = scan("s = 5", settings=SessionSettings(ansi=False))
     assert found.filter.root == TRUE
     assert [each.code for each in found.unusable] == ["coercion"]
 
@@ -406,7 +406,7 @@ def test_nodes_are_built_by_the_model() -> None:
     "condition", ["i NOT IN (' 5 ')", "i <=> '9223372036854775807'", "f <> 16777217", "f = '0.1'", "abs(i) < 0"]
 )
 def test_comparisons_that_have_another_type_without_ansi_mode_are_left_out(condition: str) -> None:
-    assert scan(condition, settings=Settings(ansi=False)).filter.root == TRUE
+    assert scan(condition, settings=SessionSettings(ansi=False)).filter.root == TRUE
 
 
 @pytest.mark.parametrize(
@@ -424,8 +424,8 @@ def test_comparisons_that_have_another_type_without_ansi_mode_are_left_out(condi
 def test_what_other_dialects_take_out_of_json_is_what_get_json_object_does(
     dialect: str, condition: str, path: str
 ) -> None:
-    (found,) = scans_of(f"SELECT i FROM t WHERE {condition}", {"t": SCHEMA}, dialect)
+    (found,) = find_scans(f"SELECT i FROM t WHERE {condition}", {"t": SCHEMA}, dialect)
     taken = Call("get_json_object", (col("s"), Const(path, "string")), "string")
     assert found.filter.root == InSet(taken, ValueSet.point("x"))
-    (nested,) = scans_of("SELECT i FROM t WHERE s -> 'a' ->> 'b' = 'x'", {"t": SCHEMA}, "postgres")
+    (nested,) = find_scans("SELECT i FROM t WHERE s -> 'a' ->> 'b' = 'x'", {"t": SCHEMA}, "postgres")
     assert not nested.unusable

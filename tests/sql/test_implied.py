@@ -10,7 +10,7 @@ import layoutopt
 from layoutopt.model.predicates import TRUE, Node, describe
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf, by_name
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 
 SCHEMA = Schema((Column("x", "int"), Column("y", "int"), Column("s", "string")))
 OPERATORS = {"<": lambda a, b: a < b, "<=": lambda a, b: a <= b, "=": lambda a, b: a == b, ">": lambda a, b: a > b,
@@ -29,7 +29,7 @@ def good(a: int) -> bool:
 
 
 def scan(condition: str, *udfs: Udf) -> TableScan:
-    (found,) = scans_of(f"SELECT x FROM t WHERE {condition}", {"t": SCHEMA}, udfs=by_name(udfs or (apart, good)))
+    (found,) = find_scans(f"SELECT x FROM t WHERE {condition}", {"t": SCHEMA}, udfs=by_name(udfs or (apart, good)))
     return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from layoutopt.model.predicates import TRUE, Call, Col, Const, InSet, describe, to_sql
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 
 STRUCT = "struct<a:int,B:struct<deep:string,x y:double>,code:char(3),m:map<string,int>,a2:int,A2:int>"
 SCHEMA = Schema(
@@ -18,7 +18,7 @@ SCHEMA = Schema(
 
 
 def scan(condition: str, select: str = "SELECT a FROM t") -> TableScan:
-    (found,) = scans_of(f"{select} WHERE {condition}", {"t": SCHEMA})
+    (found,) = find_scans(f"{select} WHERE {condition}", {"t": SCHEMA})
     return found
 
 
@@ -96,7 +96,7 @@ def test_what_has_no_exact_meaning_is_left_out(condition: str) -> None:
 
 
 def test_a_table_goes_before_a_struct_of_its_name() -> None:
-    (found,) = scans_of("SELECT a FROM t AS st WHERE st.a = 3", {"t": SCHEMA})
+    (found,) = find_scans("SELECT a FROM t AS st WHERE st.a = 3", {"t": SCHEMA})
     assert found.filter.root == scan("a = 3").filter.root
     assert found.columns == ("a",)
     assert scan("st.a = 3").columns == ("st", "a")
@@ -104,7 +104,7 @@ def test_a_table_goes_before_a_struct_of_its_name() -> None:
 
 def test_fields_above_outer_joins_need_a_row() -> None:
     text = "SELECT 1 FROM (SELECT 1 AS one) s LEFT JOIN t ON s.one = t.a WHERE t.st.a {}"
-    (with_null,) = scans_of(text.format("IS NULL"), {"t": SCHEMA})
+    (with_null,) = find_scans(text.format("IS NULL"), {"t": SCHEMA})
     assert with_null.filter.root == TRUE
 
 

@@ -14,7 +14,7 @@ from layoutopt.model.predicates import FALSE, TRUE, Call, Col, Const, InSet, con
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet, compare
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 from tests.effort import examples
 from tests.workload.oracle import holds
 
@@ -24,7 +24,7 @@ TABLES = {"t": T, "u": U}
 
 
 def scans(sql: str) -> list[TableScan]:
-    return scans_of(sql, TABLES)
+    return find_scans(sql, TABLES)
 
 
 def columns(sql: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -258,7 +258,7 @@ def b_is(value: int, *names: str) -> InSet:
     ],
 )
 def test_names_mean_what_spark_takes_them_for(sql: str, expected: list[object] | None) -> None:
-    found = [scan.filter.root for scan in scans_of(sql, {"d": D, "e": E})]
+    found = [scan.filter.root for scan in find_scans(sql, {"d": D, "e": E})]
     assert expected is None or found == expected
 
 
@@ -311,7 +311,7 @@ def test_names_mean_what_spark_takes_them_for(sql: str, expected: list[object] |
     ],
 )
 def test_merged_keys_mean_what_spark_takes_them_for(sql: str, expected: list[object] | None) -> None:
-    found = [scan.filter.root for scan in scans_of(sql, {"d": D, "e": E})]
+    found = [scan.filter.root for scan in find_scans(sql, {"d": D, "e": E})]
     assert expected is None or found == expected
 
 
@@ -335,7 +335,7 @@ def test_merged_keys_mean_what_spark_takes_them_for(sql: str, expected: list[obj
     ],
 )
 def test_columns_read_where_names_are_shared(sql: str, expected: list[tuple[str, ...]]) -> None:
-    assert [scan.columns for scan in scans_of(sql, {"d": D, "e": E})] == expected
+    assert [scan.columns for scan in find_scans(sql, {"d": D, "e": E})] == expected
 
 
 def test_conditions_over_two_tables_leave_each_what_they_imply() -> None:
@@ -357,15 +357,15 @@ def test_reasons_are_recorded_where_a_condition_is_kept_out() -> None:
 def test_spans_point_at_the_name_in_the_text() -> None:
     sql = "SELECT 1 FROM  t AS x JOIN `u` ON x.a = u.a"
     assert [sql[slice(*(scan.span or ()))] for scan in scans(sql)] == ["t", "`u`"]
-    assert [scan.span for scan in scans_of("SELECT 1 FROM t", TABLES, "postgres")] == [None]
+    assert [scan.span for scan in find_scans("SELECT 1 FROM t", TABLES, "postgres")] == [None]
 
 
 def test_qualified_names_mean_the_table_only_where_asked() -> None:
     sql = "SELECT t.a, prod.t.b FROM prod.t"
-    assert scans_of(sql, TABLES) == []
-    (found,) = scans_of(sql, TABLES, any_qualifier=True)
+    assert find_scans(sql, TABLES) == []
+    (found,) = find_scans(sql, TABLES, any_qualifier=True)
     assert found.columns == ("a", "b")
-    (exact,) = scans_of(sql, {"prod.t": T})
+    (exact,) = find_scans(sql, {"prod.t": T})
     assert exact.table == "prod.t"
 
 
@@ -450,7 +450,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple[objec
 @given(sql=_queries())
 def test_prefiltered_and_pruned_tables_give_the_same_answer(database: duckdb.DuckDBPyConnection, sql: str) -> None:
     spliced = sql
-    for number, scan in reversed(list(enumerate(scans_of(sql, _SMALL)))):
+    for number, scan in reversed(list(enumerate(find_scans(sql, _SMALL)))):
         _create(database, f"view_{number}", scan, scan.table)
         assert scan.span is not None
         start, end = scan.span
@@ -470,10 +470,10 @@ def test_prefiltered_and_pruned_tables_give_the_same_answer(database: duckdb.Duc
 def test_names_are_one_where_spark_lowers_them_to_one(sql: str) -> None:
     """``straße`` and ``strasse`` are two, and so are the two forms of a sigma, though folding makes them one."""
     schema = Schema((Column("id", "int"), Column("straße", "int"), Column("ς", "int")))
-    (scan,) = scans_of(sql, {"t": schema})
+    (scan,) = find_scans(sql, {"t": schema})
     assert scan.columns == ("id",)
     assert scan.filter.root == TRUE
-    (scan,) = scans_of("SELECT ID FROM t WHERE STRAẞE = 5", {"t": schema})
+    (scan,) = find_scans("SELECT ID FROM t WHERE STRAẞE = 5", {"t": schema})
     assert scan.filter.root == equal("straße", 5)
 
 
@@ -481,5 +481,5 @@ def test_columns_that_spark_tells_apart_are_told_apart() -> None:
     schema = Schema((Column("straße", "int"), Column("strasse", "int"), Column("σ", "int"), Column("ς", "int")))
     for name in schema.names:
         assert schema.find(name).name == name
-        (scan,) = scans_of(f"SELECT 1 FROM t WHERE {name} = 5", {"t": schema})
+        (scan,) = find_scans(f"SELECT 1 FROM t WHERE {name} = 5", {"t": schema})
         assert scan.filter.root == equal(name, 5)

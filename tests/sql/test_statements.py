@@ -6,7 +6,7 @@ import pytest
 import sqlglot
 
 from layoutopt.config.settings import AdviseSettings
-from layoutopt.sql.statements import ENGINES, HILBERT, SORT, ZORDER, engines_for, order_statement
+from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for, order_statement
 
 COLUMNS = ["l_shipdate", "order", "it's"]
 TYPES = ["date", "string", "string"]

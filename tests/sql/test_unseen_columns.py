@@ -6,7 +6,7 @@ import pytest
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 
 NAMES = ("id", "price", "current_date", "current_user", "session_user", "current_timestamp")
 SCHEMA = Schema(tuple(Column(name, "int") for name in NAMES))
@@ -26,12 +26,12 @@ OTHER = Schema((Column("id", "int"), Column("price", "int")))
 )  # fmt: skip
 def test_what_may_be_another_column_is_refused(sql: str) -> None:
     with pytest.raises(StatementError) as caught:
-        scans_of(sql, {"t": SCHEMA})
+        find_scans(sql, {"t": SCHEMA})
     assert caught.value.code == "unsupported"
 
 
 def test_functions_of_these_names_are_functions_where_no_column_has_one() -> None:
-    (found,) = scans_of("SELECT id, current_date FROM t WHERE price = 3", {"t": OTHER})
+    (found,) = find_scans("SELECT id, current_date FROM t WHERE price = 3", {"t": OTHER})
     assert found.columns == ("id", "price")
     assert not found.unusable
 
@@ -45,5 +45,5 @@ def test_functions_of_these_names_are_functions_where_no_column_has_one() -> Non
     ],
 )
 def test_what_is_lateral_reads_columns_of_what_stands_before_it(sql: str) -> None:
-    (found,) = scans_of(sql, {"t": OTHER})
+    (found,) = find_scans(sql, {"t": OTHER})
     assert found.columns == ("id", "price")

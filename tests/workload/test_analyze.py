@@ -11,7 +11,7 @@ from layoutopt.model.predicates import TRUE, Col, InSet
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.sql.problems import STATEMENT_REASONS
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.sql.schema import schemas_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry, read_log
@@ -125,6 +125,6 @@ def _readers(log: list[LogEntry], schemas: dict[str, Schema]) -> dict[str, list[
     """The statements that read each table; every statement must be analysable."""
     readers: dict[str, list[LogEntry]] = {}
     for entry in log:
-        for table in sorted({scan.table for scan in scans_of(entry.sql, schemas, "postgres")}):
+        for table in sorted({scan.table for scan in find_scans(entry.sql, schemas, "postgres")}):
             readers.setdefault(table, []).append(entry)
     return readers

@@ -15,7 +15,7 @@ from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import LogError
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
-from layoutopt.workload.log import FORGOTTEN, decayed, times_of
+from layoutopt.workload.log import FORGOTTEN, decay_weights, query_times
 
 NEWEST = dt.datetime(2026, 11, 22, 10, tzinfo=dt.UTC)
 
@@ -28,7 +28,7 @@ def asked(days_ago: float, weight: float = 1.0) -> Query:
 @given(st.lists(st.floats(0, 100), min_size=1, max_size=20), st.floats(0.5, 50))
 def test_a_weight_halves_with_each_half_life(ages: list[float], half_life: float) -> None:
     queries = [asked(0.0), *(asked(age, weight=3.0) for age in ages)]
-    kept = iter(decayed(queries, dt.timedelta(days=half_life)))
+    kept = iter(decay_weights(queries, dt.timedelta(days=half_life)))
     assert next(kept).weight == 1.0
     for age in ages:
         if age < FORGOTTEN * half_life * 0.999:
@@ -37,18 +37,18 @@ def test_a_weight_halves_with_each_half_life(ages: list[float], half_life: float
 
 def test_times_without_a_zone_are_of_the_sessions() -> None:
     query = Query(0, "t", ("a",), Filter.of(TRUE), timestamp="2026-07-01T12:00:00")
-    assert times_of([query], "Europe/Berlin")[0] == dt.datetime(2026, 7, 1, 10, tzinfo=dt.UTC).timestamp()
+    assert query_times([query], "Europe/Berlin")[0] == dt.datetime(2026, 7, 1, 10, tzinfo=dt.UTC).timestamp()
 
 
 @pytest.mark.parametrize(("when", "said"), [(None, "no timestamp"), ("yesterday", "'yesterday'")])
 def test_statements_without_a_time_are_refused(when: str | None, said: str) -> None:
     with pytest.raises(LogError, match=f"statement 7 of the log has .*{said}"):
-        decayed([asked(0), Query(7, "t", ("a",), Filter.of(TRUE), timestamp=when)], dt.timedelta(days=1))
+        decay_weights([asked(0), Query(7, "t", ("a",), Filter.of(TRUE), timestamp=when)], dt.timedelta(days=1))
 
 
 def test_zones_of_which_no_clocks_are_known_are_refused() -> None:
     with pytest.raises(LogError, match="unknown time zone 'PST'"):
-        times_of([], "PST")
+        query_times([], "PST")
 
 
 def test_analyze_finds_the_features_of_late(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from layoutopt.model.predicates import (
 from layoutopt.model.predicates.patterns import parse_like
 from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet
-from layoutopt.workload.served import said, split_served
+from layoutopt.workload.served import split_served, weaken_filter
 
 A, B, S = Col("a", "int"), Col("b", "int"), Col("s", "string")
 LITERALS: tuple[Node, ...] = (
@@ -70,17 +70,17 @@ def test_what_arrives_is_true_wherever_the_filter_is(node: Node, rows: duckdb.Du
         found = rows.execute(f"SELECT coalesce({to_sql(of)}, false) FROM t ORDER BY a, b, s").fetchnumpy()
         return np.asarray(next(iter(found.values())))
 
-    arriving = said(node)
-    assert said(arriving) == arriving
+    arriving = weaken_filter(node)
+    assert weaken_filter(arriving) == arriving
     assert not (holds(node) & ~holds(arriving)).any()
 
 
 @given(parts=st.lists(st.sampled_from(PLAIN), min_size=1, max_size=3))
 def test_what_can_be_said_arrives_whole(parts: list[Node]) -> None:
     for node in (conjunction(parts), disjunction(parts)):
-        assert said(node) == node
-        assert said(conjunction([node, Comparison(A, "<", B)])) == node
-        assert said(disjunction([node, Comparison(A, "<", B)])) == TRUE
+        assert weaken_filter(node) == node
+        assert weaken_filter(conjunction([node, Comparison(A, "<", B)])) == node
+        assert weaken_filter(disjunction([node, Comparison(A, "<", B)])) == TRUE
 
 
 def test_each_query_keeps_its_weight() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from layoutopt.model.predicates import to_sql
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.workload.semantics import COLUMNS, CONDITIONS, NAN, ROWS, SCHEMA, TYPES
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _node_sql(condition: str) -> str:
-    (scan,) = scans_of(f"SELECT count(*) FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT count(*) FROM t WHERE {condition}", {"t": SCHEMA})
     assert scan.exact, (condition, scan.unusable)
     return to_sql(scan.filter.root)
 

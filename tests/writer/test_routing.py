@@ -21,9 +21,9 @@ from layoutopt.writer.routing import (
     find_guides,
     limit_vectors,
     measure_cell_bytes,
-    reaching,
     route,
     union_words,
+    weigh_reaching_queries,
 )
 from tests.spark.tables import document, is_value, plan_of
 
@@ -131,7 +131,9 @@ def test_layouts_that_are_blocked_alike_have_the_same_blocks() -> None:
     ]
 
     def blocks(layout: Layout) -> tuple[list[int], list[int]]:
-        guides = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table))
+        guides = find_guides(
+            plan, layout, table, words, np.eye(4), weigh_reaching_queries(plan.queries, plan.schema, table)
+        )
         routing = route(plan, layout, table, words, guides)
         return routing.rows.tolist(), routing.offsets.tolist()
 
@@ -148,11 +150,15 @@ def test_queries_beyond_the_segments_bounds_weigh_nothing() -> None:
     table, words = rows()
     plan = a_plan()
     (layout,) = plan.scheme.layouts
-    everything = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table)).weights
+    everything = find_guides(
+        plan, layout, table, words, np.eye(4), weigh_reaching_queries(plan.queries, plan.schema, table)
+    ).weights
     assert (everything > 0).all()
     few = np.flatnonzero(np.arange(200) % 5 <= 1)
     some = table.take(pa.array(few))
-    weights = find_guides(plan, layout, some, words[few], np.eye(4), reaching(plan.queries, plan.schema, some)).weights
+    weights = find_guides(
+        plan, layout, some, words[few], np.eye(4), weigh_reaching_queries(plan.queries, plan.schema, some)
+    ).weights
     assert (weights > 0).tolist() == [True, True, False, False]
 
 
@@ -161,7 +167,9 @@ def test_queries_that_read_no_column_of_a_layout_weigh_nothing_there() -> None:
     kind_only = tuple(replace(query, columns=("kind",)) for query in a_plan().queries)
     plan = replace(a_plan(), queries=kind_only)
     layout = Layout(("id",), (0, 1, 2, 3), ("id",), ByVectors())
-    weights = find_guides(plan, layout, table, words, np.eye(4), reaching(plan.queries, plan.schema, table)).weights
+    weights = find_guides(
+        plan, layout, table, words, np.eye(4), weigh_reaching_queries(plan.queries, plan.schema, table)
+    ).weights
     assert weights.tolist() == [0.0, 0.0, 0.0, 0.0]
 
 
@@ -190,7 +198,7 @@ def test_a_query_weighs_by_its_local_features_alone() -> None:
     plan = a_plan()
     layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors())
     shares = np.ones((4, 4))
-    guides = find_guides(plan, layout, table, words, shares, reaching(plan.queries, plan.schema, table))
+    guides = find_guides(plan, layout, table, words, shares, weigh_reaching_queries(plan.queries, plan.schema, table))
     assert unpack(guides.words, 2).tolist() == unpack(words, 4)[:, [0, 2]].tolist()
     # Both match a fifth of the rows: the first has all of the four queries' weight, the second what it leaves.
     assert guides.weights.tolist() == pytest.approx([4.0, 0.8])
@@ -201,11 +209,11 @@ def test_as_written_every_subsuming_feature_has_a_querys_whole_weight() -> None:
     plan = a_plan()
     layout = Layout(SCHEMA.names, (0, 2), SCHEMA.names, ByVectors(params=((WEIGHTS, "subsumed"),)))
     shares = np.array([[1.0, 0, 0.5, 0], [1.0, 0, 1.0, 0], [0, 1.0, 1.0, 0], [0.5, 0, 0.5, 1.0]])
-    guides = find_guides(plan, layout, table, words, shares, reaching(plan.queries, plan.schema, table))
+    guides = find_guides(plan, layout, table, words, shares, weigh_reaching_queries(plan.queries, plan.schema, table))
     assert guides.weights.tolist() == [2.0, 2.0]
     strange = replace(layout, blocking=ByVectors(params=((WEIGHTS, "mine"),)))
     with pytest.raises(PlanError, match="the plan's weights are 'mine': expected marginal or subsumed; plan again"):
-        find_guides(plan, strange, table, words, shares, reaching(plan.queries, plan.schema, table))
+        find_guides(plan, strange, table, words, shares, weigh_reaching_queries(plan.queries, plan.schema, table))
 
 
 def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> None:
@@ -214,7 +222,7 @@ def test_queries_of_one_layout_weigh_by_the_bytes_that_they_read_of_a_row() -> N
     plan = replace(a_plan(), queries=(replace(kinds[0], columns=("id", "kind")), replace(kinds[1], columns=("kind",))))
     layout = replace(plan.scheme.layouts[0], blocking=ByVectors("portfolio-low"))
     plan = replace(plan, scheme=Scheme((layout,)))
-    reached, of_cell = reaching(plan.queries, plan.schema, table), {"id": 3.0, "kind": 1.0}
+    reached, of_cell = weigh_reaching_queries(plan.queries, plan.schema, table), {"id": 3.0, "kind": 1.0}
     weights = find_guides(plan, layout, table, words, np.eye(2, 4), reached, of_cell).weights
     assert weights.tolist() == pytest.approx([of_cell["id"] + of_cell["kind"], of_cell["kind"], 0, 0])
     assert find_guides(plan, layout, table, words, np.eye(2, 4), reached).weights.tolist() == [1, 1, 0, 0]
@@ -256,7 +264,9 @@ class TestSlices:
         table, words = rows()
         plan = self.plan()
         (layout,) = plan.scheme.layouts
-        guides = find_guides(plan, layout, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table))
+        guides = find_guides(
+            plan, layout, table, words, np.zeros((2, 2)), weigh_reaching_queries(plan.queries, plan.schema, table)
+        )
         assert guides.slices == 2
         reached = unpack(guides.words, 2).sum(axis=0).tolist()
         # They are cut where the queries begin and end.
@@ -266,7 +276,9 @@ class TestSlices:
         table, words = rows()
         plan = self.plan()
         (layout,) = plan.scheme.layouts
-        guides = find_guides(plan, layout, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table))
+        guides = find_guides(
+            plan, layout, table, words, np.zeros((2, 2)), weigh_reaching_queries(plan.queries, plan.schema, table)
+        )
         routing = route(plan, layout, table, words, guides)
         ids = np.asarray(table["id"])[routing.rows]
         lows = [ids[start:stop].min() for start, stop in pairwise(routing.offsets)]
@@ -282,12 +294,17 @@ class TestSlices:
         plan = replace(plan, features=replace(a_plan().features, features=a_plan().features.features[:2]))
         layout = replace(layout, features=(0, 1))
         none = pack(np.zeros((200, 2), dtype=np.bool_))
-        guides = find_guides(plan, layout, table, none, shares, reaching(plan.queries, plan.schema, table))
+        guides = find_guides(
+            plan, layout, table, none, shares, weigh_reaching_queries(plan.queries, plan.schema, table)
+        )
         assert sorted(unpack(guides.words, 4)[:, 2:].sum(axis=0)) == [50, 150], "cut only where the second query begins"
         copy = replace(layout, master=())
-        assert find_guides(plan, copy, table, none, shares, reaching(plan.queries, plan.schema, table)).slices == 2, (
-            "without a row"
-        )
+        assert (
+            find_guides(
+                plan, copy, table, none, shares, weigh_reaching_queries(plan.queries, plan.schema, table)
+            ).slices
+            == 2
+        ), "without a row"
 
     def test_no_rows_make_no_slices(self) -> None:
         table, words = rows()
@@ -300,7 +317,7 @@ class TestSlices:
         plan = self.plan()
         elsewhere = replace(plan.scheme.layouts[0], columns=("kind",), master=("kind",))
         guides = find_guides(
-            plan, elsewhere, table, words, np.zeros((2, 2)), reaching(plan.queries, plan.schema, table)
+            plan, elsewhere, table, words, np.zeros((2, 2)), weigh_reaching_queries(plan.queries, plan.schema, table)
         )
         assert guides.slices == 0
 

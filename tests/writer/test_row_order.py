@@ -19,7 +19,7 @@ from layoutopt.errors import SchemaError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.writer import row_order
 from layoutopt.writer.routing import Routing
-from layoutopt.writer.row_order import in_row_order
+from layoutopt.writer.row_order import sort_block_rows
 
 WIDE = Context(prec=50)
 
@@ -81,7 +81,7 @@ def test_each_block_is_sorted_and_equal_rows_keep_their_order(
     given_rows: tuple[Schema, pa.Table, tuple[str, ...], Routing],
 ) -> None:
     schema, table, columns, routing = given_rows
-    found = in_row_order(routing, columns, schema, table)
+    found = sort_block_rows(routing, columns, schema, table)
     assert found.offsets is routing.offsets
     values = table.to_pylist()
     for start, stop in pairwise(routing.offsets.tolist()):
@@ -95,10 +95,10 @@ def test_rows_too_many_for_one_word_are_sorted_alike(
     given_rows: tuple[Schema, pa.Table, tuple[str, ...], Routing],
 ) -> None:
     schema, table, columns, routing = given_rows
-    found = in_row_order(routing, columns, schema, table).rows.tolist()
+    found = sort_block_rows(routing, columns, schema, table).rows.tolist()
     for bits in (0, 18):  # by lexsort, and by words that are made short again
         with patch.object(row_order, "_WORD_BITS", bits):
-            assert in_row_order(routing, columns, schema, table).rows.tolist() == found
+            assert sort_block_rows(routing, columns, schema, table).rows.tolist() == found
 
 
 def test_many_rows_of_many_columns() -> None:
@@ -107,7 +107,7 @@ def test_many_rows_of_many_columns() -> None:
     columns = {f"c{i}": rng.integers(-(10**i), 10**i, n) for i in range(8)}
     schema = Schema(tuple(Column(name, "bigint") for name in columns))
     routing = Routing(rng.permutation(n), np.array([0, 10_000, 10_001, n]))
-    found = in_row_order(routing, schema.names, schema, pa.table(columns))
+    found = sort_block_rows(routing, schema.names, schema, pa.table(columns))
     for start, stop in pairwise(routing.offsets.tolist()):
         rows = routing.rows[start:stop]
         keys = [columns[name][rows] for name in reversed(schema.names)]
@@ -118,16 +118,16 @@ def test_text_that_is_no_utf8_is_sorted_by_its_bytes() -> None:
     texts = pa.array([b"\xff", b"a", None, "\U0001f600".encode()], pa.binary()).cast(pa.binary())
     column = pa.Array.from_buffers(pa.string(), 4, texts.buffers())
     schema, routing = Schema((Column("s", "string"),)), Routing(np.arange(4), np.array([0, 4]))
-    assert in_row_order(routing, ("s",), schema, pa.table({"s": column})).rows.tolist() == [2, 1, 3, 0]
+    assert sort_block_rows(routing, ("s",), schema, pa.table({"s": column})).rows.tolist() == [2, 1, 3, 0]
 
 
 def test_columns_without_values_or_an_order() -> None:
     schema = Schema((Column("n", "int"), Column("m", "array<int>")))
     table = pa.table({"n": pa.nulls(3, pa.int32()), "m": pa.array([[1], None, []])})
     routing = Routing(np.array([2, 0, 1]), np.array([0, 3]))
-    assert in_row_order(routing, ("n",), schema, table).rows.tolist() == [2, 0, 1]
+    assert sort_block_rows(routing, ("n",), schema, table).rows.tolist() == [2, 0, 1]
     with pytest.raises(SchemaError, match="has no order"):
-        in_row_order(routing, ("m",), schema, table)
+        sort_block_rows(routing, ("m",), schema, table)
 
 
 def test_dates_and_decimals_need_few_bits() -> None:

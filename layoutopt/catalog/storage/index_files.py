@@ -376,7 +376,7 @@ def _write_index(files: TableFiles, load_id: str, spec: IndexSpec, parts: Sequen
     return IndexFile(spec, path, digest)
 
 
-def naming(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:
+def add_index_files(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:
     """Return the blocks of a load with the names of its index files in the metadata."""
     if not index_files:
         return blocks

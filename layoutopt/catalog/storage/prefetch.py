@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.ranges import Range, bytes_of_chunks, chunk_ranges, coalesced
+from layoutopt.catalog.storage.ranges import Range, bytes_of_chunks, chunk_ranges, coalesce
 
 _WINDOW = 16 << 20
 
@@ -46,7 +46,7 @@ def windows_of(
     ranges: list[Range] = []
 
     def window() -> Window:
-        return Window(path, metadata, tuple(groups), tuple(coalesced(ranges, files.read_through, _WINDOW)))
+        return Window(path, metadata, tuple(groups), tuple(coalesce(ranges, files.read_through, _WINDOW)))
 
     for group in row_groups:
         more = chunk_ranges(metadata, group, names)
@@ -58,7 +58,7 @@ def windows_of(
     yield window()
 
 
-def made_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) -> Iterator[Made]:
+def map_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) -> Iterator[Made]:
     """Yield the result for each item, in order; other threads compute the next ``ahead`` results.
 
     >>> list(made_ahead(abs, [-1, 2, -3], ahead=2))

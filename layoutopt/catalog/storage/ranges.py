@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 Range = tuple[int, int]
 
 
-def coalesced(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
+def coalesce(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
     """Return the ranges to request so that all wanted ranges are read, ascending and disjoint.
 
     Gaps of at most ``gap`` bytes are read along; a request has at most ``most`` bytes unless one range is longer.

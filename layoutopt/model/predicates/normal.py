@@ -3,7 +3,7 @@
 Expressions of elements are only subjects of indexes: a row has many of them, or none. ``elements(xs)`` is no Spark
 function, and never the subject of a filter's literal: ``exists(xs, x -> x = 1)`` and ``exists(xs, x -> x = 2)`` may
 both be TRUE of a row, where no single value is 1 and 2. Filters contain calls that are TRUE or not of an array:
-``array_contains``, and those of :func:`some_element`, in Spark ``exists`` with a lambda.
+``array_contains``, and those of :func:`make_exists_call`, in Spark ``exists`` with a lambda.
 """
 
 from __future__ import annotations
@@ -230,7 +230,7 @@ def _make_map_part(expr: Expr, function: str, index: int) -> Call | None:
     return Call(function, (expr,), f"array<{parts[index]}>") if kind == "map" and len(parts) == 2 else None
 
 
-def some_element(array: Expr, literal: InSet | Like) -> Call | None:
+def make_exists_call(array: Expr, literal: InSet | Like) -> Call | None:
     """Return the call that is TRUE where some element meets a literal: a pattern, or a bounded range; else None.
 
     >>> from layoutopt.model.predicates.nodes import Col
@@ -250,8 +250,8 @@ def some_element(array: Expr, literal: InSet | Like) -> Call | None:
     return Call(EXISTS_WITHIN, (array, *ends), "boolean")
 
 
-def met_by_some(call: Call, element: Expr) -> InSet | Like | None:
-    """Return the literal of an element in a call of :func:`some_element`; None for another call."""
+def get_element_literal(call: Call, element: Expr) -> InSet | Like | None:
+    """Return the literal of an element in a call of :func:`make_exists_call`; None for another call."""
     keys = [arg.value for arg in call.args[1:] if isinstance(arg, Const) and arg.type == element.type]
     match call.fn, keys:
         case "exists_like", [str() as text] if element.type == "string":

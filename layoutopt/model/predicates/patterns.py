@@ -209,7 +209,7 @@ def template_groups(pattern: str) -> int | None:
         return None
 
 
-def extracted(text: str, pattern: str, group: int) -> str | None:
+def extract_group(text: str, pattern: str, group: int) -> str | None:
     """Return the result of Spark's ``regexp_extract``; None where unknown: Java and Python differ in line ends.
 
     >>> extracted("AB-1234", "^([A-Z]+)-", 1), extracted("1234", "^([A-Z]+)-", 1)

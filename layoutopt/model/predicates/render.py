@@ -27,10 +27,10 @@ from layoutopt.model.predicates.nodes import (
     Or,
     Predicate,
 )
-from layoutopt.model.predicates.normal import EXISTS_LIKE, EXISTS_WITHIN, met_by_some
+from layoutopt.model.predicates.normal import EXISTS_LIKE, EXISTS_WITHIN, get_element_literal
 from layoutopt.model.predicates.patterns import like_text
 from layoutopt.model.predicates.subsume import Filter
-from layoutopt.model.types import quoted, type_sql
+from layoutopt.model.types import quote_name, type_sql
 from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
 from layoutopt.model.values.keys import Key, constant_sql, domain, float_key, key_to_float, short_constant
@@ -57,7 +57,7 @@ _All: TypeAlias = Sequence[str]
 
 # Fields stand in brackets: after a dot they could be columns of a table with the struct's name.
 _SQL: Final = _Style(
-    str, type_sql, lambda struct, name: f"{struct}[{constant_sql(name, 'string')}]", quoted, constant_sql
+    str, type_sql, lambda struct, name: f"{struct}[{constant_sql(name, 'string')}]", quote_name, constant_sql
 )
 _SHORT: Final = _Style(called_name, str, "{}.{}".format, str, short_constant, longest_list=5)
 
@@ -145,7 +145,7 @@ def _render_expression(x: Expr, style: _Style) -> str:
     if x.fn == GET_FIELD:
         return style.field(_render_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
     if x.fn in (EXISTS_LIKE, EXISTS_WITHIN) and len(x.args) > 1:
-        test = met_by_some(x, Col("x", x.args[1].type))
+        test = get_element_literal(x, Col("x", x.args[1].type))
         if test is not None:
             return f"exists({_render_expression(x.args[0], style)}, x -> {_render(test, style)})"
     arguments = ", ".join(_render_expression(argument, style) for argument in x.args)

@@ -33,7 +33,7 @@ from layoutopt.spark.catalyst.expressions import (
     to_python_number,
 )
 from layoutopt.spark.catalyst.trees import Reader, Tree, describe, get_constant, literal_key, text_constant, unknown
-from layoutopt.sql.elements import is_followed, is_met
+from layoutopt.sql.elements import element_condition, is_supported_element
 from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects
 from layoutopt.sql.filters import safe_regex
 from layoutopt.sql.operands import Subject
@@ -323,9 +323,9 @@ def array_exists(tree: Tree, truth: bool, reader: Reader) -> Node:
     element = Call("element", (), parts[0])  # a placeholder for an element
     test = reader.of_element(Subject(element, parts[0])).exact(body)
     tests = test.children if isinstance(test, Or) else (test,)
-    if not is_followed(parts[0]) and not all(map(_has_one_bound, tests)):
+    if not is_supported_element(parts[0]) and not all(map(_has_one_bound, tests)):
         raise problem
-    return disjunction([is_met(values, test, element, problem) for test in tests])
+    return disjunction([element_condition(values, test, element, problem) for test in tests])
 
 
 def _has_one_bound(test: Node) -> bool:

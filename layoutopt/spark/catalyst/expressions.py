@@ -28,7 +28,7 @@ from layoutopt.spark.catalyst.trees import (
 from layoutopt.sql import calls as sql_calls
 from layoutopt.sql import expressions as sql_expressions
 from layoutopt.sql import typed_arithmetic as sql_arithmetic
-from layoutopt.sql.calls import MOST, shift_by, shift_by_days
+from layoutopt.sql.calls import MAX_SHIFT, shift_by, shift_by_days
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS
 from layoutopt.sql.operands import Subject, explicit_cast
 from layoutopt.sql.problems import Unusable
@@ -214,19 +214,19 @@ def negate(tree: Tree, reader: Reader) -> Subject:
     """Read ``-a``."""
     if is_integer(tree.type):
         _check_ansi_mode(tree)
-    return sql_arithmetic.negative(reader.subject(tree.only), reader.context, describe(tree))
+    return sql_arithmetic.negate(reader.subject(tree.only), reader.context, describe(tree))
 
 
 def absolute_value(tree: Tree, reader: Reader) -> Subject:
     """Read ``abs(a)``."""
     if is_integer(tree.type):
         _check_ansi_mode(tree)
-    return sql_arithmetic.absolute(reader.subject(tree.only), describe(tree))
+    return sql_arithmetic.absolute_value(reader.subject(tree.only), describe(tree))
 
 
 def floor_or_ceil(name: str) -> Handler:
     """Return the handler of ``floor`` or ``ceil`` of exact numbers."""
-    return lambda tree, reader: sql_arithmetic.whole(name, reader.subject(tree.only), describe(tree))
+    return lambda tree, reader: sql_arithmetic.floor_or_ceil(name, reader.subject(tree.only), describe(tree))
 
 
 def floor_or_ceil_double(tree: Tree, reader: Reader) -> Subject | None:
@@ -234,13 +234,13 @@ def floor_or_ceil_double(tree: Tree, reader: Reader) -> Subject | None:
     if tree.name not in ("Floor", "Ceil") or len(tree.children) != 1 or not is_floating(tree.children[0].type):
         return None
     _check_ansi_mode(tree)
-    return sql_arithmetic.whole_of_double(tree.name.lower(), reader.subject(tree.children[0]), reader.context)
+    return sql_arithmetic.floor_or_ceil_double(tree.name.lower(), reader.subject(tree.children[0]), reader.context)
 
 
 def round_number(tree: Tree, reader: Reader) -> Subject:
     """Read ``round(a, 2)``."""
     number, places = tree.pair
-    result = sql_arithmetic.rounded(reader.subject(number), int_constant(places, tree), describe(tree))
+    result = sql_arithmetic.round_number(reader.subject(number), int_constant(places, tree), describe(tree))
     if result.type != tree.type:
         raise Unusable("coercion", f"{describe(tree)} is {tree.type}, and {result.type} here")
     return result
@@ -308,7 +308,7 @@ def add_interval(tree: Tree, reader: Reader) -> Subject:
     for unit, size in _MICROS:
         if micros % size == 0 and (unit == last or _rank_unit(unit) > _rank_unit(last)):
             count = micros // size
-            if abs(count) > MOST:
+            if abs(count) > MAX_SHIFT:
                 break
             return shift_by(reader.subject(moment), unit, count, reader.context, describe(tree))
     raise Unusable("unsupported-expression", f"{describe(tree)} is supported for whole seconds only")
@@ -320,15 +320,15 @@ def _rank_unit(unit: str) -> int:
 
 def _read_count(tree: Tree, parent: Tree) -> int:
     value = tree.detail("value")
-    if tree.name != "Literal" or not isinstance(value, int) or isinstance(value, bool) or abs(value) > MOST:
-        raise Unusable("unsupported-expression", f"{describe(parent)} is supported for constants to {MOST:,} only")
+    if tree.name != "Literal" or not isinstance(value, int) or isinstance(value, bool) or abs(value) > MAX_SHIFT:
+        raise Unusable("unsupported-expression", f"{describe(parent)} is supported for constants to {MAX_SHIFT:,} only")
     return value
 
 
 def struct_field(tree: Tree, reader: Reader) -> Subject:
     """Read a field of a struct."""
     struct = reader.subject(tree.only)
-    result = sql_expressions.field_of(struct.expr, str(tree.detail("field")), describe(tree))
+    result = sql_expressions.struct_field(struct.expr, str(tree.detail("field")), describe(tree))
     return Subject(result, result.type)
 
 
@@ -344,7 +344,7 @@ def container_element(from_one: bool) -> Handler:
         if constant is None or constant.value is None:
             raise Unusable("unsupported-expression", f"{describe(tree)} is supported for constant keys only")
         value = TypedConstant(constant.value, constant.type)  # an int or a text, of which the key is the value
-        result = sql_expressions.element_of(operand.expr, value, from_one, describe(tree))
+        result = sql_expressions.container_element(operand.expr, value, from_one, describe(tree))
         return Subject(result, result.type)
 
     return read
@@ -431,14 +431,14 @@ def make_array_contains(array: Expr, value: Const, text: str) -> Call:
 
 def array_end(name: str) -> Handler:
     """Return the handler of ``array_max`` or ``array_min``."""
-    return lambda tree, reader: sql_calls.end_of_array(name, reader.subject(tree.only), describe(tree))
+    return lambda tree, reader: sql_calls.array_end(name, reader.subject(tree.only), describe(tree))
 
 
 def map_part(values: bool) -> Handler:
     """Return the handler of ``map_keys`` or ``map_values``."""
 
     def read(tree: Tree, reader: Reader) -> Subject:
-        result = sql_expressions.part_of_map(reader.subject(tree.only).expr, values, describe(tree))
+        result = sql_expressions.map_part(reader.subject(tree.only).expr, values, describe(tree))
         return Subject(result, result.type)
 
     return read

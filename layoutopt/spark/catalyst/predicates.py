@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from layoutopt.errors import LayoutoptError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import (
     ANY_STRING,
     TRUE,
@@ -65,7 +65,7 @@ class Condition:
 
     root: Node
     unusable: tuple[UnusableCondition, ...]
-    settings: Settings
+    settings: SessionSettings
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 
 
-def read_condition(tree: list[Any], schema: Schema, settings: Settings, udfs: Mapping[str, Udf]) -> Condition:
+def read_condition(tree: list[Any], schema: Schema, settings: SessionSettings, udfs: Mapping[str, Udf]) -> Condition:
     """Translate the condition of a scan; parts that can't be translated are left out, and nothing is raised.
 
     Args:
@@ -266,7 +266,7 @@ class _Reader:
         self, schema: Schema, udfs: Mapping[str, Udf], zone: str, element: Subject | None = None, strict: bool = False
     ) -> None:
         self.schema, self.udfs, self.zone, self.element = schema, udfs, zone, element
-        self.context = Context(_no_names, Settings(zone, ansi=True))
+        self.context = Context(_no_names, SessionSettings(zone, ansi=True))
         self.unusable: list[UnusableCondition] = []
         self._strict = strict
 

@@ -139,19 +139,19 @@ def to_java_schema(spark: SparkSession, columns: Sequence[Column]) -> Any:
     return getattr(jvm, "org.apache.spark.sql.types.StructType").fromDDL(schema_ddl(columns))
 
 
-def analyzed(frame: DataFrame) -> Any:
+def get_analyzed_plan(frame: DataFrame) -> Any:
     """Return a DataFrame's analysed plan."""
     java: Any = frame._jdf
     return java.queryExecution().analyzed()
 
 
-def optimized(frame: DataFrame) -> Any:
+def get_optimized_plan(frame: DataFrame) -> Any:
     """Return a DataFrame's optimised plan, which may be part of another optimised plan."""
     java: Any = frame._jdf
     return java.queryExecution().optimizedPlan()
 
 
-def frame_of(spark: SparkSession, plan: Any) -> DataFrame:
+def plan_to_dataframe(spark: SparkSession, plan: Any) -> DataFrame:
     """Return a plan as a DataFrame."""
     jvm: Any = spark._jvm
     dataset = getattr(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(spark), plan)

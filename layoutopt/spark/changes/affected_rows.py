@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.deletion_vectors import packed, united
+from layoutopt.catalog.deletion_vectors import pack_positions, unite_vectors
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
 from layoutopt.catalog.snapshot import PartitionEntry
@@ -30,21 +30,21 @@ from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter, Node
 from layoutopt.model.schema import PLACE, TID, Column, schema_ddl
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read
-from layoutopt.scan.table import Table, open_own_table, table_read
+from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
-from layoutopt.spark.catalyst.rule import analyzed
+from layoutopt.spark.catalyst.rule import get_analyzed_plan
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.functions import check_plan, declared
+from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.source import hash_column, measure_content
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 from layoutopt.spark.loading.verify import rows_of_entries
-from layoutopt.spark.session.enabling import marked_rows, planned_reads, with_functions
+from layoutopt.spark.session.enabling import plan_reads, table_to_dataframe, with_functions
 from layoutopt.spark.session.readers import segment_numbers
 from layoutopt.sql.scans import TableScan
 
@@ -100,11 +100,11 @@ class LocatedRows:
     @property
     def rows(self) -> DataFrame:
         """Return the rows without their positions."""
-        return self.numbered.select(*map(quoted, self.read.table.schema.names))
+        return self.numbered.select(*map(quote_name, self.read.table.schema.names))
 
     def transform(self, function: Callable[[DataFrame], DataFrame]) -> LocatedRows:
         """Return the rows that a function selects."""
-        return replace(self, numbered=function(self.numbered).select(*map(quoted, self.numbered.columns)))
+        return replace(self, numbered=function(self.numbered).select(*map(quote_name, self.numbered.columns)))
 
     def checkpoint(self) -> LocatedRows:
         """Compute the rows now, so that each read returns the same ones.
@@ -154,7 +154,7 @@ def _combine_results(segment: _SegmentSource, table: pa.Table, number: int, name
         segment.entry,
         segment.read,
         int(pa.compute.sum(results["rows"]).as_py()),
-        united(results["places"].to_pylist()),
+        unite_vectors(results["places"].to_pylist()),
         dict(zip(names, sums.tolist(), strict=True)),
     )
 
@@ -198,8 +198,8 @@ def _sum_by_segment(batches: Batches) -> Iterator[pa.RecordBatch]:
         for number in np.unique(segments).tolist():
             mask = segments == number
             rows[number] = rows.get(number, 0) + int(mask.sum())
-            positions = packed(batch.column(1).to_numpy()[mask])
-            places[number] = united([places[number], positions]) if number in places else positions
+            positions = pack_positions(batch.column(1).to_numpy()[mask])
+            places[number] = unite_vectors([places[number], positions]) if number in places else positions
             sums[number] = sums.get(number, 0) + hashes[:, mask].sum(axis=1)
     if rows:
         yield pa.RecordBatch.from_pydict(
@@ -264,7 +264,7 @@ def open_for_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
         NotATableError: there is no table, or it has no plan.
         SettingError: the session's settings or functions differ from those of the table's plans.
     """
-    table = open_own_table(path, udfs=tuple(declared(spark).values()))
+    table = open_own_table(path, udfs=tuple(find_declared_udfs(spark).values()))
     if not table.catalog.plans:
         raise NotATableError(f"the table at {path!r} has no plan yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
@@ -279,8 +279,8 @@ def matching_rows(change: TableChange, where: str) -> DataFrame:
         SettingError: Spark can't parse the condition, or it is not deterministic.
     """
     with translate_parse_errors("--where", where):
-        rows = marked_rows(change.spark, with_functions(change.spark, change.table)).where(F.expr(f"({where})"))
-        plan = analyzed(rows)
+        rows = table_to_dataframe(change.spark, with_functions(change.spark, change.table)).where(F.expr(f"({where})"))
+        plan = get_analyzed_plan(rows)
     if not plan.deterministic():
         raise SettingError(f"--where {where!r} is not deterministic; use a condition on the values of the rows")
     return rows
@@ -338,9 +338,9 @@ def locate_matches(change: TableChange, where: str) -> LocatedRows | None:
 
 def plan_table_read(change: TableChange, rows: DataFrame) -> TableRead | None:
     """Return what some rows read of the table's blocks; None if that is not a single scan of all columns."""
-    reads = planned_reads(rows)
+    reads = plan_reads(rows)
     table, names = change.table, change.table.schema.names
     if not reads:  # no row can match
         scan = TableScan(table.name, table.name, names, Filter.of(FALSE))
-        return table_read(table, scan, table.settings)
+        return plan_read(table, scan, table.settings)
     return reads[0] if len(reads) == 1 and reads[0].scan.columns == names else None

@@ -18,13 +18,13 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.local.append import AppendReport, joined_after
-from layoutopt.maintenance.compaction import JOIN, has_small_entries, in_place_of, small_entries
-from layoutopt.publish.publishing import published_after
-from layoutopt.sources.external_tables import pinned
-from layoutopt.sources.snapshot import batch_of, source_name
+from layoutopt.local.append import AppendReport, join_after_append
+from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
+from layoutopt.publish.publishing import publish_after
+from layoutopt.sources.external_tables import pin_version
+from layoutopt.sources.snapshot import name_batch, parse_source_name
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
-from layoutopt.spark.core.source import conformed, open_source
+from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.source_files import check_reachable, source_partitions
@@ -32,7 +32,7 @@ from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
 
-def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
     """Compact small entries of some partitions in one commit, by the table's newest plan.
 
     Returns:
@@ -46,7 +46,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         return None
     table, plan = open_for_change(spark, path)
     snapshot = table.catalog.snapshot
-    entries = small_entries(snapshot, keys)
+    entries = find_small_entries(snapshot, keys)
     if not entries:
         return None
     live = [entry for entry in entries if entry.live_rows]
@@ -58,8 +58,8 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         whole=True,
         rows=rows,
         content=content_of_entries(entries),
-        operation=JOIN,
-        marks=in_place_of(entries),
+        operation=COMPACTION,
+        marks=mark_replaced(entries),
     )
     try:
         return load(spark, rows_of_entries(spark, table, entries), path, plan, basis=basis, stages=watch)
@@ -67,7 +67,7 @@ def join_small(spark: SparkSession, path: str, keys: Collection[str], watch: Sta
         return None
 
 
-def append_by(
+def append_rows(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
     """Append a source's rows in one commit, compact small entries in another, and publish if the settings ask for it.
@@ -77,15 +77,15 @@ def append_by(
         NotATableError: there is no table at the path.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         return _append(spark, settings, Stages(say, log))
 
 
 def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> AppendReport:
     with watch.stage("all", "looking at the source"):
-        settings = settings.model_copy(update={"source": pinned(settings.source)})
+        settings = settings.model_copy(update={"source": pin_version(settings.source)})
         table, plan = open_for_change(spark, settings.table_path)
-        rows = conformed(open_source(spark, settings.source), plan.schema, "the table")
+        rows = conform_columns(open_source(spark, settings.source), plan.schema, "the table")
         by = plan.partition_by
         partitions = source_partitions(rows, settings.source, by)
         if not any(partition.rows for partition in partitions):
@@ -93,7 +93,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         if by is not None and isinstance(rows.schema[by].dataType, StringType):  # other types lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
         snapshot = table.catalog.snapshot
-        batch = settings.batch_id or batch_of(partitions)
+        batch = settings.batch_id or name_batch(partitions)
         names = PartitionNames.of(plan.schema, by, snapshot)
         basis = Basis(
             snapshot,
@@ -104,7 +104,7 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
             rows={names.key(partition.value): partition.rows for partition in partitions},
             operation=APPEND,
             batch=batch,
-            plain=source_name(settings.source) is None,
+            plain=parse_source_name(settings.source) is None,
         )
     if batch in snapshot.batches:
         return AppendReport(settings.table_path, batch, None)
@@ -113,4 +113,6 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
     except AlreadyLoadedError:  # by another process that was assumed dead
         return AppendReport(settings.table_path, batch, None)
     appended = AppendReport(settings.table_path, batch, report)
-    return appended if settings.keep_apart else joined_after(appended, partial(join_small, spark), watch)
+    return (
+        appended if settings.keep_apart else join_after_append(appended, partial(compact_small_entries, spark), watch)
+    )

@@ -15,7 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, packed, places_in, united, vectors_of
+from layoutopt.catalog.deletion_vectors import (
+    Marks,
+    commit_deletes,
+    pack_positions,
+    unite_vectors,
+    unpack_positions,
+    vectors_of,
+)
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -25,7 +32,7 @@ from layoutopt.events import Stages
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.segments import FileRead, file_reads
+from layoutopt.scan.segments import FileRead, plan_file_reads
 from layoutopt.spark.changes.affected_rows import SegmentMatches, TableChange
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.workers import Batches, map_in_workers
@@ -152,7 +159,7 @@ def _unite_by_block(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     vectors: dict[int, bytes] = {}
     for part in parts:
         for block, places in part.items():
-            vectors[block] = united([vectors[block], places]) if block in vectors else places
+            vectors[block] = unite_vectors([vectors[block], places]) if block in vectors else places
     return vectors
 
 
@@ -169,12 +176,12 @@ def _make_vectors(
 
 def _vectors_from_positions(match: SegmentMatches) -> dict[int, bytes]:
     """Return the vectors of rows whose positions count the rows of the files read."""
-    places, files = places_in(match.places), match.read.layouts[0].files
+    places, files = unpack_positions(match.places), match.read.layouts[0].files
     ends = np.cumsum([rows for file in files for rows in file.rows])
     cuts = np.searchsorted(places, ends)
     starts = np.r_[0, ends[:-1]]
     parts = zip(_list_block_ids(match, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
-    return {block: packed(part - start) for block, part, start in parts if len(part)}
+    return {block: pack_positions(part - start) for block, part, start in parts if len(part)}
 
 
 def _list_block_ids(match: SegmentMatches, files: Sequence[FileRead]) -> list[int]:
@@ -223,7 +230,7 @@ def _list_layouts(match: SegmentMatches) -> tuple[_SegmentLayout, ...]:
     layouts = []
     for layout in np.unique(blocks.layout[indexes]).tolist():
         members = indexes[blocks.layout[indexes] == layout]
-        files = tuple(replace(file, deleted=()) for file in file_reads(blocks, members))
+        files = tuple(replace(file, deleted=()) for file in plan_file_reads(blocks, members))
         layouts.append(_SegmentLayout(layout, files, tuple(blocks.block_id[members].tolist())))
     return tuple(layouts)
 
@@ -231,7 +238,7 @@ def _list_layouts(match: SegmentMatches) -> tuple[_SegmentLayout, ...]:
 def _find_tids(files: TableFiles, tasks: Sequence[_SegmentTask], batches: Batches) -> Iterator[pa.RecordBatch]:
     """Find the tids of segments in the blocks of each layout; runs in tasks."""
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        tids = places_in(tasks[number].tids)
+        tids = unpack_positions(tasks[number].tids)
         for layout in tasks[number].layouts:
             yield _find_in_layout(files, number, tids, layout)
 
@@ -251,7 +258,7 @@ def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _Segme
             "layout": pa.array([layout.layout] * len(positions), pa.int32()),
             "block": pa.array(list(positions), pa.int64()),
             "rows": pa.array([len(places) for places in positions.values()], pa.int64()),
-            "places": pa.array([packed(places) for places in positions.values()], pa.binary()),
+            "places": pa.array([pack_positions(places) for places in positions.values()], pa.binary()),
         }
     )
 

@@ -27,8 +27,8 @@ from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSetti
 from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.model.schema import schema_ddl
-from layoutopt.model.types import quoted, type_sql, unquoted
-from layoutopt.publish.publishing import published_after
+from layoutopt.model.types import quote_name, type_sql, unquote_name
+from layoutopt.publish.publishing import publish_after
 from layoutopt.spark.changes.affected_rows import (
     LocatedRows,
     SegmentMatches,
@@ -48,15 +48,15 @@ from layoutopt.spark.changes.affected_rows import (
 from layoutopt.spark.changes.deletion_vectors import commit_merge_on_read, deleted_share, mark_deleted
 from layoutopt.spark.changes.rewrite import ChangeReport, changed_content, rewrite
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.source import conformed, open_source
+from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.loading.verify import rows_of_entries
-from layoutopt.spark.session.enabling import marked_rows
+from layoutopt.spark.session.enabling import table_to_dataframe
 
 _NESTED: Final = (ArrayType, MapType, StructType)
 
 
-def delete_by(
+def delete_rows(
     spark: SparkSession, settings: DeleteSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete the rows for which a condition is TRUE.
@@ -74,7 +74,7 @@ def delete_by(
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         report = _delete(spark, settings, watch)
     if not settings.hard:
         return report
@@ -118,7 +118,7 @@ def _delete_by_rewriting(change: TableChange, settings: DeleteSettings, watch: S
     return ChangeReport(settings.table_path, deleted=old.rows, load=load)
 
 
-def update_by(
+def update_rows(
     spark: SparkSession, settings: UpdateSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Assign new values to columns of the rows that meet a condition, computed from the old row.
@@ -128,7 +128,7 @@ def update_by(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         return _update(spark, settings, Stages(say, log))
 
 
@@ -192,7 +192,7 @@ def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str,
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise SettingError(f"--set {text!r} is not an assignment: expected 'column = expression'")
-        column = change.table.schema.find(unquoted(name.strip()))
+        column = change.table.schema.find(unquote_name(name.strip()))
         if column.name == change.plan.partition_by:
             raise SettingError(
                 f"--set can't assign {column.name!r}, the partition column; use `layoutopt merge`, which moves rows "
@@ -217,7 +217,7 @@ def _assign(rows: DataFrame, assignments: Mapping[str, SparkColumn], where: Spar
     """Return the rows with new column values; only in rows for which ``where`` is TRUE, if given."""
     columns = []
     for name in rows.columns:
-        old = F.col(quoted(name))
+        old = F.col(quote_name(name))
         new = assignments.get(name, old)
         columns.append((new if where is None else F.when(where, new).otherwise(old)).alias(name))
     return rows.select(*columns)
@@ -229,7 +229,7 @@ _MOST_VALUES: Final = 1_000
 _SURE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
 
 
-def merge_by(
+def merge_rows(
     spark: SparkSession, settings: MergeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
@@ -240,20 +240,20 @@ def merge_by(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         return _merge(spark, settings, Stages(say, log))
 
 
 def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
         change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
-        keys = [change.plan.schema.find(unquoted(name)).name for name in settings.on]
+        keys = [change.plan.schema.find(unquote_name(name)).name for name in settings.on]
         source, upserts = _read_merge_source(change, settings)
         _check_keys(source, keys, settings.source)
         # Both are read several times, and joins may return rows in another order each time.
         matches, new_rows = _find_matches(change, source, keys).checkpoint(), upserts.localCheckpoint()
         old, new = measure_rows(matches.rows, settings.table_path), measure_rows(new_rows, settings.source)
-        updated = new_rows.join(matches.rows.select(*map(quoted, keys)), keys, "left_semi").count()
+        updated = new_rows.join(matches.rows.select(*map(quote_name, keys)), keys, "left_semi").count()
         segments = matches.collect() if can_mark(change, settings) else None
     report = ChangeReport(settings.table_path, old.rows - updated, updated, new.rows - updated)
     if not old.rows and not new.rows:
@@ -261,8 +261,10 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
     if segments is None or deleted_share(change, segments) > settings.rewrite_share:
         values = tuple(dict.fromkeys((*change.read_values(matches.rows), *change.read_values(new_rows))))
         entries = change.entries(values)
-        rest = rows_of_entries(spark, change.table, entries).join(source.select(*map(quoted, keys)), keys, "left_anti")
-        rows = rest.select(*map(quoted, change.plan.schema.names)).unionByName(new_rows).localCheckpoint()
+        rest = rows_of_entries(spark, change.table, entries).join(
+            source.select(*map(quote_name, keys)), keys, "left_anti"
+        )
+        rows = rest.select(*map(quote_name, change.plan.schema.names)).unionByName(new_rows).localCheckpoint()
         return replace(report, load=rewrite(change, "merge", values, rows, changed_content(entries, old, new), watch))
     if not new.rows:
         return replace(report, marked=mark_deleted(change, "merge", segments, watch))
@@ -271,9 +273,9 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
 
 
 def _find_matches(change: TableChange, source: DataFrame, keys: Sequence[str]) -> LocatedRows:
-    read = plan_table_read(change, marked_rows(change.spark, change.table).where(_key_condition(source, keys)))
+    read = plan_table_read(change, table_to_dataframe(change.spark, change.table).where(_key_condition(source, keys)))
     assert read is not None, "a condition on columns reads the table once"
-    source_keys = source.select(*map(quoted, keys))
+    source_keys = source.select(*map(quote_name, keys))
     return locate_rows(change.spark, read).transform(lambda rows: rows.join(source_keys, list(keys), "left_semi"))
 
 
@@ -285,7 +287,7 @@ def _key_condition(source: DataFrame, keys: Sequence[str]) -> SparkColumn:
 
 
 def _value_condition(source: DataFrame, name: str) -> SparkColumn:
-    column = F.col(quoted(name))
+    column = F.col(quote_name(name))
     with translate_spark_errors("the source"):
         values = [row[0] for row in source.select(column).distinct().limit(_MOST_VALUES + 1).collect()]
         if len(values) > _MOST_VALUES:
@@ -300,21 +302,21 @@ def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[Da
     source_partitions(source, settings.source, None)  # checks that Spark reads whole files
     names = change.plan.schema.names
     if settings.delete_when is None:
-        rows = conformed(source, change.plan.schema, "the table")
+        rows = conform_columns(source, change.plan.schema, "the table")
         return rows, rows
     with translate_parse_errors("--delete-when", settings.delete_when):
         _ = source.where(F.expr(f"({settings.delete_when})")).schema
     # The condition may use columns that the table lacks, such as the kind of change.
     columns = [name for name in source.columns if change.plan.schema.get(name) is not None]
-    rows = conformed(source.select(*map(quoted, columns)), change.plan.schema, "the table")
-    upserts = source.where(~is_true(settings.delete_when)).select(*map(quoted, columns))
-    return rows.select(*map(quoted, names)), conformed(upserts, change.plan.schema, "the table")
+    rows = conform_columns(source.select(*map(quote_name, columns)), change.plan.schema, "the table")
+    upserts = source.where(~is_true(settings.delete_when)).select(*map(quote_name, columns))
+    return rows.select(*map(quote_name, names)), conform_columns(upserts, change.plan.schema, "the table")
 
 
 def _check_keys(source: DataFrame, keys: list[str], source_name: str) -> None:
     with translate_spark_errors(repr(source_name)):
-        columns = [F.col(quoted(name)) for name in keys]
-        if source.where(" OR ".join(f"{quoted(name)} IS NULL" for name in keys)).limit(1).count():
+        columns = [F.col(quote_name(name)) for name in keys]
+        if source.where(" OR ".join(f"{quote_name(name)} IS NULL" for name in keys)).limit(1).count():
             raise SourceError(
                 f"{source_name!r} has rows with a NULL in {', '.join(keys)}, which match nothing; remove these rows"
             )

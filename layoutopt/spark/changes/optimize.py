@@ -20,12 +20,12 @@ from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.inspect.drift import Prospect, prospects
+from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import DELETED_SHARE
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
-from layoutopt.maintenance.rewrite_policy import Rule
+from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
-from layoutopt.publish.publishing import publications_of, published_after
+from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, PartialRewrite, Parts, find_parts, write_layouts
@@ -74,7 +74,7 @@ class OptimizeReport:
         return {**asdict(self), "curve": self.curve}
 
 
-def optimize_by(
+def optimize_table(
     spark: SparkSession, settings: OptimizeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> OptimizeReport:
     """Rewrite partitions that are worth it, in a commit each; running the command again continues.
@@ -85,9 +85,9 @@ def optimize_by(
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
     if settings.dry_run:
-        publications_of(settings.table_path, settings.publish)  # raises if publishing would fail
+        parse_publications(settings.table_path, settings.publish)  # raises if publishing would fail
         return _optimize(spark, settings, say, log)
-    with published_after(settings.table_path, settings.publish, say, log):
+    with publish_after(settings.table_path, settings.publish, say, log):
         return _optimize(spark, settings, say, log)
 
 
@@ -197,11 +197,11 @@ def _estimate_prospects(
     assert target.half_life is not None
     costs = {candidate.key: _write_cost(candidate, settings) for candidate in candidates}
     horizon = parse_age(settings.horizon)
-    return prospects(table, target.log, target.reads, target.shares, target.half_life, horizon, costs)
+    return estimate_prospects(table, target.log, target.reads, target.shares, target.half_life, horizon, costs)
 
 
 def _is_due(candidate: Candidate, prospect: Prospect, settings: OptimizeSettings) -> bool:
-    return Rule().acts(prospect.loss, _write_cost(candidate, settings), prospect.expected)
+    return RewriteRule().acts(prospect.loss, _write_cost(candidate, settings), prospect.expected)
 
 
 def _write_cost(candidate: Candidate, settings: OptimizeSettings) -> float:

@@ -28,9 +28,9 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError
 from layoutopt.events import Stages
-from layoutopt.features.cross_validation import family_of
+from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
-from layoutopt.inspect.cost import EntryBytes, entry_bytes
+from layoutopt.inspect.cost import EntryBytes, measure_entry_bytes
 from layoutopt.maintenance.candidates import Candidate, Layouts, Part, plan_steps
 from layoutopt.maintenance.partial_rewrite import (
     can_mix,
@@ -51,24 +51,24 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import PLACE, POSITION, SEGMENT, TID
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.files import BATCH_ROWS, read_files
-from layoutopt.scan.segments import FileRead, SegmentRead, file_reads
+from layoutopt.scan.segments import FileRead, SegmentRead, plan_file_reads
 from layoutopt.scan.table import Table
-from layoutopt.scan.table_read import TableRead, without
+from layoutopt.scan.table_read import TableRead, exclude_blocks
 from layoutopt.spark.changes.affected_rows import SEGMENT_NUMBER, TableChange, locate_rows
 from layoutopt.spark.changes.replan import Target
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.functions import check_plan
-from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.workers import map_segments
-from layoutopt.spark.loading.dry_run import needed_columns, rehearse_together
-from layoutopt.spark.loading.job import discarded_after
+from layoutopt.spark.loading.dry_run import dry_run_loads, needed_columns
+from layoutopt.spark.loading.job import discard_files_after
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
-from layoutopt.writer.load_ids import ANY, REFUSED, check_block_numbers, first_block, fresh_load_id
+from layoutopt.writer.load_ids import ANY_FAILURE, COMMIT_REFUSALS, check_block_numbers, first_block, fresh_load_id
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import WriteJob, write_segment
-from layoutopt.writer.task_result import RESULT_SCHEMA, Answer, LoadReport, answers_of
+from layoutopt.writer.task_result import RESULT_SCHEMA, LoadReport, TaskResult, read_task_results
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class PartialRewrite:
             wanted |= columns_of(query.filter.root)
         for index in self.written:
             layout = self.plan.scheme.layouts[index]
-            wanted |= {*layout.columns, *layout.looked_at}
+            wanted |= {*layout.columns, *layout.ordering_columns}
         return tuple(name for name in self.plan.schema.names if name in wanted)
 
 
@@ -144,8 +144,8 @@ def write_layouts(
     before = catalog.blocks(entry)
     load_id = fresh_load_id(catalog.snapshot, np.unique(before.block_id).tolist())
     kept = select_layout_blocks(before, work.kept)
-    discarded = partial(discarded_after, spark=change.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
-    with discarded(ANY):
+    discarded = partial(discard_files_after, spark=change.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
+    with discarded(ANY_FAILURE):
         with watch.stage("write", f"writing {len(work.written)} layouts", load_id=load_id) as counts:
             written, words, segments = _write_blocks(change, work, kept, load_id, in_task)
             counts["blocks"] = written.num_rows
@@ -155,7 +155,7 @@ def write_layouts(
         name = f"partition {entry.key!r} of the table {change.path!r}"
         check_content(Content(entry.rows, dict(entry.checksums)), Content(measured.rows, sums), name)
         entry = replace(measured, source=entry.source)
-    with discarded(REFUSED), watch.stage("commit", "committing") as counts:
+    with discarded(COMMIT_REFUSALS), watch.stage("commit", "committing") as counts:
         snapshot = commit_load(
             catalog.files, catalog.snapshot, work.plan, load_id, [entry], blocks, operation="optimize", at=at
         )
@@ -188,13 +188,13 @@ def _write_blocks(
         at=in_task,
         lent=files.lent,
         only=work.written,
-        also=partial(_measure_kept_blocks, files, [file_reads(kept, blocks) for blocks in kept_blocks]),
+        also=partial(_measure_kept_blocks, files, [plan_file_reads(kept, blocks) for blocks in kept_blocks]),
     )
     rows = located.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
-    with translate_spark_errors(repr(change.path)), compiled_in_parts(change.spark):
+    with translate_spark_errors(repr(change.path)), limit_method_size(change.spark):
         featurised = with_feature_words(rows, plan.features.features)
         table = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    results = list(answers_of(table))
+    results = list(read_task_results(table))
     words = carry_words(kept.words, change.table.catalog.plans[entry.plan].features, plan.features)
     for result in results:
         if result.also is None:
@@ -237,7 +237,7 @@ def _read_partition(table: Table, work: PartialRewrite) -> TableRead:
 
 
 def _collect_blocks(
-    change: TableChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[Answer]
+    change: TableChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[TaskResult]
 ) -> pa.Table:
     """Return the blocks of all task results, in their order.
 
@@ -316,7 +316,7 @@ class LayoutReads:
         self._layouts = table.sources[0].plan.scheme.layouts
         families: dict[object, list[Query]] = {}
         for query in queries:
-            families.setdefault(family_of(query), []).append(query)
+            families.setdefault(query_family(query), []).append(query)
         self._families = [
             (spread(members, most), sum(query.weight for query in members)) for members in families.values()
         ]
@@ -345,7 +345,7 @@ class LayoutReads:
 
     def _estimate_read(self, table: Table, family: int) -> float:
         queries, weight = self._families[family]
-        read = entry_bytes(table, queries)
+        read = measure_entry_bytes(table, queries)
         return weight * float(read.weights @ read.read.sum(axis=1)) / float(read.weights.sum())
 
     def table(self, taken: frozenset[int]) -> Table:
@@ -481,15 +481,15 @@ def find_levels(
     held = needed_columns([both], read)
     # The dry-run table lacks layouts that would hold none of these columns.
     present = [i for i, layout in enumerate(both.scheme.layouts) if set(held) & set(layout.columns)]
-    (tried,) = rehearse_together(spark, _sample_segments(spark, table, entries, held), [both], held)
+    (tried,) = dry_run_loads(spark, _sample_segments(spark, table, entries, held), [both], held)
     reads = LayoutReads(tried, sum(i < before for i in present), queries)
     sizes = {layout: reads.bytes_of(layout) for layout in range(reads.old, len(present))}
-    first = entry_bytes(with_features(reads.table(frozenset()), old.features), queries)
+    first = measure_entry_bytes(with_features(reads.table(frozenset()), old.features), queries)
     levels = []
     for step in plan_steps(reads.sets(), sizes, reads.read):
         taken = [missing[present[layout] - before] for layout in step.layouts]
         kept = _choose_kept(old, fresh, taken, reads, step.layouts, present)
-        then = entry_bytes(reads.table(step.layouts), queries)
+        then = measure_entry_bytes(reads.table(step.layouts), queries)
         read_then, full = (float((then.weights @ figures).sum()) for figures in (then.read, then.full))
         predicted = {**fresh.predicted, "bytes_fraction": round(read_then / full, 6) if full else 0.0}
         plan = replace(mix_plans(old, fresh, kept, taken), predicted=predicted)
@@ -508,7 +508,7 @@ def _sample_segments(
     segments = np.unique(segment_of[pruned.read])
     rows = sum(entry.rows for entry in entries)
     sample = spread(segments.tolist(), max(1, round(len(segments) * _ENOUGH_ROWS / max(1, rows))))
-    return read_to_dataframe(spark, TableRead(table, scan, (without(pruned, ~np.isin(segment_of, sample)),)))
+    return read_to_dataframe(spark, TableRead(table, scan, (exclude_blocks(pruned, ~np.isin(segment_of, sample)),)))
 
 
 def _choose_kept(

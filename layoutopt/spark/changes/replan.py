@@ -20,21 +20,21 @@ from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.events import Progress
 from layoutopt.features.selection import mine_all
-from layoutopt.inspect.cost import EntryBytes, entry_bytes, shares
+from layoutopt.inspect.cost import EntryBytes, measure_entry_bytes, shares
 from layoutopt.inspect.drift import DatedLog
 from layoutopt.methods.interface import BOTH, CUTS, FEATURES, PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.loading.verify import rows_of_entries
-from layoutopt.spark.planning.plan import plan_and_rehearse
+from layoutopt.spark.planning.plan import plan_and_try
 from layoutopt.spark.planning.row_order import NONE
 from layoutopt.workload.analyze import analyze
-from layoutopt.workload.log import decayed, read_log, times_of
+from layoutopt.workload.log import decay_weights, query_times, read_log
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,9 @@ class FreshPlan:
     shares: Floats
 
 
-def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequence[Query], say: Progress) -> FreshPlan:
+def make_fresh_plan(
+    spark: SparkSession, table: Table, newest: Plan, queries: Sequence[Query], say: Progress
+) -> FreshPlan:
     """Plan a table for a log's queries; a plan that the table already has for them is reused.
 
     Args:
@@ -65,7 +67,7 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
         PlanError: the log has no feature, or no query that reads a partition of the table.
         LayoutoptError: as :func:`layoutopt.spark.planning.plan.make_plan`.
     """
-    reads = entry_bytes(table, queries)
+    reads = measure_entry_bytes(table, queries)
     features = mine_all(queries, newest.schema, settings=newest.settings)
     if not len(features):
         raise PlanError("no predicate recurs in the log often enough for a feature; use a longer log, or omit --log")
@@ -78,7 +80,7 @@ def fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequenc
                 return FreshPlan(plan, reads, known)
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
-    plan, tried = plan_and_rehearse(spark, rows, document, request_like(newest), say)
+    plan, tried = plan_and_try(spark, rows, document, request_like(newest), say)
     plan = replace(plan, indexes=newest.indexes, file_bytes=newest.file_bytes, parquet_indexes=newest.parquet_indexes)
     expected = None
     if tried is not None and tried.reached:
@@ -93,7 +95,7 @@ def _same_features(features: FeatureSet, fresh: FeatureSet) -> bool:
 
 
 def _key_queries(queries: Sequence[Query]) -> set[tuple[object, ...]]:
-    return {(query.filter.root, query.columns, round(query.weight, 9)) for query in classes(queries)}
+    return {(query.filter.root, query.columns, round(query.weight, 9)) for query in group_queries(queries)}
 
 
 def request_like(plan: Plan) -> PlanRequest:
@@ -163,13 +165,13 @@ def find_target(spark: SparkSession, table: Table, newest: Plan, settings: Optim
     queries = analyze(entries, table.schema, table.name, settings.dialect, table.settings, table.udfs).queries
     log, half_life = None, None
     if settings.auto or settings.half_life is not None:
-        log = DatedLog(queries, times_of(queries, table.settings.time_zone))
+        log = DatedLog(queries, query_times(queries, table.settings.time_zone))
         half_life = log.half_life() if settings.half_life is None else parse_age(settings.half_life)
-        queries = decayed(queries, half_life, table.settings.time_zone)
+        queries = decay_weights(queries, half_life, table.settings.time_zone)
     if settings.plan is not None:
         return replace(_estimate_target(table, plan, queries), log=log, half_life=half_life)
     say("planning for the log")
-    fresh = fresh_plan(spark, table, newest, queries, say)
+    fresh = make_fresh_plan(spark, table, newest, queries, say)
     return Target(fresh.plan, fresh.reads, fresh.shares, log, half_life)
 
 
@@ -185,7 +187,7 @@ def _read_plan(spark: SparkSession, path: Path, newest: Plan) -> Plan:
 
 def _estimate_target(table: Table, plan: Plan, queries: tuple[Query, ...]) -> Target:
     """Estimate what queries read by a plan, from the partitions that have it, or else from the plan's prediction."""
-    reads = entry_bytes(table, queries)
+    reads = measure_entry_bytes(table, queries)
     by_key = table.catalog.snapshot.by_key
     partitions = enumerate(table.catalog.partitions)
     indexes = [i for i, entry in partitions if entry.plan == plan.digest and len(by_key[entry.key]) == 1]

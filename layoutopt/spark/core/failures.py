@@ -19,7 +19,7 @@ from layoutopt.errors import (
     SourceError,
     TableError,
     WorkerLostError,
-    recovered,
+    decode_error,
 )
 from layoutopt.model.types import split_parts
 from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
@@ -72,7 +72,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
 
 def translate_message(text: str, source: str) -> LayoutoptError | None:
     """Return the error that a message of Spark stands for; None if it is not recognised."""
-    original = recovered(text)
+    original = decode_error(text)
     if original is not None:
         return original
     if _NO_SPACE.search(text):

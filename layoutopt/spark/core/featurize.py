@@ -11,16 +11,16 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import BoundError, SettingError
-from layoutopt.indexes.expressions import left_to_spark
+from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
 from layoutopt.model.schema import value_names, word_names
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
-from layoutopt.spark.core.sessions import compiled_in_parts
-from layoutopt.writer.evaluation import features_left_to_spark, words_of
+from layoutopt.spark.core.sessions import limit_method_size
+from layoutopt.writer.evaluation import features_left_to_spark, read_word_columns
 
 _COUNT = "_count"
 # The driver holds at most so many (vector, count) pairs: about a gigabyte at 128 features.
@@ -66,7 +66,7 @@ def with_feature_words(df: DataFrame, features: Sequence[Feature], columns: Iter
     """
     names = list(df.columns if columns is None else columns)
     left = [features[i] for i in features_left_to_spark(features, names)]
-    return df.select(*map(quoted, names), *(word_columns(left) if left else ()))
+    return df.select(*map(quote_name, names), *(word_columns(left) if left else ()))
 
 
 def with_index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
@@ -75,7 +75,7 @@ def with_index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
     Raises:
         SettingError: Spark's type of an expression is not the one that filters assume.
     """
-    computed = left_to_spark(spec.subject for spec in indexes)
+    computed = select_for_spark(spec.subject for spec in indexes)
     names = value_names(len(computed))
     rows = df.select("*", *(F.expr(to_sql(expr)).alias(name) for expr, name in zip(computed, names, strict=True)))
     for expr, name in zip(computed, names, strict=True):
@@ -85,7 +85,7 @@ def with_index_values(df: DataFrame, indexes: Sequence[IndexSpec]) -> DataFrame:
     return rows
 
 
-def vector_counts(
+def count_vectors(
     df: DataFrame, features: Sequence[Feature], by: str | None = None, max_pairs: int = MAX_PAIRS
 ) -> dict[PlainValue, VectorCounts]:
     """Count the distinct vectors by value of the partition column ``by``, in one SQL aggregate.
@@ -98,7 +98,7 @@ def vector_counts(
     names = word_names(len(features))
     key = partition_column(df, by).alias("_key")
     grouped = df.select(key, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
-    with compiled_in_parts(df.sparkSession):
+    with limit_method_size(df.sparkSession):
         pairs = grouped.limit(max_pairs + 1).toArrow()
     return counts_by_key(pairs, len(features), max_pairs)
 
@@ -118,7 +118,7 @@ def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) 
     vectors: dict[PlainValue, VectorCounts] = {}
     coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
     codes = np.asarray(coded.indices, dtype=np.int64)
-    words = words_of(pairs, n_features)
+    words = read_word_columns(pairs, n_features)
     counts = np.asarray(pairs[_COUNT], dtype=np.int64)
     in_order = np.lexsort((*words.T[::-1], codes))
     for code, key in enumerate(coded.dictionary.to_pylist()):

@@ -44,7 +44,7 @@ def declare(spark: SparkSession, *udfs: Udf) -> None:
             _DECLARED.setdefault(_session_id(spark), {})[udf.name] = udf, _find_registration(spark, udf.name)
 
 
-def declared(spark: SparkSession) -> Udfs:
+def find_declared_udfs(spark: SparkSession) -> Udfs:
     """Return the functions declared in a session whose names have not been registered again since."""
     if not _DECLARED:  # called for each query: no call of Java where nothing was declared
         return NO_UDFS
@@ -58,7 +58,7 @@ def declared(spark: SparkSession) -> Udfs:
     return current
 
 
-def same_code(spark: SparkSession, scan: Any, udfs: Udfs, tree: Any) -> Udfs:
+def select_same_code(spark: SparkSession, scan: Any, udfs: Udfs, tree: Any) -> Udfs:
     """Return the functions whose code is what an expression calls by their names.
 
     ``scan`` is the rule's, ``tree`` its condition as the rule writes it.
@@ -105,7 +105,7 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str, express
         SettingError: a setting differs, or a function that is called was not declared, or has changed since.
     """
     check_settings(spark, features.settings, what)
-    known = declared(spark)
+    known = find_declared_udfs(spark)
     computed = (*(feature.node for feature in features), *expressions)
     for fn in dict.fromkeys(call.fn for node in computed for call in user_calls(node)):
         name = called_name(fn)

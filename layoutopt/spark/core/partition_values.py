@@ -27,7 +27,7 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 
 _NO_ZONE: Final = "timestamp_ntz'1970-01-01 00:00:00'"
 # Texts for NULL: in the names of Hive's folders, and in layoutopt's keys. Of other types no value is called "null".
@@ -67,7 +67,7 @@ def to_literal(value: PlainValue, type: DataType) -> SparkColumn:
 
 def is_one_of(df: DataFrame, partition_by: str, values: Sequence[PlainValue]) -> SparkColumn:
     """Return the condition that a row is in one of some partitions; never NULL."""
-    column, type = F.col(quoted(partition_by)), df.schema[partition_by].dataType
+    column, type = F.col(quote_name(partition_by)), df.schema[partition_by].dataType
     known = [to_literal(value, type) for value in values if value is not None]
     tests = [column.isNotNull() & column.isin(known)] if known else []
     tests += [column.isNull()] if len(known) < len(values) else []
@@ -104,7 +104,7 @@ def match_partition_texts(df: DataFrame, partition_by: str, requests: Sequence[o
     Raises:
         SettingError: as there.
     """
-    column, type = F.col(quoted(partition_by)), df.schema[partition_by].dataType
+    column, type = F.col(quote_name(partition_by)), df.schema[partition_by].dataType
     texts = [_parse_request(request, partition_by, type) for request in requests]
     return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts), F.lit(False))
 
@@ -153,7 +153,7 @@ def partition_column(df: DataFrame, partition_by: str | None) -> SparkColumn:
     """Return the plain value of each row's partition; NULL in a table without partitions."""
     if partition_by is None:
         return F.lit(None).cast("int")
-    return plain_column(F.col(quoted(partition_by)), df.schema[partition_by].dataType)
+    return plain_column(F.col(quote_name(partition_by)), df.schema[partition_by].dataType)
 
 
 def plain_type(type: DataType) -> DataType:

@@ -18,7 +18,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from layoutopt.errors import SettingError
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.sql.types import normal_zone
 
 # For sessions started here; the settings of spark-submit and of an existing session take precedence.
@@ -154,7 +154,7 @@ def is_submitted() -> bool:
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def is_installed_apart() -> bool:
+def has_own_installation() -> bool:
     """Whether there is a separate installation of Spark, with properties of its own."""
     return "SPARK_HOME" in os.environ or "SPARK_CONF_DIR" in os.environ
 
@@ -166,7 +166,7 @@ def has_local_paths(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def settings_within(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+def override_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change a session's settings within the block; each is restored unless it was changed again meanwhile."""
     java: Any = spark._jsparkSession
     before = {key: str(spark.conf.get(key)) for key in settings if java.sessionState().conf().contains(key)}
@@ -184,32 +184,32 @@ def settings_within(spark: SparkSession, settings: Mapping[str, str]) -> Iterato
                 spark.conf.unset(key)
 
 
-def compiled_in_parts(spark: SparkSession) -> AbstractContextManager[None]:
+def limit_method_size(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark generate small methods within the block, as for an expression of many features.
 
     The JVM interprets methods above 8,000 bytes of bytecode, which 64 features in one exceed: five times slower. With
     this limit Spark falls back to code that it splits by expression.
     """
-    return settings_within(spark, {_HUGE_METHOD_LIMIT: _JIT_LIMIT})
+    return override_settings(spark, {_HUGE_METHOD_LIMIT: _JIT_LIMIT})
 
 
-def own_parquet_reader(spark: SparkSession) -> AbstractContextManager[None]:
+def use_v1_parquet_reader(spark: SparkSession) -> AbstractContextManager[None]:
     """Let Spark read Parquet within the block by the reader that provides files' metadata."""
     if "parquet" in str(spark.conf.get(_FIRST_VERSION)).lower():
         return nullcontext()
-    return settings_within(spark, {_FIRST_VERSION: "parquet"})
+    return override_settings(spark, {_FIRST_VERSION: "parquet"})
 
 
-def session_settings(spark: SparkSession) -> Settings:
+def session_settings(spark: SparkSession) -> SessionSettings:
     """Return the session's settings that change a predicate's meaning."""
-    return Settings(
+    return SessionSettings(
         time_zone=normal_zone(str(spark.conf.get("spark.sql.session.timeZone"))),
         ansi=str(spark.conf.get("spark.sql.ansi.enabled")) == "true",
         case_sensitive=str(spark.conf.get("spark.sql.caseSensitive")) == "true",
     )
 
 
-def properties_of(settings: Settings) -> dict[str, str]:
+def to_spark_properties(settings: SessionSettings) -> dict[str, str]:
     """Return settings as Spark's properties.
 
     >>> properties_of(Settings("Asia/Tokyo"))["spark.sql.ansi.enabled"]
@@ -219,14 +219,14 @@ def properties_of(settings: Settings) -> dict[str, str]:
     return {key: str(value).lower() if isinstance(value, bool) else value for key, value in values.items()}
 
 
-def check_settings(spark: SparkSession, wanted: Settings, what: str) -> None:
+def check_settings(spark: SparkSession, wanted: SessionSettings, what: str) -> None:
     """Check that a document's predicates keep their meaning in a session; ``what`` names the document in messages.
 
     Raises:
         SettingError: a setting differs; the message names Spark's key and both values.
     """
     session = session_settings(spark)
-    for key, value in properties_of(wanted).items():
+    for key, value in to_spark_properties(wanted).items():
         has = getattr(session, _NAMES[key])
         if has != getattr(wanted, _NAMES[key]):
             raise SettingError(f"{what} was made under {key}={value} but the session has {has}; set it to {value}")

@@ -42,11 +42,11 @@ from layoutopt.catalog.checks import Content
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
-from layoutopt.model.types import is_padded, quoted, type_sql
+from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
-from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, ending, source_name
+from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, parse_source_name, strip_scheme
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
-from layoutopt.sql.schema import is_shown
+from layoutopt.sql.schema import is_listed
 from layoutopt.writer.checksum import is_hashable
 
 # A missing or damaged file must never read as empty, whatever the session's settings.
@@ -84,7 +84,7 @@ def is_pattern(path: str) -> bool:
     return _SPECIAL.search(path) is not None
 
 
-def as_no_pattern(path: str) -> str:
+def escape_pattern(path: str) -> str:
     r"""Return a path escaped so that Spark reads just that file or folder.
 
     >>> print(as_no_pattern("/tables/ev[1]?/a.parquet"))
@@ -107,7 +107,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         SettingError: the library of the table's format is not installed.
         SchemaError: a column's name is reserved or given twice, or its type can't be stored, or is CHAR.
     """
-    name = source_name(source)
+    name = parse_source_name(source)
     if isinstance(source, DataFrame):
         df = source
     elif name is not None:
@@ -121,7 +121,7 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         check_is_no_table(path)
         # Spark skips files without a byte, which a copy that was interrupted leaves.
         for file in Path(path).rglob("*.parquet"):
-            if all(map(is_shown, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
+            if all(map(is_listed, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
                 raise broken_file(str(file))
         with translate_spark_errors(repr(path)):
             df = parquet_reader(spark, merged=merged).parquet(path)
@@ -172,13 +172,13 @@ def snapshot_rows(
 
     ``only`` are the URIs of the files to read, as in :data:`FILE`; None reads all.
     """
-    wanted = None if only is None else {ending(unquote(uri.partition("#")[0])) for uri in only}
+    wanted = None if only is None else {strip_scheme(unquote(uri.partition("#")[0])) for uri in only}
     groups: dict[tuple[object, ...], list[SnapshotFile]] = {}
     for file in snapshot.files:
-        if wanted is None or ending(file.path) in wanted:
+        if wanted is None or strip_scheme(file.path) in wanted:
             groups.setdefault((file.stored, *sorted(file.constants)), []).append(file)
     if not groups:
-        columns = [f"{quoted(column.name)} {type_sql(column.type)}" for column in snapshot.schema.columns]
+        columns = [f"{quote_name(column.name)} {type_sql(column.type)}" for column in snapshot.schema.columns]
         files = [f"{FILE[0]} string", f"{FILE[1]} bigint", f"{FILE[2]} bigint"] if with_file else []
         return spark.createDataFrame([], ", ".join([*columns, *files]))
     parts = (_read_alike_files(spark, snapshot, files, with_file) for files in groups.values())
@@ -191,10 +191,10 @@ def _read_alike_files(
     stored, constants = files[0].stored, sorted(files[0].constants)
     types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
-    parquet = parquet_reader(spark).schema(StructType(fields)).parquet(*(as_no_pattern(file.path) for file in files))
+    parquet = parquet_reader(spark).schema(StructType(fields)).parquet(*(escape_pattern(file.path) for file in files))
     metadata = parquet.metadataColumn("_metadata")
     rows = parquet.select(
-        *(F.col(quoted(field.name)) for field in fields),
+        *(F.col(quote_name(field.name)) for field in fields),
         metadata["file_path"].alias(FILE[0]),
         metadata["row_index"].alias(_ROW),
         metadata["file_size"].alias(FILE[1]),
@@ -205,7 +205,7 @@ def _read_alike_files(
         rows = _without_deleted(spark, rows, files).withColumn(FILE[0], F.concat(FILE[0], _MARK))
     columns = []
     for column, name in zip(snapshot.schema.columns, stored, strict=True):
-        value = F.lit(None) if name is None else F.col(quoted(name))
+        value = F.lit(None) if name is None else F.col(quote_name(name))
         if column.name in constants:
             value = F.when(F.col(_FILE) >= 0, F.col(f"{_CONSTANT}{constants.index(column.name)}"))
         columns.append(value.cast(type_sql(column.type)).alias(column.name))
@@ -220,9 +220,9 @@ def _join_metadata(
     Spark spells a file's URI in two ways, so schemes are left out. A row of an unknown file fails the query: it might
     be a deleted row.
     """
-    places = {ending(file.path): number for number, file in enumerate(files)}
+    places = {strip_scheme(file.path): number for number, file in enumerate(files)}
     keys = [_SCHEME.sub("", uri) for uri in uris]
-    numbers = [places[ending(unquote(uri))] for uri in uris]
+    numbers = [places[strip_scheme(unquote(uri))] for uri in uris]
     names = sorted(files[0].constants)
     columns = [
         pa.array(keys),
@@ -259,7 +259,7 @@ def variant_binaries(name: str) -> SparkColumn:
 
     No SQL function returns these, so methods of Spark's own object are invoked, however a file stores the value.
     """
-    variant = F.col(quoted(name))
+    variant = F.col(quote_name(name))
     parts = F.struct(*(_invoke(variant, method).alias(part) for part, method in _VARIANT_PARTS))
     return F.when(variant.isNotNull(), parts)
 
@@ -300,7 +300,7 @@ def rename_columns(df: DataFrame, schema: Schema) -> DataFrame:
     return df.toDF(*(known.get(name.lower(), name) for name in df.columns))
 
 
-def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFrame:
+def conform_columns(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFrame:
     """Return a source's columns in the order and spelling of a document's schema; ``what`` names it in messages.
 
     Raises:
@@ -319,7 +319,7 @@ def conformed(df: DataFrame, schema: Schema, what: str = "the plan") -> DataFram
     for column in found.columns:
         if schema.get(column.name) is None:
             raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
-    return df.selectExpr(*(f"{quoted(found.find(c.name).name)} AS {quoted(c.name)}" for c in schema.columns))
+    return df.selectExpr(*(f"{quote_name(found.find(c.name).name)} AS {quote_name(c.name)}" for c in schema.columns))
 
 
 def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
@@ -358,12 +358,12 @@ def hash_column(name: str, type: DataType) -> SparkColumn:
 
 def _hash_sql(name: str, type: DataType) -> str:
     """Return :func:`hash_column` as SQL text, which takes one call of Spark's driver instead of ten."""
-    return f"cast(hash({_hash_input_sql(quoted(name), type)}) AS bigint) & 4294967295L"
+    return f"cast(hash({_hash_input_sql(quote_name(name), type)}) AS bigint) & 4294967295L"
 
 
 def hash_input(name: str, type: DataType) -> SparkColumn:
     """Return a column as an expression that hashes alike for equal values; a variant as its two binaries."""
-    return variant_binaries(name) if isinstance(type, VariantType) else F.expr(_hash_input_sql(quoted(name), type))
+    return variant_binaries(name) if isinstance(type, VariantType) else F.expr(_hash_input_sql(quote_name(name), type))
 
 
 def _hash_input_sql(value: str, type: DataType, depth: int = 0) -> str:
@@ -387,7 +387,7 @@ def _hash_input_sql(value: str, type: DataType, depth: int = 0) -> str:
     if not isinstance(type, StructType):
         return value
     fields = ", ".join(
-        f"'f{i}', {_hash_input_sql(f'{value}.{quoted(field.name)}', field.dataType, depth + 1)}"
+        f"'f{i}', {_hash_input_sql(f'{value}.{quote_name(field.name)}', field.dataType, depth + 1)}"
         for i, field in enumerate(type.fields)
     )
     return f"if({value} IS NULL, NULL, named_struct({fields}))"

@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import carrying, recovered
+from layoutopt.errors import decode_error, encode_errors
 from layoutopt.model.schema import SEGMENT
 
 Value = TypeVar("Value")
@@ -86,7 +86,7 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
     try:
         results = map_in_workers(numbers, partial(_call, function), "number bigint, value binary").toArrow()
     except (PySparkException, Py4JJavaError) as error:
-        original = recovered(str(error))
+        original = decode_error(str(error))
         if original is None:
             raise
         raise original from error
@@ -97,7 +97,7 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
 def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            with carrying():
+            with encode_errors():
                 value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
@@ -131,5 +131,5 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
 
 
 def _run_with_names(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
-    with carrying():
+    with encode_errors():
         yield from task(batch.rename_columns(names) for batch in batches)

@@ -30,12 +30,12 @@ from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions, with_segments
-from layoutopt.spark.core.sessions import check_settings, compiled_in_parts
-from layoutopt.spark.core.source import check_partition_column, conformed, open_source
+from layoutopt.spark.core.sessions import check_settings, limit_method_size
+from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
 from layoutopt.spark.core.workers import map_segments
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
-from layoutopt.writer.task_result import stream_of
+from layoutopt.writer.task_result import to_arrow_stream
 
 _RESULT_SCHEMA = "plan int, blocks binary"
 _RESULT = pa.schema([("plan", pa.int32()), ("blocks", pa.binary())])
@@ -47,11 +47,11 @@ def dry_run_load(spark: SparkSession, source: DataFrame | str | Path, plan: Plan
     Raises:
         SourceError, SchemaError, SettingError, BoundError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    (table,) = rehearse_together(spark, source, [plan])
+    (table,) = dry_run_loads(spark, source, [plan])
     return table
 
 
-def rehearse_together(
+def dry_run_loads(
     spark: SparkSession, source: DataFrame | str | Path, plans: Sequence[Plan], columns: Iterable[str] | None = None
 ) -> list[Table]:
     """Return the tables that loads by several plans would make, gathering each segment once for all plans.
@@ -69,14 +69,14 @@ def rehearse_together(
     """
     first = _check_plans(plans)
     check_settings(spark, first.settings, "the plan")
-    rows = conformed(open_source(spark, source), first.schema)
+    rows = conform_columns(open_source(spark, source), first.schema)
     check_partition_column(rows, first.partition_by)
     names = first.schema.names if columns is None else needed_columns(plans, columns)
     if columns is not None:
         plans = [narrow_plan(plan, names) for plan in plans]
     positioned = with_positions(rows)
     source_name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-    with translate_spark_errors(source_name), compiled_in_parts(spark):
+    with translate_spark_errors(source_name), limit_method_size(spark):
         chunks = count_chunks(positioned, first.partition_by, first.segment_rows)
         segments = cut_segments(chunks, first.segment_rows)
         partition_names = PartitionNames.of(first.schema, first.partition_by)
@@ -111,7 +111,7 @@ def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, 
     wanted = set(columns)
     for plan in plans:
         wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
-        wanted.update(*(layout.looked_at for layout in plan.scheme.layouts))
+        wanted.update(*(layout.ordering_columns for layout in plan.scheme.layouts))
         wanted.update([] if plan.partition_by is None else [plan.partition_by])
     return tuple(name for name in plans[0].schema.names if name in wanted)
 
@@ -159,7 +159,7 @@ def _measure_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch]
         words = segment.words if len(job.plan.features) else np.zeros((len(segment.words), 1), dtype=np.uint64)
         blocks, _ = write_layouts(job, replace(segment, words=words))
         yield pa.RecordBatch.from_arrays(
-            [pa.array([number], pa.int32()), pa.array([stream_of(blocks)])], schema=_RESULT
+            [pa.array([number], pa.int32()), pa.array([to_arrow_stream(blocks)])], schema=_RESULT
         )
 
 

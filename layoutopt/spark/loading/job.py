@@ -21,14 +21,14 @@ from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.checks import Content
-from layoutopt.catalog.commit import comes_beside, partition_entries
+from layoutopt.catalog.commit import adds_rows, partition_entries
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.features.weights import feature_shares
-from layoutopt.indexes.expressions import left_to_spark
+from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.local.splits import (
     CutJob,
@@ -47,15 +47,15 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.segments import Segment, with_positions, with_segments
-from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import content_columns, content_of, measure_content
 from layoutopt.spark.core.workers import Batches, map_in_workers, map_segments
-from layoutopt.sql.schema import values_in_folders
+from layoutopt.sql.schema import folder_values
 from layoutopt.writer.evaluation import features_left_to_spark
-from layoutopt.writer.load_ids import check_block_numbers, first_block, removed_after
-from layoutopt.writer.segment import PARCEL_TYPES, unpacked
+from layoutopt.writer.load_ids import check_block_numbers, first_block, remove_on_failure
+from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 from layoutopt.writer.task import WriteJob, write_segment
-from layoutopt.writer.task_result import RESULT_SCHEMA, Written, answers_of, collected
+from layoutopt.writer.task_result import RESULT_SCHEMA, WriteResult, combine_task_results, read_task_results
 
 # With fewer rows, the additional jobs of reading by Arrow take longer than they save.
 LEAST_ROWS: Final = 200_000
@@ -117,7 +117,7 @@ class LoadRun:
     basis: Basis
 
 
-def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
+def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> WriteResult:
     """Write a load's segments and sum its source.
 
     Args:
@@ -134,7 +134,7 @@ def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJ
     keys = tuple(run.names.key(segment.value) for segment in run.segments)
     numbers = tuple(segment.number for segment in run.segments)
     if not run.segments:
-        return collected(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
+        return combine_task_results(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
@@ -144,7 +144,7 @@ def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJ
         keys=keys,
         numbers=numbers,
         at=in_task,
-        late=comes_beside(run.basis.operation, run.basis.marks),
+        late=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
     with translate_spark_errors(run.source_name):
@@ -153,13 +153,13 @@ def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJ
         else:
             results = _write_by_arrow(run.spark, cut, job).toArrow()
             observed = measure_content(run.source, run.source_name)
-    return collected(plan, keys, numbers, answers_of(results), observed)
+    return combine_task_results(plan, keys, numbers, read_task_results(results), observed)
 
 
 def _write_by_spark(run: LoadRun, job: WriteJob) -> tuple[pa.Table, Content]:
     """Write the segments and sum the source in one job: scan, positions, sums, words, segments, shuffle, write."""
     observation = Observation(f"layoutopt {run.load_id}")
-    with compiled_in_parts(run.spark):
+    with limit_method_size(run.spark):
         observed = with_positions(run.source).observe(observation, *content_columns(run.source))
         routed = with_segments(run.spark, observed, run.segments, run.plan.partition_by)
         featurised = with_index_values(with_feature_words(routed, run.plan.features.features), run.plan.indexes)
@@ -173,7 +173,7 @@ def _write_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFram
     numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
     if cut.by_segment:
         return map_in_workers(numbers, partial(_write_own_files, cut, job), RESULT_SCHEMA)
-    batches = map_in_workers(numbers, partial(cut_rows, cut), PARCEL_TYPES)
+    batches = map_in_workers(numbers, partial(cut_rows, cut), SHUFFLE_BATCH_TYPES)
     return map_segments(batches, len(cut.ranges.values), partial(_write_shuffled, job), RESULT_SCHEMA)
 
 
@@ -182,7 +182,7 @@ def _write_own_files(cut: CutJob, job: WriteJob, numbers: Batches) -> Iterator[p
 
 
 def _write_shuffled(job: WriteJob, batches: Batches) -> Iterator[pa.RecordBatch]:
-    return write_segment(job, unpacked(batches))
+    return write_segment(job, unpack_shuffle_batches(batches))
 
 
 def written_entries(run: LoadRun, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
@@ -191,11 +191,11 @@ def written_entries(run: LoadRun, blocks: pa.Table) -> tuple[PartitionEntry, ...
     return partition_entries(blocks, run.plan, run.load_id, values)
 
 
-def discarded_after(
+def discard_files_after(
     failures: tuple[type[BaseException], ...], spark: SparkSession, files: TableFiles, load_id: str, keys: Iterable[str]
 ) -> AbstractContextManager[None]:
-    """Remove files as :func:`~layoutopt.writer.load_ids.removed_after`, once the session's writing tasks have ended."""
-    return removed_after(failures, files, load_id, keys, partial(_wait_for_tasks, spark))
+    """Remove files as :func:`~layoutopt.writer.load_ids.remove_on_failure`, once the writing tasks have ended."""
+    return remove_on_failure(failures, files, load_id, keys, partial(_wait_for_tasks, spark))
 
 
 def _wait_for_tasks(spark: SparkSession) -> None:
@@ -214,7 +214,7 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
         NeedsSparkError: the plan needs values that only Spark computes; a file is elsewhere, is read by rules of
             Spark's own, or read in part only; or the rows of partitions lie scattered in too many files.
     """
-    if left_to_spark(spec.subject for spec in plan.indexes):
+    if select_for_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("indexes are of functions")
     check_columns(plan.schema, plan.partition_by)
     for uri in rows.inputFiles():
@@ -260,7 +260,7 @@ def _count_pieces(rows: DataFrame, partition_by: str | None, most: int) -> _Piec
 
 def _split_from_pieces(pieces: Sequence[Row], schema: Schema, partition_by: str | None) -> Split:
     path, start = _parse_path(pieces[0]["file_path"]), int(pieces[0]["file_block_start"])
-    in_path = {name.lower() for name in values_in_folders(path)} & {name.lower() for name in schema.names}
+    in_path = {name.lower() for name in folder_values(path)} & {name.lower() for name in schema.names}
     by_folder = in_path == {str(partition_by).lower()}
     if by_folder != bool(in_path) or (by_folder and len(pieces) > 1):
         raise NeedsSparkError(f"folders of {path!r} are named after columns other than the partition column")

@@ -5,7 +5,7 @@ and routes each segment to one task, which evaluates its features and writes it.
 written; the commit makes it visible. Large sources of plain files are read by Arrow in the tasks, and summed by Spark
 in a job of its own (:mod:`layoutopt.spark.loading.job`).
 
-:func:`load_by` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
+:func:`run_load` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
 it from the same files (:mod:`layoutopt.spark.loading.source_files`), or from other files with the same rows. One with
 other rows, or by another plan than the one named, is refused unless the settings say to replace it.
 """
@@ -46,17 +46,17 @@ from layoutopt.errors import (
     NotATableError,
     PlanError,
     SettingError,
-    interrupt_behind,
+    find_interrupt,
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.status import current_plan
 from layoutopt.local.splits import CutJob
 from layoutopt.model.layout import Plan
-from layoutopt.publish.publishing import publications_of, publish_all
-from layoutopt.scan.segments import LayoutRead, SegmentRead, file_reads
+from layoutopt.publish.publishing import parse_publications, publish_all
+from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
 from layoutopt.scan.table import Table
-from layoutopt.sources.external_tables import pinned
-from layoutopt.sources.snapshot import SourcePartition, source_name
+from layoutopt.sources.external_tables import pin_version
+from layoutopt.sources.snapshot import SourcePartition, parse_source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
@@ -71,10 +71,10 @@ from layoutopt.spark.core.segments import (
     with_positions,
 )
 from layoutopt.spark.core.source import (
-    as_no_pattern,
     check_partition_column,
     checksum_column,
-    conformed,
+    conform_columns,
+    escape_pattern,
     measure_content,
     open_source,
     rename_columns,
@@ -84,16 +84,16 @@ from layoutopt.spark.loading.job import (
     Basis,
     LoadRun,
     cut_job,
-    discarded_after,
+    discard_files_after,
     run_write_job,
     written_entries,
 )
 from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
-from layoutopt.spark.session.readers import STRICT, in_workers
+from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
 from layoutopt.writer.checksum import is_hashable
-from layoutopt.writer.load_ids import ANY, REFUSED, fresh_load_id
-from layoutopt.writer.task_result import LoadReport, Written, load_report
+from layoutopt.writer.load_ids import ANY_FAILURE, COMMIT_REFUSALS, fresh_load_id
+from layoutopt.writer.task_result import LoadReport, WriteResult, load_report
 
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
@@ -147,14 +147,14 @@ def load(
     """
     watch = stages or Stages(progress or silent)
     check_plan(spark, plan, "the plan")
-    rows = conformed(open_source(spark, source), plan.schema)
+    rows = conform_columns(open_source(spark, source), plan.schema)
     check_partition_column(rows, plan.partition_by)
     values = None if partitions is None else parse_partition_values(rows, plan.partition_by, partitions)
     files = TableFiles(str(table_path), key=encrypt)
     base = ensure_table_root(files)
     if basis is None:
         name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
-        is_plain = not isinstance(source, DataFrame) and source_name(source) is None
+        is_plain = not isinstance(source, DataFrame) and parse_source_name(source) is None
         basis = Basis(base, name, values, whole=partitions is None, plain=is_plain)
         if not isinstance(source, DataFrame):
             source_partitions(rows, str(source), None)  # proves that Spark reads whole files
@@ -186,7 +186,7 @@ def load(
         watch.log.write("read_by_spark", why=str(error))
         run = replace(run, load_id=fresh_load_id(base))
         written = _write(run, watch, in_task)
-    removal = discarded_after(REFUSED, spark, run.files, run.load_id, run.values)
+    removal = discard_files_after(COMMIT_REFUSALS, spark, run.files, run.load_id, run.values)
     with removal, watch.stage("commit", "committing") as counts:
         snapshot = _commit(run, base, written, whole_table, at)
         counts["snapshot"] = snapshot.number
@@ -232,9 +232,11 @@ def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Seg
     return by_key
 
 
-def _write(run: LoadRun, watch: Stages, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> Written:
+def _write(
+    run: LoadRun, watch: Stages, in_task: Callable[[str], None] | None, cut: CutJob | None = None
+) -> WriteResult:
     """Write the segments and compare them with the source; remove the files where that fails."""
-    with discarded_after(ANY, run.spark, run.files, run.load_id, run.values):
+    with discard_files_after(ANY_FAILURE, run.spark, run.files, run.load_id, run.values):
         say = f"writing {len(run.segments)} segments"
         with watch.stage("write", say, load_id=run.load_id, read_by="spark" if cut is None else "arrow") as counts:
             written = run_write_job(run, in_task, cut)
@@ -246,7 +248,7 @@ def _write(run: LoadRun, watch: Stages, in_task: Callable[[str], None] | None, c
     return written
 
 
-def _check_written(run: LoadRun, written: Written) -> None:
+def _check_written(run: LoadRun, written: WriteResult) -> None:
     """Raise ContentMismatchError for blocks that do not have the source's rows, in total.
 
     A task that ran twice may be observed twice, so the source is summed again before the load fails.
@@ -289,14 +291,14 @@ def _open_written(run: LoadRun, blocks: pa.Table, fields: StructType) -> DataFra
     """Open some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
     if run.files.is_plain:
         paths = [run.files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
-        return run.spark.read.schema(fields).options(**STRICT).parquet(*map(as_no_pattern, paths))
+        return run.spark.read.schema(fields).options(**PARQUET_OPTIONS).parquet(*map(escape_pattern, paths))
     table = BlockTable.from_arrow(blocks, run.plan)
-    files = file_reads(table, np.lexsort((table.row_group, table.file)))
+    files = plan_file_reads(table, np.lexsort((table.row_group, table.file)))
     segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in files]
-    return in_workers(run.spark, run.files, segments, run.plan.schema.select(fields.names).columns)
+    return read_in_workers(run.spark, run.files, segments, run.plan.schema.select(fields.names).columns)
 
 
-def _commit(run: LoadRun, base: Snapshot | None, written: Written, whole_table: bool, at: CommitHook) -> Snapshot:
+def _commit(run: LoadRun, base: Snapshot | None, written: WriteResult, whole_table: bool, at: CommitHook) -> Snapshot:
     entries = written_entries(run, written.blocks)
     return commit_load(
         run.files,
@@ -316,7 +318,7 @@ def _commit(run: LoadRun, base: Snapshot | None, written: Written, whole_table: 
 
 @dataclass(frozen=True)
 class LoadsReport:
-    """The result of :func:`load_by`.
+    """The result of :func:`run_load`.
 
     Attributes:
         table: its path.
@@ -393,7 +395,7 @@ class _Request:
         return () if self.table is None else self.table.catalog.snapshot.by_key.get(self.key(partition), ())
 
 
-def load_by(
+def run_load(
     spark: SparkSession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> LoadsReport:
     """Load what the settings request and the table lacks, with a commit for each partition where some are named.
@@ -411,14 +413,14 @@ def load_by(
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
-    publications_of(settings.table_path, settings.publish)  # fails early if the table can't be published
+    parse_publications(settings.table_path, settings.publish)  # fails early if the table can't be published
     _check_encryption(settings)
     loads: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
     try:
         with watch.stage("all", "looking at the source"):
-            settings = settings.model_copy(update={"source": pinned(settings.source)})
+            settings = settings.model_copy(update={"source": pin_version(settings.source)})
             before = _open_newest(settings)
             request = _open_request(spark, settings, say, log)
             # Each named partition is committed by itself, so that a retry resumes; a whole source at once.
@@ -435,7 +437,7 @@ def load_by(
         _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, error)
         raise
     except (Exception, KeyboardInterrupt) as error:
-        if interrupt_behind(error) is None:
+        if find_interrupt(error) is None:
             raise
         raise KeyboardInterrupt(_describe_commits(before, settings)) from error
     result = LoadsReport(
@@ -597,7 +599,7 @@ def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadRepor
         whole=is_whole or plan.partition_by is None,
         fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
         rows={request.key(partition): partition.rows for partition in partitions},
-        plain=source_name(settings.source) is None,
+        plain=parse_source_name(settings.source) is None,
     )
     rows = open_source(request.spark, settings.source) if is_whole else _open_rows(request, partitions)
     watch = Stages(request.say, request.log)
@@ -623,7 +625,7 @@ def _is_loaded(request: _Request, partition: SourcePartition) -> bool:
         return False
     if _is_same(request, partition):
         return True
-    conformed(_open_rows(request, [partition]), request.plan.schema)  # errors that a load would raise come first
+    conform_columns(_open_rows(request, [partition]), request.plan.schema)  # errors that a load would raise come first
     difference = "from other content" if _has_plan(request, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
         f"partition {entries[0].key!r} was loaded {difference} ({rows} rows); give --replace to load it again, or use "

@@ -18,14 +18,14 @@ from pyspark.sql.types import StructField, StructType
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.model.schema import Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.sources.external_tables import open_snapshot
-from layoutopt.sources.snapshot import SourceFile, SourcePartition, ending, path_of, source_name
+from layoutopt.sources.snapshot import SourceFile, SourcePartition, parse_source_name, strip_scheme, uri_to_path
 from layoutopt.sources.whole_files import check_row_counts
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import filter_partitions, null_first_key, partition_column
-from layoutopt.spark.core.source import FILE, as_no_pattern, open_source, parquet_reader, rename_columns, snapshot_rows
-from layoutopt.sql.schema import values_in_folders
+from layoutopt.spark.core.source import FILE, escape_pattern, open_source, parquet_reader, rename_columns, snapshot_rows
+from layoutopt.sql.schema import folder_values
 
 
 def source_partitions(
@@ -42,7 +42,7 @@ def source_partitions(
     Raises:
         SourceError: a file is damaged, or Spark does not read all of its rows.
     """
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is None:
         file = rows.metadataColumn("_metadata")
         file_columns = [file["file_path"], file["file_size"], F.unix_micros(file["file_modification_time"])]
@@ -61,7 +61,7 @@ def source_partitions(
     with translate_spark_errors(repr(source)):
         counted = listed.groupBy(*listed.columns).agg(F.count(F.lit(1)).alias("rows")).collect()
     if name is None:
-        deleted = dict.fromkeys(map(path_of, rows.inputFiles() if uris is None else uris), 0)
+        deleted = dict.fromkeys(map(uri_to_path, rows.inputFiles() if uris is None else uris), 0)
     else:
         deleted = {file.path: file.deleted_rows for file in open_snapshot(name).files}
     _check_whole_files(counted, deleted)
@@ -82,8 +82,7 @@ def _select_files(rows: DataFrame, partition_by: str | None, condition: SparkCol
     """Select the files whose folders' names meet a condition on the partition column; None if files have the column."""
     key = str(partition_by).lower()
     in_folders = {
-        uri: {name.lower(): value for name, value in values_in_folders(unquote(uri)).items()}
-        for uri in rows.inputFiles()
+        uri: {name.lower(): value for name, value in folder_values(unquote(uri)).items()} for uri in rows.inputFiles()
     }
     if partition_by is None or not all(key in values for values in in_folders.values()):
         return None
@@ -103,9 +102,9 @@ def _check_whole_files(counted: Sequence[Row], deleted: Mapping[str, int]) -> No
     """
     read: dict[str, int] = {}
     for row in counted:
-        key = ending(unquote(row["uri"].partition("#")[0]))
+        key = strip_scheme(unquote(row["uri"].partition("#")[0]))
         read[key] = read.get(key, 0) + row["rows"]
-    check_row_counts({path: read.get(ending(path), 0) + gone for path, gone in deleted.items()})
+    check_row_counts({path: read.get(strip_scheme(path), 0) + gone for path, gone in deleted.items()})
 
 
 def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions: Sequence[SourcePartition]) -> None:
@@ -132,7 +131,7 @@ def between(rows: DataFrame, partition_by: str | None, first: str | None, last: 
     """
     if partition_by is None:
         raise SettingError("the plan has no partitions, but a range of them was asked for; leave --from and --to out")
-    column, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
+    column, type = F.col(quote_name(partition_by)), rows.schema[partition_by].dataType
     condition = column.isNotNull()
     for flag, text in (("--from", first), ("--to", last)):
         if text is None:
@@ -153,11 +152,11 @@ def read_partition(
     A source's newer files may have columns that older ones lack; Spark would take the schema of any file for all.
     A column of ``schema``, the plan's, that only other partitions' files have is NULL. ``rows`` are the whole source.
     """
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is not None:
         found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
         return filter_partitions(rename_columns(found, schema), partition_by, [partition.value])
-    paths = [as_no_pattern(unquote(file.uri)) for file in partition.files]
+    paths = [escape_pattern(unquote(file.uri)) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:
             found = _read_files(spark, source, rows, paths)

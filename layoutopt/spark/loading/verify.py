@@ -42,12 +42,12 @@ from layoutopt.inspect.verify import (
 )
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
-from layoutopt.spark.core.source import checksum_column, conformed, hash_input, measure_content, schema_of
+from layoutopt.spark.core.source import checksum_column, conform_columns, hash_input, measure_content, schema_of
 from layoutopt.spark.core.workers import Batches, map_in_workers
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
@@ -68,7 +68,7 @@ class _Run:
     keys: frozenset[str]
 
 
-def in_spark(spark: SparkSession) -> FileChecker:
+def spark_file_checker(spark: SparkSession) -> FileChecker:
     """Return a checker of a table's files in Spark tasks, for :func:`layoutopt.inspect.verify.verify`.
 
     Its progress counts tasks as they end. It raises CatalogError where a task finds the catalog damaged, and
@@ -152,13 +152,13 @@ def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries:
     """Whether a partition's entries, in a table at one snapshot, hold a source's rows, in any order."""
     expected = content_of_entries(entries)
     try:
-        source = conformed(rows, table.catalog.plans[entries[-1].plan].schema)
+        source = conform_columns(rows, table.catalog.plans[entries[-1].plan].schema)
     except SchemaError:
         return False
     content = measure_content(source, "the source")
     if content.rows != expected.rows or any(content.sums.get(name, sum) != sum for name, sum in expected.sums.items()):
         return False
-    stored = rows_of_entries(spark, table, entries).select(*[quoted(name) for name in source.columns])
+    stored = rows_of_entries(spark, table, entries).select(*[quote_name(name) for name in source.columns])
     return _sum_whole_rows(source) == _sum_whole_rows(stored)
 
 
@@ -172,7 +172,7 @@ def _whole_row_sum(fields: Sequence[StructField]) -> SparkColumn:
     """Return the sum of hashes of whole rows. NULL does not change a hash, so whether values are NULL is hashed too."""
     parts: list[SparkColumn] = []
     for field in fields:
-        parts += [F.col(quoted(field.name)).isNull(), hash_input(field.name, field.dataType)]
+        parts += [F.col(quote_name(field.name)).isNull(), hash_input(field.name, field.dataType)]
     return F.sum(F.xxhash64(*parts).cast("decimal(38,0)"))
 
 
@@ -216,7 +216,7 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
     for plan in table.catalog.plans.values():
         check_settings(rows.sparkSession, plan.settings, "the table")
     _check_schema(schema_of(rows), table.schema, source)
-    rows, by = conformed(rows, table.schema, "the table"), table.catalog.snapshot.partition_by
+    rows, by = conform_columns(rows, table.schema, "the table"), table.catalog.snapshot.partition_by
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     with translate_spark_errors(repr(source)):
         counted = rows.count()
@@ -272,7 +272,7 @@ def _join_sides(source: DataFrame, table: DataFrame, by: str | None) -> DataFram
 
 def _group(rows: DataFrame, by: str | None, side: str) -> DataFrame:
     """Return the rows, column checksums and sum over whole rows of every partition value."""
-    key = F.lit(0) if by is None else F.col(quoted(by))
+    key = F.lit(0) if by is None else F.col(quote_name(by))
     fields = rows.schema.fields
     return rows.groupBy(key.alias(f"_w_{side}_key")).agg(
         F.count(F.lit(1)).alias(f"_w_{side}_rows"),

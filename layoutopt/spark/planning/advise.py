@@ -21,31 +21,31 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.advice import (
     TERABYTE,
     Advice,
-    AsItIs,
+    CurrentCosts,
     Reading,
-    Tried,
-    asked_of,
+    Trial,
     period_of,
-    some_statements,
+    profile_filters,
+    sample_statements,
     statements_of,
 )
 from layoutopt.config.settings import AdviseSettings, PlanSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
 from layoutopt.events import Progress, silent
-from layoutopt.features.cross_validation import FEWEST, can_be_split, splits
+from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.methods.interface import FEATURES
 from layoutopt.methods.strategies import most_filtered
 from layoutopt.model.arrays import Floats
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder
-from layoutopt.model.query import Query, classes, weight_of
+from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
-from layoutopt.sources.external_tables import open_snapshot, pinned, read_schema
-from layoutopt.sources.row_groups import RowGroups, row_groups_of, some_files
-from layoutopt.sources.snapshot import SnapshotFile, ending, parquet_files, source_name
+from layoutopt.sources.external_tables import open_snapshot, pin_version, read_schema
+from layoutopt.sources.row_groups import RowGroups, read_row_groups, sample_files
+from layoutopt.sources.snapshot import SnapshotFile, parquet_files, parse_source_name, strip_scheme
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
 from layoutopt.spark.planning.automatic import choose_best, found_row_order
@@ -53,7 +53,7 @@ from layoutopt.spark.planning.hold_out import (
     EvaluatedPlan,
     Fold,
     HoldOutEvaluation,
-    evaluation_on,
+    draw_evaluation,
     resample_fractions,
     score_all,
     score_deviation,
@@ -61,7 +61,7 @@ from layoutopt.spark.planning.hold_out import (
 from layoutopt.spark.planning.row_order import AUTO
 from layoutopt.spark.planning.sample_evaluation import BytesRead
 from layoutopt.spark.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.sql.statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
+from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.log import read_log
 
@@ -114,7 +114,7 @@ def advise_when_started(
     for name in settings.engine:
         if name not in ENGINES:
             raise SettingError(f"unknown engine {name!r}: expected one of {', '.join(ENGINES)}")
-    settings = settings.model_copy(update={"source": pinned(settings.source)})
+    settings = settings.model_copy(update={"source": pin_version(settings.source)})
     guess = _read_schema(settings.source)
     log = None if guess is None else _read_log(settings, guess, udfs, say)
     spark = started()
@@ -128,7 +128,7 @@ def advise_when_started(
 
 def _read_schema(source: str) -> Schema | None:
     """Read the schema without Spark; None where only Spark can, as for columns of folders' names."""
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is None and Path(source).is_dir() and any("=" in child.name for child in Path(source).iterdir()):
         return None
     try:
@@ -149,11 +149,11 @@ class _Log:
 def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say: Progress) -> _Log:
     say("reading the log")
     entries = read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system)
-    analysis = analyze(some_statements(entries), schema, settings.table, settings.dialect, udfs=by_name(udfs))
+    analysis = analyze(sample_statements(entries), schema, settings.table, settings.dialect, udfs=by_name(udfs))
     if not can_be_split(analysis.queries):
         raise PlanError(
             f"the {len(analysis.queries)} usable queries of {settings.log!r} are too few to judge layouts by; give a "
-            f"log with {FEWEST} at least"
+            f"log with {MIN_QUERIES} at least"
         )
     say("mining the queries that are not held out")
     threshold = default_threshold(analysis.queries) / weight_of(analysis.queries)
@@ -180,11 +180,11 @@ class _Files:
 
 
 def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Progress) -> Advice:
-    queries = classes(log.analysis.queries)
-    name = source_name(settings.source)
+    queries = group_queries(log.analysis.queries)
+    name = parse_source_name(settings.source)
     files = parquet_files(rows.inputFiles(), log.schema) if name is None else open_snapshot(name).files
     say("reading the footers of the source's files")
-    groups = row_groups_of(files, log.schema, queries)
+    groups = read_row_groups(files, log.schema, queries)
     if not groups.rows:
         raise PlanError(f"the source {settings.source!r} has no rows to advise on; give one with some")
     partition_by = _choose_partition_column(settings.partition_by, files, log.schema)
@@ -195,7 +195,7 @@ def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Pro
     weights, read, full = _weights(queries), groups.read(queries), groups.full(queries)
     runs = weight_of(queries)
     period = period_of(log.analysis.queries, settings.queries_per_month)
-    as_it_is = AsItIs(float(weights @ full), float(weights @ read), runs, period, settings.price_per_tb)
+    as_it_is = CurrentCosts(float(weights @ full), float(weights @ read), runs, period, settings.price_per_tb)
     layouts = tuple(map(as_it_is.advice_of, tried.all))
     best = layouts[tried.all.index(tried.best)]
     recommended = best if as_it_is.is_worth_writing(best) else None
@@ -216,7 +216,7 @@ def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Pro
         block_rows=settings.block_rows,
         queries=runs,
         skipped=len(log.analysis.skipped),
-        asked=asked_of(queries, read, log.schema),
+        asked=profile_filters(queries, read, log.schema),
         full=Reading(as_it_is.full, 1.0),
         now=Reading(as_it_is.now, share, deviation),
         period=period,
@@ -245,8 +245,8 @@ def _weights(queries: Sequence[Query]) -> Floats:
 class LayoutsTried:
     """The results of all trials, the fewest bytes first, and the best of those on segments."""
 
-    all: tuple[Tried, ...]
-    best: Tried
+    all: tuple[Trial, ...]
+    best: Trial
 
     def scale_stored(self, scale: Callable[[float], float]) -> LayoutsTried:
         """Return the results with the stored bytes scaled from the columns and rows tried to the table."""
@@ -261,8 +261,8 @@ def _try_layouts(
     """Try layouts on some of the files and the columns that queries read; stored bytes are of the whole table."""
     by = files.partition_by
     planning = PlanSettings(source=settings.source, partition_by=by, block_rows=settings.block_rows, guides=FEATURES)
-    some = some_files(files.all, files.groups.rows / max(1, len(files.all)), by, planning.segment_rows)
-    queries = classes(log.analysis.queries)
+    some = sample_files(files.all, files.groups.rows / max(1, len(files.all)), by, planning.segment_rows)
+    queries = group_queries(log.analysis.queries)
     read = {by, *(name for query in queries for name in query.columns)}
     schema = log.schema.select([name for name in log.schema.names if name in read])
     folds = [Fold({THRESHOLD: replace(fold.documents[THRESHOLD], schema=schema)}, fold.held) for fold in log.folds]
@@ -270,9 +270,9 @@ def _try_layouts(
         check_features(rows.sparkSession, fold.documents[THRESHOLD].features, "the log")
     some_rows = rows if len(some) == len(files.all) else select_file_rows(rows, settings.source, some)
     sample_rows = SAMPLE_ROWS if by is None else SAMPLE_ROWS // SAMPLED_PARTITIONS
-    narrow = some_rows.select(*(quoted(name) for name in schema.names))
-    evaluation = evaluation_on(narrow, planning, folds, say, sample_rows)
-    groups = files.groups if some_rows is rows else row_groups_of(some, log.schema, queries)
+    narrow = some_rows.select(*(quote_name(name) for name in schema.names))
+    evaluation = draw_evaluation(narrow, planning, folds, say, sample_rows)
+    groups = files.groups if some_rows is rows else read_row_groups(some, log.schema, queries)
     full = float(_weights(evaluation.held) @ groups.full(evaluation.held))
     columns = [name for name in most_filtered(queries, schema) if name != by]
     say("trying layouts on a sample")
@@ -284,11 +284,11 @@ def _try_layouts(
 
 def select_file_rows(rows: DataFrame, source: str, files: Sequence[SnapshotFile]) -> DataFrame:
     """Return the rows of some of a source's files."""
-    name = source_name(source)
+    name = parse_source_name(source)
     if name is not None:
         return snapshot_rows(rows.sparkSession, open_snapshot(name), only=[file.path for file in files])
-    endings = {ending(file.path) for file in files}
-    uris = [uri for uri in rows.inputFiles() if ending(unquote(uri)) in endings]
+    endings = {strip_scheme(file.path) for file in files}
+    uris = [uri for uri in rows.inputFiles() if strip_scheme(unquote(uri)) in endings]
     uris += [uri.replace("file:///", "file:/") for uri in uris]  # Spark spells local ones in two ways
     return rows.where(rows.metadataColumn("_metadata")["file_path"].isin(uris))
 
@@ -351,11 +351,11 @@ def _list_orders(kind: str, columns: Sequence[str]) -> list[tuple[str, ...]]:
     return [tuple(columns[:count]) for count in range(2, len(columns) + 1)]
 
 
-def _build_tried(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, share: float) -> Tried:
+def _build_tried(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, share: float) -> Trial:
     deviation = score_deviation(trial, evaluation.held)
     scheme = trial.plans[-1].scheme
     order = scheme.layouts[0].blocking
-    return Tried(
+    return Trial(
         trial.settings.method,
         order.columns if isinstance(order, ByOrder) else (),
         len(scheme.layouts),

@@ -16,10 +16,16 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.events import Progress
 from layoutopt.features.cross_validation import can_be_split
-from layoutopt.features.selection import default_threshold, mined_from
+from layoutopt.features.selection import default_threshold, mine_subset
 from layoutopt.methods.interface import CUTS, FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, calibrated, spread_when_tried, when_tried
+from layoutopt.model.engine_costs import (
+    BUILT_IN,
+    Calibration,
+    name_held_out_share,
+    name_held_out_spread,
+    to_cost_predictions,
+)
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import TRIED
@@ -99,12 +105,12 @@ def plan_best(
     if settings.tune:
         evaluation.evaluated.clear()
         best = tune(evaluation, settings, thresholds)
-        tried |= {when_tried(label_of(trial)): trial.score for trial in evaluation.evaluated}
+        tried |= {name_held_out_share(parameter_label(trial)): trial.score for trial in evaluation.evaluated}
         if settings.tune_plot is not None and draw is not None:
             draw(evaluation.evaluated, settings.tune_plot)
         settings = best.settings
         if best.threshold != default:
-            document = mined_from(document, document.queries, threshold=best.threshold)
+            document = mine_subset(document, document.queries, threshold=best.threshold)
     plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=evaluation.rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
@@ -128,10 +134,10 @@ def _choose_method_by_settings(
     tried: dict[str, float] = {}
     for trial in evaluation.evaluated:
         label = _name_trial(trial, chosen)
-        tried[when_tried(label, trial.by)] = trial.score
-        tried[spread_when_tried(label, trial.by)] = score_deviation(trial, evaluation.held)
+        tried[name_held_out_share(label, trial.by)] = trial.score
+        tried[name_held_out_spread(label, trial.by)] = score_deviation(trial, evaluation.held)
     if calibration is not None:  # the plan then shows what it was chosen by
-        tried |= calibrated(chosen.engine, calibration.costs(chosen.engine).seconds_of)
+        tried |= to_cost_predictions(chosen.engine, calibration.costs(chosen.engine).seconds_of)
     return chosen, tried
 
 
@@ -148,7 +154,7 @@ def _plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: Fe
     try:
         evaluation = start_evaluation(spark, settings, document, [threshold], say)
         rows, settings = evaluation.rows, choose_guides(evaluation, settings, threshold)
-        tried = {when_tried(trial.settings.guides): trial.score for trial in evaluation.evaluated}
+        tried = {name_held_out_share(trial.settings.guides): trial.score for trial in evaluation.evaluated}
     except PlanError:  # a source without rows: there is nothing to choose by
         settings = settings.model_copy(update={"guides": FEATURES})
     plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=rows)
@@ -271,7 +277,7 @@ def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequ
     """Return the best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
         most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
-        counts = numbers_of_features(settings, most) if most else ()
+        counts = feature_counts_to_try(settings, most) if most else ()
         score_all(evaluation, [settings.model_copy(update={"num_features": count}) for count in counts], threshold)
     if not evaluation.evaluated:
         raise PlanError(
@@ -283,12 +289,12 @@ def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequ
     return min(evaluation.evaluated, key=_score)
 
 
-def label_of(trial: EvaluatedPlan) -> str:
+def parameter_label(trial: EvaluatedPlan) -> str:
     """Return the parameters of a trial as text."""
     return f"T={trial.threshold} num-features={trial.settings.num_features} block-rows={trial.settings.block_rows}"
 
 
-def numbers_of_features(settings: PlanSettings, most: int) -> list[int]:
+def feature_counts_to_try(settings: PlanSettings, most: int) -> list[int]:
     """Return the numbers of features to try of ``most``, ascending."""
     if is_sampled(settings.method):
         return sorted({max(1, round(share * most)) for share in _FEATURE_SHARES})

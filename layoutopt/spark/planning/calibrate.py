@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from scipy.optimize import nnls
 
-from layoutopt.inspect.cost import work_of
-from layoutopt.model.documents import rounded
-from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, Work
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.inspect.cost import count_work
+from layoutopt.model.documents import round_figure
+from layoutopt.model.engine_costs import KINDS, Calibration, EngineCosts, QueryWork
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
@@ -80,7 +80,7 @@ SHAPES: Final = (
 class Probe:
     """A query that was timed: its work, and the seconds of the quickest round, which other programs held up least."""
 
-    work: Work
+    work: QueryWork
     seconds: float
 
 
@@ -141,7 +141,7 @@ def fit(probes: Sequence[Probe]) -> EngineCosts:
     seconds = np.array([probe.seconds for probe in probes])
     scale = np.maximum(work.max(axis=0), 1e-12)
     found, _ = nnls(work / scale, seconds)
-    return EngineCosts({kind: rounded(float(each)) for kind, each in zip(KINDS, found / scale, strict=True)})
+    return EngineCosts({kind: round_figure(float(each)) for kind, each in zip(KINDS, found / scale, strict=True)})
 
 
 def missed(costs: EngineCosts, probes: Sequence[Probe]) -> float:
@@ -187,9 +187,9 @@ def _loaded(spark: SparkSession, folder: Path, rows: pa.Table, shape: Shape) -> 
     groups = _GROUPS if shape.grouped else (tuple(name for group in _GROUPS for name in group),)
     plan = Plan(
         table=_TABLE, schema=schema_of(spark.read.parquet(source)), partition_by="part" if shape.partitioned else None,
-        method="sort", features=FeatureSet((), Settings()), queries=(),
+        method="sort", features=FeatureSet((), SessionSettings()), queries=(),
         scheme=Scheme(tuple(Layout(group, (), group, by_key) for group in groups)),
-        block_rows=shape.block_rows, segment_rows=1_000_000, max_vectors=1_000, seed=0, settings=Settings(),
+        block_rows=shape.block_rows, segment_rows=1_000_000, max_vectors=1_000, seed=0, settings=SessionSettings(),
         predicted={},
     )  # fmt: skip
     load(spark, source, folder / "table", plan)
@@ -217,5 +217,5 @@ def _timed(run: Callable[[str], object], table: Table, texts: Sequence[str]) -> 
             started = perf_counter()
             run(text)
             rounds[-1].append(perf_counter() - started)
-    works = [work_of(plan for read in table.scan(text).reads for plan in read.pruned) for text in texts]
+    works = [count_work(plan for read in table.scan(text).reads for plan in read.pruned) for text in texts]
     return [Probe(work, min(each)) for work, each in zip(works, zip(*rounds[1:], strict=True), strict=True)]

@@ -23,16 +23,16 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.cross_validation import splits
-from layoutopt.features.selection import mined_from
+from layoutopt.features.selection import mine_subset
 from layoutopt.local.processes import Tasks
 from layoutopt.methods.interface import FEATURES, PlanningInput
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
-from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, Work
+from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
-from layoutopt.model.query import Query, classes, weight_of
+from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession
@@ -85,7 +85,7 @@ class Objective:
     def read(self, result: TrialResult) -> Floats:
         """Return what each query takes, ``float64[queries]``; bytes include those of the catalog that it reads."""
         if self.kind == BYTES:
-            read: Floats = np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.looked_at)
+            read: Floats = np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.ordering_columns)
             return read
         return self._measure(result.work)
 
@@ -93,7 +93,7 @@ class Objective:
         """Return what a full scan of each query's columns takes, ``float64[queries]``."""
         return np.array(result.full) if self.kind == BYTES else self._measure(result.full_work)
 
-    def _measure(self, works: Sequence[Work]) -> Floats:
+    def _measure(self, works: Sequence[QueryWork]) -> Floats:
         if self.kind == CELLS:
             return np.array([work.values + work.joined_values for work in works])
         return np.array([self.costs.seconds(work) for work in works])
@@ -156,7 +156,7 @@ class HoldOutEvaluation:
         rows: Rows | None = None,
     ) -> None:
         self.folds = folds
-        self.held = tuple(query for fold in folds for query in classes(fold.held))
+        self.held = tuple(query for fold in folds for query in group_queries(fold.held))
         self.evaluated: list[EvaluatedPlan] = []
         self._sample = sample
         self._by = partition_by
@@ -231,7 +231,7 @@ class HoldOutEvaluation:
         """Select, from each fold's figures for all queries held out, those of its own, ``float64[queries]``."""
         own, start = np.zeros(len(self.held)), 0
         for fold, values in zip(self.folds, figures, strict=True):
-            queries = slice(start, start := start + len(classes(fold.held)))
+            queries = slice(start, start := start + len(group_queries(fold.held)))
             own[queries] = values[queries]
         return own
 
@@ -242,7 +242,7 @@ class HoldOutEvaluation:
     def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
         request = replace(request_from_settings(settings), partition_by=self._by)
         features = guiding_features(document, request.method, request.num_features)
-        queries, schema = tuple(classes(document.queries)), document.schema
+        queries, schema = tuple(group_queries(document.queries)), document.schema
         partitions = build_histograms(self._sample, features, queries, schema)
         if is_counted(request):
             features = features.only(features_within(features, [p.vectors for p in partitions], request.max_vectors))
@@ -285,7 +285,7 @@ def start_evaluation(
     warm_up(rows)
     say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
-    return evaluation_on(rows, settings, folds, say)
+    return draw_evaluation(rows, settings, folds, say)
 
 
 def _mine(
@@ -293,12 +293,12 @@ def _mine(
 ) -> dict[int, FeaturesDocument]:
     share = weight_of(training) / weight_of(document.queries)
     return {
-        threshold: mined_from(document, training, threshold=max(2, math.ceil(threshold * share)))
+        threshold: mine_subset(document, training, threshold=max(2, math.ceil(threshold * share)))
         for threshold in thresholds
     }
 
 
-def evaluation_on(
+def draw_evaluation(
     rows: Rows,
     settings: PlanSettings,
     folds: Sequence[Fold],

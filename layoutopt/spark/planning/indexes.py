@@ -26,23 +26,23 @@ from layoutopt.catalog.storage.index_files import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
 from layoutopt.features.cross_validation import splits
-from layoutopt.features.selection import mined_from
+from layoutopt.features.selection import mine_subset
 from layoutopt.features.weights import feature_shares
-from layoutopt.indexes.choosing import Judged, candidates, indexes_asked, worth_their_bytes
+from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates, parse_indexes
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.external_tables import pinned
+from layoutopt.sources.external_tables import pin_version
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
-from layoutopt.spark.core.functions import declared
-from layoutopt.spark.core.sessions import AnySession, compiled_in_parts, start_session
+from layoutopt.spark.core.functions import find_declared_udfs
+from layoutopt.spark.core.sessions import AnySession, limit_method_size, start_session
 from layoutopt.spark.core.workers import map_segments
 from layoutopt.spark.loading.dry_run import dry_run_catalog
 from layoutopt.spark.planning.automatic import plan_best
@@ -51,7 +51,7 @@ from layoutopt.spark.planning.plan import open_by_spark
 from layoutopt.spark.planning.segment_evaluation import choose_segments, select_segment_rows
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
-from layoutopt.writer.task_result import stream_of
+from layoutopt.writer.task_result import to_arrow_stream
 
 # Bytes of an index that a load's driver may hold, for all blocks.
 _MOST_HELD: Final = 1 << 30
@@ -73,9 +73,9 @@ def plan_with_indexes(
         PlanError: as that function.
     """
     # Checked before the work begins.
-    functions = {} if callable(spark) else declared(spark)
-    indexes = indexes_asked(settings.index, document.schema, document.features.settings, functions)
-    settings = settings.model_copy(update={"source": pinned(settings.source)})
+    functions = {} if callable(spark) else find_declared_udfs(spark)
+    indexes = parse_indexes(settings.index, document.schema, document.features.settings, functions)
+    settings = settings.model_copy(update={"source": pin_version(settings.source)})
     plan = replace(
         plan_best(spark, settings, document, progress, draw),
         indexes=indexes,
@@ -97,7 +97,7 @@ def _add_indexes(
     queries held out that they save. It is unchanged where too few queries can be held out, or none needs an index.
     """
     filters = [query.filter.root for query in document.queries]
-    possible = tuple(spec for spec in candidates(filters) if spec not in plan.indexes)
+    possible = tuple(spec for spec in find_candidates(filters) if spec not in plan.indexes)
     parts = splits(document.queries)
     if not parts or not possible:
         say("no indexes: " + ("the log asks for none" if parts else "its queries are too few to choose by"))
@@ -112,9 +112,9 @@ def _add_indexes(
     indexes = []
     for i, (size, held_size) in enumerate(zip(sizes, trial.held, strict=True)):
         skipped = np.concatenate([fold.skipped[i] for fold in folds])
-        index = Judged(skipped, size, size * sum(fold.asked[i] for fold in folds))
+        index = IndexEffect(skipped, size, size * sum(fold.asked[i] for fold in folds))
         indexes.append(index if held_size <= _MOST_HELD else replace(index, size=inf))
-    chosen = worth_their_bytes(indexes, read, share * trial.bytes - sum(own_sizes))
+    chosen = choose_indexes(indexes, read, share * trial.bytes - sum(own_sizes))
     if not chosen:
         say(f"no indexes: none saves queries held out more than they read of it, within {share:.1%} of the data")
         return plan
@@ -168,7 +168,7 @@ def _measure_indexes(
 ) -> _IndexTrial | None:
     """Make the blocks of some segments; None where the source has no rows."""
     rows = open_by_spark(spark, settings.source, document, settings.partition_by)
-    with translate_spark_errors(repr(settings.source)), compiled_in_parts(spark):
+    with translate_spark_errors(repr(settings.source)), limit_method_size(spark):
         chosen = choose_segments(rows, plan)
         if not chosen.segments:
             return None
@@ -190,7 +190,7 @@ def _measure_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterat
     segment = gather_segment(job.plan, batches)
     if segment is not None:
         blocks, _ = write_layouts(job, segment)
-        values = [pa.array([segment.id], pa.int32()), pa.array([stream_of(blocks)], pa.binary())]
+        values = [pa.array([segment.id], pa.int32()), pa.array([to_arrow_stream(blocks)], pa.binary())]
         yield pa.RecordBatch.from_arrays(values, schema=_RESULT)
 
 
@@ -213,7 +213,7 @@ def _replay(
     trial: _IndexTrial, document: FeaturesDocument, training: Sequence[Query], held: Sequence[Query]
 ) -> _FoldResult:
     """Replay queries held out on the blocks, with only the features that the training queries make."""
-    known = {feature.predicates for feature in mined_from(document, training).features}
+    known = {feature.predicates for feature in mine_subset(document, training).features}
     is_known = np.array([feature.predicates in known for feature in trial.plan.features], dtype=np.bool_)
     blocks = _without_features(trial.blocks, ~is_known)
     table = Table(dry_run_catalog(trial.plan, trial.job, blocks))
@@ -222,7 +222,7 @@ def _replay(
     statistics = [
         replace(source.block_statistics, indexes=stored_indexes([spec], block_table)) for spec in trial.possible
     ]
-    features, queries = source.features_under(trial.plan.settings), classes(held)
+    features, queries = source.features_under(trial.plan.settings), group_queries(held)
     read = np.zeros((len(queries), source.blocks.n))
     skipped = [np.zeros(read.shape, np.bool_) for _ in trial.possible]
     asked = [0.0] * len(skipped)

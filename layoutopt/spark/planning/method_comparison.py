@@ -16,7 +16,7 @@ from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 from layoutopt.errors import LogError
 from layoutopt.events import Progress
-from layoutopt.features.analysis import features_of, queries_of
+from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
@@ -25,7 +25,7 @@ from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.sql.schema import schema_from
-from layoutopt.workload.log import times_of
+from layoutopt.workload.log import query_times
 
 if TYPE_CHECKING:
     from layoutopt.config.measuring import MineSettings
@@ -193,9 +193,9 @@ def comparison_on_log(settings: MineSettings, say: Progress) -> Comparison:
     def analyze() -> Product:
         say(f"{name}: analysing the log")
         schema = schema_from(settings.source)
-        analysis = queries_of(log, schema)
+        analysis = read_queries(log, schema)
         seen, newest = hold_out_newest(analysis.queries)
-        document = features_of(log, schema, replace(analysis, queries=seen)).document
+        document = find_features(log, schema, replace(analysis, queries=seen)).document
         unseen.write_bytes(replace(document, queries=newest).dumps())
         content: Product = document.to_json()
         return content
@@ -221,7 +221,7 @@ def hold_out_newest(queries: Sequence[Query]) -> tuple[tuple[Query, ...], tuple[
     """
     ordered = list(queries)
     if all(query.timestamp for query in queries):
-        times = times_of(queries).tolist()
+        times = query_times(queries).tolist()
         ordered = [queries[place] for place in sorted(range(len(queries)), key=times.__getitem__)]
     statements = list(dict.fromkeys(query.id for query in ordered))
     if len(statements) < LEAST_STATEMENTS:

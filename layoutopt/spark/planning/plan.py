@@ -13,31 +13,31 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.interface import FEATURES, TEXT, Known, PartitionHistogram, PlanningInput, PlanRequest
+from layoutopt.methods.interface import FEATURES, TEXT, PartitionHistogram, PlanningCache, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.predicates import Comparison
-from layoutopt.model.query import classes
+from layoutopt.model.query import group_queries
 from layoutopt.model.schema import Schema
 from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.sessions import AnySession, has_local_paths, start_session
-from layoutopt.spark.core.source import check_partition_column, conformed, open_source
+from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
 from layoutopt.spark.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.spark.planning.sample_evaluation import unit_in_bytes
 from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
 from layoutopt.spark.planning.source_profile import (
-    Counting,
+    CountRequest,
     Rows,
     choose_rows,
     count_histograms,
-    heaviest,
     sample_histograms,
+    select_heaviest,
     warm_up,
 )
 
@@ -55,7 +55,7 @@ def make_plan(
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
-    known: Known | None = None,
+    known: PlanningCache | None = None,
     rows: Rows | None = None,
 ) -> Plan:
     """Plan a table's layout from its source and the analysed workload.
@@ -77,27 +77,27 @@ def make_plan(
         SourceError: the source can't be read.
         BoundError: there are too many distinct vectors, even of few features.
     """
-    return plan_and_rehearse(spark, source, document, request, progress, known, rows)[0]
+    return plan_and_try(spark, source, document, request, progress, known, rows)[0]
 
 
-def plan_and_rehearse(
+def plan_and_try(
     spark: AnySession,
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
     progress: Progress | None = None,
-    known: Known | None = None,
+    known: PlanningCache | None = None,
     rows: Rows | None = None,
 ) -> tuple[Plan, TrialResult | None]:
     """Plan as :func:`make_plan`, and return what queries read of the plan on segments; None without queries."""
     say = progress or (lambda sentence: None)
     counting, request = _prepare(spark, source, document, request, say, is_tried=bool(document.queries), rows=rows)
     with translate_spark_errors(_describe_source(source)):
-        return _plan_and_try(counting, document, request, known or Known())
+        return _plan_and_try(counting, document, request, known or PlanningCache())
 
 
 def _plan_and_try(
-    counting: Counting, document: FeaturesDocument, request: PlanRequest, known: Known
+    counting: CountRequest, document: FeaturesDocument, request: PlanRequest, known: PlanningCache
 ) -> tuple[Plan, TrialResult | None]:
     say, queries = counting.say, counting.queries
     plans = [_propose(counting, document, request, known, is_tried=bool(queries))]
@@ -105,7 +105,7 @@ def _plan_and_try(
         return plans[0], None
     if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
         say(f"no columns are stored apart: trying {SINGLE_LAYOUT}'s blocks of all columns, too")
-        single = _propose(counting, document, replace(request, method=SINGLE_LAYOUT, guides=FEATURES), Known())
+        single = _propose(counting, document, replace(request, method=SINGLE_LAYOUT, guides=FEATURES), PlanningCache())
         plans.append(replace(single, method=request.method))
     search = is_order_searched(request)
     say("trying segments, for the order of rows within blocks" if search else "trying segments")
@@ -120,7 +120,7 @@ def propose_plan(
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
-    known: Known | None = None,
+    known: PlanningCache | None = None,
 ) -> Plan:
     """Return the plan that the method proposes, with the arguments and errors of :func:`make_plan`.
 
@@ -129,7 +129,7 @@ def propose_plan(
     """
     counting, request = _prepare(spark, source, document, request, lambda sentence: None, is_tried=False)
     with translate_spark_errors(_describe_source(source)):
-        return _propose(counting, document, request, known or Known())
+        return _propose(counting, document, request, known or PlanningCache())
 
 
 def _prepare(
@@ -141,7 +141,7 @@ def _prepare(
     *,
     is_tried: bool,
     rows: Rows | None = None,
-) -> tuple[Counting, PlanRequest]:
+) -> tuple[CountRequest, PlanRequest]:
     """Check the request, and return what counts the source's rows for it, and the request with its columns' names."""
     check_request(request)
     request = _resolve_names(request, document.schema)
@@ -149,8 +149,8 @@ def _prepare(
         rows = open_source_rows(spark, source, document, request, say)
     elif rows is None:
         rows = open_by_spark(spark, source, document, request.partition_by)
-    queries = tuple(classes(document.queries))
-    return Counting(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
+    queries = tuple(group_queries(document.queries))
+    return CountRequest(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
 
 
 def _describe_source(source: DataFrame | str | Path) -> str:
@@ -158,7 +158,11 @@ def _describe_source(source: DataFrame | str | Path) -> str:
 
 
 def _propose(
-    counting: Counting, document: FeaturesDocument, request: PlanRequest, known: Known, is_tried: bool = False
+    counting: CountRequest,
+    document: FeaturesDocument,
+    request: PlanRequest,
+    known: PlanningCache,
+    is_tried: bool = False,
 ) -> Plan:
     features = guiding_features(document, request.method, request.num_features)
     partitions: tuple[PartitionHistogram, ...] = ()
@@ -227,7 +231,7 @@ def open_by_spark(
     """
     session = start_session(spark)
     check_features(session, document.features, "the features document")
-    rows = conformed(open_source(session, source), document.schema, "the features document")
+    rows = conform_columns(open_source(session, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)
     return rows
 
@@ -296,11 +300,11 @@ def guiding_features(document: FeaturesDocument, method: str, num_features: int 
     """
     features = document.features
     if is_sampled(method) or method == "qdtree":
-        return heaviest(features, num_features)
+        return select_heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _filters_any(feature, excluded))
     strict = free.only(sharpest(free, document.queries))
-    return heaviest(strict, NUM_FEATURES if num_features is None else num_features)
+    return select_heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 
 
 def _filters_any(feature: Feature, columns: set[str]) -> bool:

@@ -27,9 +27,17 @@ from layoutopt.model.values import key_kind
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.spark.loading.dry_run import dry_run_catalog
-from layoutopt.writer.row_order import FoundOrder, ReadBlock, find_row_order
+from layoutopt.writer.row_order import ReadBlock, RowOrder, find_row_order
 from layoutopt.writer.segment import GatheredSegment
-from layoutopt.writer.task import WHOLE, RoutedFile, WriteJob, content_of, of_blocks, rehearsed_sizes, write_file
+from layoutopt.writer.task import (
+    WHOLE,
+    RoutedFile,
+    WriteJob,
+    estimate_file_sizes,
+    select_blocks,
+    take_content,
+    write_file,
+)
 
 AUTO: Final = "auto"
 NONE: Final = "none"
@@ -85,7 +93,7 @@ def measure_reordered(
     tables = []
     for file, blocks in zip(files, measured, strict=True):
         if len(blocks):
-            sizes = rehearsed_sizes(job, segment, file)
+            sizes = estimate_file_sizes(job, segment, file)
             tids = sizes.get(TID, np.zeros(len(blocks), dtype=np.int64))
             stats = with_bytes(one_chunk(blocks["stats"]), job.plan.schema, sizes)
             for name, values in (("bytes", sum(sizes.values())), ("tid_bytes", tids), ("stats", stats)):
@@ -102,7 +110,7 @@ def dry_run_table(job: WriteJob, measured: Sequence[pa.Table]) -> Table:
 
 def find_row_orders(
     job: WriteJob, segment: GatheredSegment, files: Sequence[RoutedFile], table: Table, pruned: Sequence[PrunedPlan]
-) -> Mapping[int, FoundOrder]:
+) -> Mapping[int, RowOrder]:
     """Find the order of rows of each layout that is read, on one segment of a dry run without orders.
 
     ``table`` would be made of the segment's ``files``; ``pruned`` is what each of the plan's queries reads of it.
@@ -157,7 +165,7 @@ def _draw_blocks(
     drawn = []
     for number, count in zip(numbers.tolist(), counts.tolist(), strict=True):
         file, block = blocks[number]
-        rows = content_of(job.plan, segment.table, of_blocks(file, [block])).drop_columns([BLOCK])
+        rows = take_content(job.plan, segment.table, select_blocks(file, [block])).drop_columns([BLOCK])
         weights = reads[number] * (count / read_bytes[number])
         drawn.append(ReadBlock(rows, {name: float(weights[i]) for i, name in enumerate(names) if weights[i]}))
     return drawn

@@ -29,7 +29,7 @@ from layoutopt.methods.interface import PartitionHistogram, PlanRequest
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
-from layoutopt.model.query import Query, classes
+from layoutopt.model.query import Query, group_queries
 from layoutopt.model.schema import POSITION, TID, Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
@@ -38,7 +38,7 @@ from layoutopt.search.problem import Unit
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.partition_values import filter_partitions
 from layoutopt.spark.core.segments import with_positions
-from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import with_binaries
 from layoutopt.spark.loading.dry_run import dry_run_catalog, narrow_plan
 from layoutopt.spark.planning.source_profile import (
@@ -47,15 +47,15 @@ from layoutopt.spark.planning.source_profile import (
     Rows,
     by_arrow_or_spark,
     column_names,
+    count_partition_rows,
     draw_rows,
     draw_share,
-    rows_by_partition,
 )
-from layoutopt.writer.encodings import bytes_a_row
-from layoutopt.writer.evaluation import segment_words, words_of
-from layoutopt.writer.routing import reaching
+from layoutopt.writer.encodings import bytes_per_row
+from layoutopt.writer.evaluation import read_word_columns, segment_words
+from layoutopt.writer.routing import weigh_reaching_queries
 from layoutopt.writer.segment import GatheredSegment
-from layoutopt.writer.task import WriteJob, scaled, write_layouts
+from layoutopt.writer.task import WriteJob, shrink_blocks, write_layouts
 
 _MEASURED_BLOCKS = 2
 # Rows encoded at most to measure the bytes of cells.
@@ -104,7 +104,7 @@ def measure_unit(
     offsets = np.append(np.arange(0, sample.num_rows, block_rows), sample.num_rows)
     for start, stop in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True):
         tids[start:stop].sort()
-    measured = bytes_a_row(sample.append_column(TID, pa.array(tids, pa.int32())), offsets, codec)
+    measured = bytes_per_row(sample.append_column(TID, pa.array(tids, pa.int32())), offsets, codec)
     return Unit(np.array([measured[name] for name in columns]), measured[TID])
 
 
@@ -216,7 +216,7 @@ def draw_sample(
     ``features`` are all that plans to be evaluated have; ``columns`` those that plans and queries use, the partition
     column among them, all when None.
     """
-    counted = rows_by_partition(rows, partition_by)
+    counted = count_partition_rows(rows, partition_by)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
     names = tuple(column_names(rows))
     few = tuple(name for name in names if columns is None or name in columns) or names[:1]
@@ -255,12 +255,14 @@ def _draw_by_content(rows: DataFrame, request: SampleRequest) -> RowSample:
     features, columns = request.features, request.columns
     # Positions are added last: which rows are drawn depends on content alone.
     few = draw_rows(rows, features, request.partition_by, request.partition_rows, request.sample_rows)
-    with compiled_in_parts(rows.sparkSession):
+    with limit_method_size(rows.sparkSession):
         drawn = with_binaries(
             with_feature_words(with_positions(few), features.features, (*columns, POSITION))
         ).toArrow()
     drawn = drawn.take(pa.array(np.argsort(np.asarray(drawn[POSITION]), kind="stable")))
-    words = segment_words(features.features, drawn.select(list(columns)), lambda left: words_of(drawn, len(left)))
+    words = segment_words(
+        features.features, drawn.select(list(columns)), lambda left: read_word_columns(drawn, len(left))
+    )
     return request.build_sample(drawn, words)
 
 
@@ -274,7 +276,7 @@ def build_histograms(
         words, _, counts = distinct(project(segment.words, sample.features.places(features)))
         counts = np.maximum(1, np.rint(counts * segment.scale)).astype(np.int64)
         vectors = VectorCounts(words, counts, len(features))
-        reached = reaching(queries, schema, segment.table)
+        reached = weigh_reaching_queries(queries, schema, segment.table)
         weights = segment_weights(shares, reached, vectors)
         histograms.append(PartitionHistogram(segment.value, segment.partition_rows, vectors, reached, weights))
     return histograms
@@ -304,7 +306,7 @@ NOTHING_READ = BytesRead((), ())
 
 def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) -> BytesRead:
     """Block the sample as a load by the plan would, and replay queries that were held out on the blocks."""
-    merged = classes(queries)
+    merged = group_queries(queries)
     cells, names = _cell_bytes(sample, plan), sample.columns
     table, factors = _block_sample(sample, narrow_plan(plan, names))
     layouts = [layout for layout in plan.scheme.layouts if not set(names).isdisjoint(layout.columns)]
@@ -410,7 +412,7 @@ def _block_segment(sample: RowSample, job: WriteJob, number: int) -> pa.Table:
     plan, segment = job.plan, sample.segments[number]
     job = replace(
         job,
-        plan=scaled(plan, segment.scale),
+        plan=shrink_blocks(plan, segment.scale),
         first_block=number << 32,
         keys=job.keys[number : number + 1],
         numbers=(0,),

@@ -28,13 +28,13 @@ from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.features.cross_validation import family_of
+from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
-from layoutopt.inspect.cost import work_of
+from layoutopt.inspect.cost import count_work
 from layoutopt.local.processes import Tasks
 from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Floats, Ints, spread
-from layoutopt.model.engine_costs import Work
+from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
@@ -46,7 +46,7 @@ from layoutopt.scan.table import Table
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.partition_values import filter_partitions
 from layoutopt.spark.core.segments import Segment, count_chunks, cut_segments, with_positions, with_segments
-from layoutopt.spark.core.sessions import compiled_in_parts
+from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.workers import Task, map_segments
 from layoutopt.spark.loading.dry_run import narrow_plan, needed_columns
 from layoutopt.spark.planning.row_order import (
@@ -64,8 +64,8 @@ from layoutopt.spark.planning.sample_evaluation import (
     sample_from_table,
 )
 from layoutopt.spark.planning.source_profile import PlainRows, Rows, by_arrow_or_spark, tasks_for
-from layoutopt.writer.row_order import in_row_order
-from layoutopt.writer.segment import GatheredSegment, OfLeft, gather_segment
+from layoutopt.writer.row_order import sort_block_rows
+from layoutopt.writer.segment import FindWords, GatheredSegment, gather_segment
 from layoutopt.writer.task import WriteJob, route_segment
 
 _FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
@@ -128,9 +128,9 @@ class TrialResult:
     plan: Plan
     read: tuple[float, ...]
     full: tuple[float, ...]
-    looked_at: tuple[float, ...]
-    work: tuple[Work, ...] = ()
-    full_work: tuple[Work, ...] = ()
+    ordering_columns: tuple[float, ...]
+    work: tuple[QueryWork, ...] = ()
+    full_work: tuple[QueryWork, ...] = ()
     reached: tuple[float, ...] = ()
     stored: float = 0.0
 
@@ -198,7 +198,7 @@ def _map_by_arrow(
 def _map_by_spark(
     rows: DataFrame, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: Task
 ) -> tuple[pa.Table, RowSample]:
-    with compiled_in_parts(rows.sparkSession):
+    with limit_method_size(rows.sparkSession):
         routed = select_segment_rows(rows, plan, chosen)
         featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
         results = map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
@@ -354,8 +354,8 @@ def _correct_ratios(known: Floats, rough: Floats, families: Ints) -> Floats:
 
 
 def _number_families(queries: Sequence[Query]) -> Ints:
-    numbers = {family: number for number, family in enumerate(dict.fromkeys(map(family_of, queries)))}
-    return np.array([numbers[family_of(query)] for query in queries], dtype=np.int64)
+    numbers = {family: number for number, family in enumerate(dict.fromkeys(map(query_family, queries)))}
+    return np.array([numbers[query_family(query)] for query in queries], dtype=np.int64)
 
 
 def _scale_result(
@@ -396,9 +396,9 @@ def _scale_result(
     return TrialResult(plan, work=work, full_work=full_work, stored=stored, **sums)
 
 
-def _build_works(counts: Floats, bytes: Floats) -> tuple[Work, ...]:
+def _build_works(counts: Floats, bytes: Floats) -> tuple[QueryWork, ...]:
     pairs = zip(counts.tolist(), bytes.tolist(), strict=True)
-    return tuple(replace(Work(*values), queries=1, bytes=size) for values, size in pairs)
+    return tuple(replace(QueryWork(*values), queries=1, bytes=size) for values, size in pairs)
 
 
 def _saving(before: Floats, after: Floats) -> Floats:
@@ -415,7 +415,7 @@ def _try_plans(
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
-    of_left: OfLeft | None = None,
+    of_left: FindWords | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each plan, or each of the task's share of plans, from all rows of a segment.
 
@@ -468,7 +468,7 @@ def try_on_segment(job: WriteJob, segment: GatheredSegment, queries: Sequence[Qu
     orders = [list(found[i].columns) if i in found else [] for i in range(len(layouts))]
     reordered = []
     for file in files:
-        routing = in_row_order(file.routing, orders[file.layout], job.plan.schema, segment.table)
+        routing = sort_block_rows(file.routing, orders[file.layout], job.plan.schema, segment.table)
         reordered.append(replace(file, routing=routing))
     after = dry_run_table(job, measure_reordered(job, segment, reordered, measured))
     return SegmentTrial(orders, table, pruned, after, [plan.of(after.sources[0]) for plan in pruned])
@@ -486,7 +486,7 @@ class QueryBytes(NamedTuple):
 
     read: list[float]
     full: list[float]
-    looked_at: list[float]
+    ordering_columns: list[float]
     reached: list[float]
 
 
@@ -515,7 +515,7 @@ def measure_query_bytes(
         full = full_scan(tuple(query.columns))
         result.read.append(float(pruned.size(PruneOutcome.READ).bytes))
         result.full.append(full)
-        result.looked_at.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
+        result.ordering_columns.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
         result.reached.append(full if is_reached.any() else 0.0)
     return result
 
@@ -523,11 +523,11 @@ def measure_query_bytes(
 def _measure_query_work(
     table: Table, layouts: Sequence[Layout], queries: Sequence[Query], pruned_plans: Sequence[PrunedPlan]
 ) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the counts of each query's work, and of a full scan of its columns; ``layouts`` is :func:`work_of`'s."""
+    """Return the work of each query, and of a full scan of its columns; ``layouts`` is :func:`count_work`'s."""
 
     @cache
     def full_scan(columns: tuple[str, ...]) -> list[float]:
-        return list(map(float, work_of(table.prune(TRUE, columns), layouts).counts))
+        return list(map(float, count_work(table.prune(TRUE, columns), layouts).counts))
 
-    work = [work_of([pruned], layouts).counts.tolist() for pruned in pruned_plans]
+    work = [count_work([pruned], layouts).counts.tolist() for pruned in pruned_plans]
     return work, [full_scan(tuple(query.columns)) for query in queries]

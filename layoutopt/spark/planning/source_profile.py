@@ -65,18 +65,18 @@ from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
-from layoutopt.model.types import quoted
+from layoutopt.model.types import quote_name
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
-from layoutopt.sources.snapshot import source_name
-from layoutopt.spark.core.featurize import MAX_PAIRS, counts_by_key, vector_counts
+from layoutopt.sources.snapshot import parse_source_name
+from layoutopt.spark.core.featurize import MAX_PAIRS, count_vectors, counts_by_key
 from layoutopt.spark.core.partition_values import filter_partitions, null_first_key, partition_column, to_literal
 from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, chunks_from_counts
 from layoutopt.spark.core.source import hash_input
 from layoutopt.spark.core.workers import SparkTasks, Task
 from layoutopt.spark.loading.job import LEAST_ROWS, check_features_by_arrow, group_splits, segment_ranges
-from layoutopt.writer.segment import in_source_order
+from layoutopt.writer.segment import sort_by_position
 
 SAMPLED_PARTITIONS = 3
 # Rows sampled of one partition.
@@ -257,7 +257,7 @@ def _run_or_collect(folder: str, shares: int, last: int, task: Task, number: int
         results = list(task(batches))
         return pa.Table.from_batches(results) if results else None
     drawn = list(batches)
-    return in_source_order(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
+    return sort_by_position(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
 
 
 def _may_overlap(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
@@ -294,7 +294,7 @@ def choose_rows(
         say: receives the reason when Spark reads the rows of a path, now or later; not for small sources.
         include_small: whether Arrow reads small sources too.
     """
-    if isinstance(source, DataFrame) or source_name(source) is not None:
+    if isinstance(source, DataFrame) or parse_source_name(source) is not None:
         return open_frame()
     try:
         files = list_local_files(str(source), schema, partition_by)
@@ -365,7 +365,7 @@ def sample_vectors(
 ) -> dict[PlainValue, VectorCounts]:
     """Return the vectors of about ``sample_rows`` rows of each partition in ``partition_rows``."""
     some = draw_rows(rows, features, partition_by, partition_rows, sample_rows)
-    return vector_counts(some, features.features, partition_by)
+    return count_vectors(some, features.features, partition_by)
 
 
 def draw_rows(
@@ -380,7 +380,7 @@ def draw_rows(
     limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
     if partition_by is None:
         return rows.where(draw < F.lit(limits.get(None, 0)))
-    key, type = F.col(quoted(partition_by)), rows.schema[partition_by].dataType
+    key, type = F.col(quote_name(partition_by)), rows.schema[partition_by].dataType
     limit_of_row = F.lit(0)
     for value, limit in limits.items():
         limit_of_row = F.when(key.eqNullSafe(to_literal(value, type)), F.lit(limit)).otherwise(limit_of_row)
@@ -400,7 +400,7 @@ def _draw_number(rows: DataFrame, features: FeatureSet) -> SparkColumn:
     return F.pmod(F.xxhash64(*values), F.lit(DRAWS))
 
 
-def rows_by_partition(rows: Rows, partition_by: str | None) -> dict[PlainValue, int]:
+def count_partition_rows(rows: Rows, partition_by: str | None) -> dict[PlainValue, int]:
     """Return the rows of each partition by its value, NULL first; a table without partitions has the value None."""
     if isinstance(rows, PlainRows):
         return dict(rows.partition_rows)
@@ -411,7 +411,7 @@ def rows_by_partition(rows: Rows, partition_by: str | None) -> dict[PlainValue, 
 
 
 @dataclass(frozen=True)
-class Counting:
+class CountRequest:
     """A request to count the vectors of rows, for some queries, in at most ``max_vectors`` vectors a partition."""
 
     rows: Rows
@@ -432,7 +432,7 @@ class Counting:
 _Reached = Mapping[PlainValue, tuple[int, Floats]]
 
 
-def count_histograms(request: Counting, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
+def count_histograms(request: CountRequest, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
     """Return the features that fit ``max_vectors``, and every partition's vectors under them."""
     features, counts, reached = _count_within_memory(request, features)
     kept = features_within(features, list(counts.values()), request.max_vectors)
@@ -445,7 +445,7 @@ def count_histograms(request: Counting, features: FeatureSet) -> tuple[FeatureSe
 
 
 def _count_within_memory(
-    request: Counting, features: FeatureSet
+    request: CountRequest, features: FeatureSet
 ) -> tuple[FeatureSet, dict[PlainValue, VectorCounts], _Reached | None]:
     """Count vectors of as many of the heaviest features as fit the driver; and reach, if the pass measures it."""
     while True:
@@ -459,17 +459,17 @@ def _count_within_memory(
             if len(features) <= 1:
                 raise
             request.say(f"{len(features)} features make too many vectors to count; giving up the lightest quarter")
-            features = heaviest(features, len(features) * 3 // 4)
+            features = select_heaviest(features, len(features) * 3 // 4)
 
 
 def _count_by_spark(
-    request: Counting, features: FeatureSet, rows: DataFrame
+    request: CountRequest, features: FeatureSet, rows: DataFrame
 ) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
-    return vector_counts(rows, features.features, request.partition_by), None
+    return count_vectors(rows, features.features, request.partition_by), None
 
 
 def _count_by_arrow(
-    request: Counting, features: FeatureSet, rows: PlainRows
+    request: CountRequest, features: FeatureSet, rows: PlainRows
 ) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
     some_bounds, columns = rows.bound_one_split(request.bounded), request.bounded
     if len(some_bounds) == len(rows.partition_rows):  # the split says nothing of a partition without rows in it
@@ -478,13 +478,13 @@ def _count_by_arrow(
     return counts_by_key(profile.pairs, len(features)), _reached_by_bounds(request, profile.bounds, columns)
 
 
-def sample_histograms(request: Counting, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
+def sample_histograms(request: CountRequest, features: FeatureSet) -> tuple[PartitionHistogram, ...]:
     """Return the vectors of a sample of some partitions, over all of the features.
 
     Raises:
         PlanError: the source has no rows.
     """
-    counted = rows_by_partition(request.rows, request.partition_by)
+    counted = count_partition_rows(request.rows, request.partition_by)
     if not counted:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
@@ -500,7 +500,7 @@ def sample_histograms(request: Counting, features: FeatureSet) -> tuple[Partitio
 
 
 def _sample_by_arrow(
-    request: Counting, features: FeatureSet, sampled: Mapping[PlainValue, int], rows: PlainRows
+    request: CountRequest, features: FeatureSet, sampled: Mapping[PlainValue, int], rows: PlainRows
 ) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
     names = set().union(*(feature.columns for feature in features), (column.name for column in request.bounded))
     drawn = rows.draw(sampled, SAMPLE_ROWS, names)
@@ -513,7 +513,7 @@ def _sample_by_arrow(
 
 
 def _build_histograms(
-    request: Counting, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached
+    request: CountRequest, features: FeatureSet, counts: Mapping[PlainValue, VectorCounts], reached: _Reached
 ) -> tuple[PartitionHistogram, ...]:
     shares = feature_shares(features, request.queries)
     histograms = []
@@ -524,7 +524,7 @@ def _build_histograms(
     return tuple(histograms)
 
 
-def heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
+def select_heaviest(features: FeatureSet, count: int | None) -> FeatureSet:
     """Return the heaviest features in their order; of equal weights the first."""
     if count is None or count >= len(features):
         return features
@@ -551,7 +551,7 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
     return [int(i) for i in np.sort(by_weight[:fits])]
 
 
-def _find_reached(request: Counting, values: Sequence[PlainValue] | None = None) -> _Reached:
+def _find_reached(request: CountRequest, values: Sequence[PlainValue] | None = None) -> _Reached:
     """Find by Spark which queries reach which partitions (those of ``values``; all when None).
 
     Minima of texts are expensive (Spark sorts for them), and few columns exclude a query from a partition. Bounds of a
@@ -570,7 +570,7 @@ def _find_reached(request: Counting, values: Sequence[PlainValue] | None = None)
     return _reached_by_bounds(request, bounds, columns)
 
 
-def _reached_by_bounds(request: Counting, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
+def _reached_by_bounds(request: CountRequest, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
     excluded = _find_excluded(bounds, request.queries, columns)
     weights = np.where(excluded, 0.0, np.array([query.weight for query in request.queries])[:, None])
     counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
@@ -599,7 +599,7 @@ def _measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence
     """Return by partition its rows, and each column's bounds as :func:`partition_bounds` takes them."""
     aggregates = [F.count(F.lit(1)).alias("_rows")]
     for i, column in enumerate(columns):
-        value = quoted(column.name)
+        value = quote_name(column.name)
         aggregates += map(F.expr, (f"min({value}) AS _low{i}", f"max({value}) AS _high{i}", f"count({value}) AS _n{i}"))
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
 

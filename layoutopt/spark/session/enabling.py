@@ -40,11 +40,19 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.explain import Explanation, explain
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
-from layoutopt.scan.table import Table, open_table, prune_under
+from layoutopt.scan.table import Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
-from layoutopt.spark.catalyst.rule import add_rule, analyzed, frame_of, has_rule, java_session, optimized, remove_rule
-from layoutopt.spark.core.functions import declare, declared, is_registered, same_code
+from layoutopt.spark.catalyst.rule import (
+    add_rule,
+    get_analyzed_plan,
+    get_optimized_plan,
+    has_rule,
+    java_session,
+    plan_to_dataframe,
+    remove_rule,
+)
+from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
@@ -178,16 +186,16 @@ def why(frame: DataFrame) -> tuple[Explanation, ...]:
     Raises:
         SettingError: the session uses Spark Connect.
     """
-    return tuple(explain(read.table, "", [read]) for read in planned_reads(frame))
+    return tuple(explain(read.table, "", [read]) for read in plan_reads(frame))
 
 
-def planned_reads(frame: DataFrame) -> tuple[TableRead, ...]:
+def plan_reads(frame: DataFrame) -> tuple[TableRead, ...]:
     """Return the reads of optimised tables in a DataFrame's query; nothing is read."""
     spark = frame.sparkSession
     state = session_tables(spark)
     if state.rule is None:
         return ()
-    token = str(state.rule.plan(java_session(spark), analyzed(frame)))
+    token = str(state.rule.plan(java_session(spark), get_analyzed_plan(frame)))
     with state.lock:
         planned = state.planned.pop(token, PlannedQuery())
     return tuple(read for _, read, _ in planned.scans)
@@ -231,7 +239,7 @@ def _replace_scan(
         table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
         log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
         read = plan_full_read(table)
-        plan = None if task == "plan" else scan.over(optimized(read_all_rows(spark, table)))
+        plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
     with state.lock:
         planned.scans.append((entry, read, note))
     return plan
@@ -255,7 +263,7 @@ def _plan_scan(
     columns = _check_columns(table, request["columns"], entry)
     condition, note = _translate_condition(spark, table, request, scan)
     sessions = [replace(source.plan.settings, time_zone=condition.settings.time_zone) for source in table.sources]
-    pruned = prune_under(table, condition.root, columns, sessions)
+    pruned = prune_with_settings(table, condition.root, columns, sessions)
     table_scan = TableScan(table.name, entry.name, columns, Filter.of(condition.root), condition.unusable)
     return TableRead(table, table_scan, pruned), note
 
@@ -285,8 +293,8 @@ def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> No
         TALLY["undecided scans"] += 1
         return
     try:
-        whole = scan.over(optimized(read_to_dataframe(spark, whole_read(read))))
-        expected, count = (frame_of(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
+        whole = scan.over(get_optimized_plan(read_to_dataframe(spark, whole_read(read))))
+        expected, count = (plan_to_dataframe(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
     except PySparkException:  # the user's query will fail, too
         TALLY["undecided scans"] += 1
         return
@@ -314,7 +322,7 @@ def _translate_condition(
     if tree is None:
         return Condition(TRUE, (), table.settings), ""
     try:
-        udfs = same_code(spark, scan, {**table.udfs, **declared(spark)}, tree)
+        udfs = select_same_code(spark, scan, {**table.udfs, **find_declared_udfs(spark)}, tree)
         condition = read_condition(tree, table.schema, table.settings, udfs)
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
@@ -378,15 +386,15 @@ def read_table(
     state = session_tables(spark)
     install_rule(spark, state)
     if snapshot is not None or as_of is not None:
-        return marked_rows(spark, open_table(path, snapshot=snapshot, as_of=as_of, key=key))
-    return frame_of(spark, make_relation(spark, state, get_path_registration(path, key)))
+        return table_to_dataframe(spark, open_table(path, snapshot=snapshot, as_of=as_of, key=key))
+    return plan_to_dataframe(spark, make_relation(spark, state, get_path_registration(path, key)))
 
 
-def marked_rows(spark: SparkSession, table: Table) -> DataFrame:
+def table_to_dataframe(spark: SparkSession, table: Table) -> DataFrame:
     """Return a table at its snapshot as a DataFrame whose queries read only the blocks that may match."""
     state = session_tables(spark)
     install_rule(spark, state)
-    return frame_of(spark, make_relation(spark, state, get_snapshot_registration(table)))
+    return plan_to_dataframe(spark, make_relation(spark, state, get_snapshot_registration(table)))
 
 
 def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
@@ -400,16 +408,16 @@ def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     state = session_tables(spark)
-    rows = marked_rows(spark, with_functions(spark, table))
+    rows = table_to_dataframe(spark, with_functions(spark, table))
     java = java_session(spark)
     plan = java.sessionState().sqlParser().parsePlan(sql)
-    return frame_of(spark, state.rule.named(plan, table.name, analyzed(rows)))
+    return plan_to_dataframe(spark, state.rule.named(plan, table.name, get_analyzed_plan(rows)))
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
     """Return the table with only the functions that the session has alike; missing ones are declared there."""
     missing = [udf for udf in table.udfs.values() if not is_registered(spark, udf.name)]
     declare(spark, *missing)
-    in_session = declared(spark)
+    in_session = find_declared_udfs(spark)
     same: Udfs = {name: udf for name, udf in table.udfs.items() if in_session.get(name) == udf}
     return table if same == table.udfs else replace(table, udfs=same)

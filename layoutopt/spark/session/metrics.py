@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layoutopt.scan.opened_table import MECHANISMS, size_over
+from layoutopt.scan.opened_table import MECHANISMS, sum_sizes
 from layoutopt.scan.prune import PruneOutcome, ScanSize
 from layoutopt.scan.table_read import TableRead
 
@@ -46,9 +46,9 @@ class ScanMetrics:
             snapshot=read.table.catalog.snapshot.number,
             alias=read.scan.alias,
             columns=read.scan.columns,
-            total=size_over(read.pruned, *on_path),
-            read=size_over(read.pruned, PruneOutcome.READ),
-            skipped_by={name: size_over(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
+            total=sum_sizes(read.pruned, *on_path),
+            read=sum_sizes(read.pruned, PruneOutcome.READ),
+            skipped_by={name: sum_sizes(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
         )
 
     @property

@@ -31,28 +31,28 @@ from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.source_files import SourceFiles
-from layoutopt.inspect.cost import work_of
+from layoutopt.inspect.cost import count_work
 from layoutopt.model.arrays import Ints
-from layoutopt.model.engine_costs import Work
+from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import BLOCK, Column, schema_ddl
-from layoutopt.model.types import INTEGER_BITS, decimal_digits, quoted, type_sql
+from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
 from layoutopt.model.values.keys import text_sql
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import arrow_type
-from layoutopt.scan.files import footer_of, live_rows
+from layoutopt.scan.files import count_live_rows, load_footer
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.segments import SegmentRead, by_file
-from layoutopt.scan.table_read import TableRead, has_deleted_rows, rows_at_once, split_by_deletes
-from layoutopt.spark.catalyst.rule import analyzed, to_java_map, to_java_schema
-from layoutopt.spark.core.sessions import own_parquet_reader, settings_within
-from layoutopt.spark.core.source import WHOLE_FILES, as_no_pattern
+from layoutopt.scan.segments import SegmentRead, split_by_file
+from layoutopt.scan.table_read import TableRead, has_deleted_rows, read_rows, split_by_deletes
+from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
+from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
+from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
 from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
 # Dates before 1582 must not be rebased, whatever the session's mode for files of unknown writers.
-STRICT: Final = {**WHOLE_FILES, "datetimeRebaseMode": "CORRECTED"}
+PARQUET_OPTIONS: Final = {**WHOLE_FILES, "datetimeRebaseMode": "CORRECTED"}
 # Parquet's dictionary filter distinguishes 0.0 from -0.0, which are equal in Spark.
 _NO_DICTIONARIES: Final = {"parquet.filter.dictionary.enabled": "false"}
 _PARTITION_TYPES: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "string", *INTEGER_BITS})
@@ -60,7 +60,7 @@ _PARTITION_TYPES: Final = frozenset({"boolean", "date", "timestamp", "timestamp_
 
 def parquet_options(columns: Iterable[Column]) -> dict[str, str]:
     """Return the options by which Spark's own reader loses no row of data files with these columns."""
-    return STRICT | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
+    return PARQUET_OPTIONS | (_NO_DICTIONARIES if any(column.type in FLOATS for column in columns) else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ def count_rows(read: TableRead) -> int:
     """Return the number of rows of a read without columns, by the catalog."""
     data = read.table.catalog.data
     files = (file for segment in read.segments for file in segment.layouts[0].files)
-    return sum(live_rows(data, file, partial(footer_of, data)) for file in files)
+    return sum(count_live_rows(data, file, partial(load_footer, data)) for file in files)
 
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
@@ -181,9 +181,9 @@ def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> 
 def _select_column(column: Column, present: Collection[str]) -> str:
     """Return the SQL of a column, or of an expression that fails in every row if it was not read."""
     if column.name in present:
-        return quoted(column.name)
+        return quote_name(column.name)
     message = text_sql(f"layoutopt has not read the column {column.name!r}; name it in the query")
-    return f"CAST(raise_error({message}) AS {type_sql(column.type)}) AS {quoted(column.name)}"
+    return f"CAST(raise_error({message}) AS {type_sql(column.type)}) AS {quote_name(column.name)}"
 
 
 def _project(spark: SparkSession, rows: DataFrame, texts: Sequence[str], where: str = "") -> DataFrame:
@@ -206,9 +206,9 @@ def _read_natively(spark: SparkSession, read: TableRead) -> DataFrame:
         for file in files
     ]
     schema = schema_ddl((*read.columns, Column(BLOCK, "bigint")))
-    with own_parquet_reader(spark):
+    with use_v1_parquet_reader(spark):
         reader = spark.read.schema(schema).options(**parquet_options(read.columns))
-        rows = reader.parquet(*map(as_no_pattern, paths))
+        rows = reader.parquet(*map(escape_pattern, paths))
     present = {column.name for column in read.columns}
     texts = [
         _hide_from_pushdown(column)
@@ -247,7 +247,7 @@ def is_pushable(read: TableRead, column: Column) -> bool:
 
 def _hide_from_pushdown(column: Column) -> str:
     """Return the SQL of a column's value in a form that Spark does not push to Parquet."""
-    name = quoted(column.name)
+    name = quote_name(column.name)
     if column.type in FLOATS:
         return f"nanvl({name}, {name}) AS {name}"
     return f"CASE WHEN {name} IS NOT NULL THEN {name} END AS {name}"
@@ -261,10 +261,10 @@ def read_by_tasks(spark: SparkSession, read: TableRead, segments: Sequence[Segme
         label: the name of the scan in the plan.
     """
     data = read.table.catalog.data
-    return in_workers(spark, data, by_file(segments), read.columns, read.scan.filter.root, label)
+    return read_in_workers(spark, data, split_by_file(segments), read.columns, read.scan.filter.root, label)
 
 
-def in_workers(
+def read_in_workers(
     spark: SparkSession,
     files: TableFiles,
     segments: Sequence[SegmentRead],
@@ -348,7 +348,7 @@ def _keep_arrow_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
     By default, up to 48 MB become literal rows of the plan, which the optimiser visits many times.
     """
-    with _SETTING, settings_within(spark, {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}):
+    with _SETTING, override_settings(spark, {LOCAL_ROWS: "0b", BATCH_ROWS: str(rows)}):
         yield
 
 
@@ -403,7 +403,7 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
     Args:
         by_driver: whether the driver may read.
     """
-    data, work = read.table.catalog.data, work_of(read.pruned)
+    data, work = read.table.catalog.data, count_work(read.pruned)
     joined = any(len(plan.choice) > 1 for plan in read.pruned)
     sooner = are_tasks_sooner(read, work)
     if not (joined or sooner or not data.is_plain or has_deleted_rows(read)):
@@ -414,7 +414,7 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
     return Reader.TASKS if joined or sooner or not data.is_plain else Reader.NATIVE
 
 
-def are_tasks_sooner(read: TableRead, work: Work) -> bool:
+def are_tasks_sooner(read: TableRead, work: QueryWork) -> bool:
     """Return whether tasks are faster than Spark's reader, which must decode the footers of many small row groups."""
     if read.table.catalog.data.local_root is None:  # in object stores, tasks decode footers too
         return False
@@ -448,17 +448,17 @@ def plan_read(
         return scan.count(count_rows(read))
     reader = choose_reader(read, by_driver)
     if reader is Reader.DRIVER:
-        rows = rows_at_once(read, _MOST_HELD)
+        rows = read_rows(read, _MOST_HELD)
         rows = None if rows is None else rows.select(list(read.scan.columns))
         if rows is not None and rows.nbytes <= _MOST_LOCAL:
             return scan.local(arrow_stream(rows), label)
         if rows is not None:
-            return scan.held(analyzed(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
+            return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
         reader = choose_reader(read, by_driver=False)
     if reader is Reader.TASKS or files is None:
-        return scan.over(analyzed(read_by_tasks(spark, read, read.segments, label)))
+        return scan.over(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
     clean, rest = split_by_deletes(read)
-    rest_plan = None if rest is None else analyzed(read_by_tasks(spark, rest, rest.segments, label))
+    rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
     return _plan_native_read(clean, scan, files, label, rest_plan)
 
 

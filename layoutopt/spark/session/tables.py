@@ -22,9 +22,9 @@ from layoutopt.errors import QueryError
 from layoutopt.external.indexed_source import has_changed
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.opened_table import OpenedTable
-from layoutopt.scan.table import Table, open_table, table_read
+from layoutopt.scan.table import Table, open_table, plan_read
 from layoutopt.scan.table_read import TableRead
-from layoutopt.spark.catalyst.rule import frame_of, java_session, to_java_schema
+from layoutopt.spark.catalyst.rule import java_session, plan_to_dataframe, to_java_schema
 from layoutopt.spark.session.readers import SnapshotFiles, partition_column, read_to_dataframe
 from layoutopt.sql.scans import TableScan
 
@@ -226,7 +226,11 @@ def _add_registration(name: str, table: Table, follows: bool) -> Registration:
 
 def create_view(spark: SparkSession, state: SessionTables, entry: Registration) -> None:
     """Create the temporary view of a registered table, as the session reads it now."""
-    frame = frame_of(spark, make_relation(spark, state, entry)) if state.enabled else read_all_rows(spark, entry.table)
+    frame = (
+        plan_to_dataframe(spark, make_relation(spark, state, entry))
+        if state.enabled
+        else read_all_rows(spark, entry.table)
+    )
     # A projection, so that Spark refuses to insert into the view.
     frame.select("*").createOrReplaceTempView(entry.name)
     entry.view = _find_view(spark, entry.name)
@@ -256,7 +260,7 @@ def read_all_rows(spark: SparkSession, table: Table) -> Any:
 def plan_full_read(table: Table) -> TableRead:
     """Return the read of all rows and columns of a table."""
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    return table_read(table, scan, table.settings)
+    return plan_read(table, scan, table.settings)
 
 
 def has_view(spark: SparkSession, entry: Registration) -> bool:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.storage.ranges import FetchedFile, Range, bytes_of_chunks, chunk_ranges, coalesced
+from layoutopt.catalog.storage.ranges import FetchedFile, Range, bytes_of_chunks, chunk_ranges, coalesce
 
 RANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)).map(lambda r: (r[0], r[0] + r[1])), max_size=12)
 
@@ -24,7 +24,7 @@ def covered(ranges: list[Range]) -> set[int]:
 @given(RANGES, st.integers(0, 20), st.integers(1, 300))
 @example([(0, 1), (2, 2)], 1, 2)  # nothing is wanted of the second
 def test_what_is_wanted_is_asked_for_and_gaps_alone_beside_it(ranges: list[Range], gap: int, most: int) -> None:
-    asked = coalesced(ranges, gap, most)
+    asked = coalesce(ranges, gap, most)
     wanted = covered(ranges)
     assert wanted <= covered(asked)
     assert all(before[1] <= after[0] for before, after in pairwise(asked))
@@ -37,13 +37,13 @@ def test_what_is_wanted_is_asked_for_and_gaps_alone_beside_it(ranges: list[Range
 
 @given(RANGES, st.integers(0, 20))
 def test_no_two_requests_where_one_would_do(ranges: list[Range], gap: int) -> None:
-    asked = coalesced(ranges, gap, most=10_000)
+    asked = coalesce(ranges, gap, most=10_000)
     assert all(after[0] - before[1] > gap for before, after in pairwise(asked))
 
 
 @given(st.binary(min_size=1, max_size=300), RANGES, st.lists(st.tuples(st.integers(0, 300), st.integers(-1, 60))))
 def test_a_file_of_ranges_reads_as_the_file(data: bytes, ranges: list[Range], reads: list[tuple[int, int]]) -> None:
-    here = [(s, e) for s, e in coalesced(ranges, 3, 100) if e <= len(data)]
+    here = [(s, e) for s, e in coalesce(ranges, 3, 100) if e <= len(data)]
     fetched: list[Range] = []
 
     def fetch(start: int, end: int) -> bytes:
@@ -87,7 +87,7 @@ def test_chunks_lie_where_the_footer_says_nested_and_dotted_ones_too() -> None:
     metadata = pq.read_metadata(pa.BufferReader(data))
     for names in (["a"], ["s"], ["s.x"], ["a", "ab"]):
         asked: list[Range] = []
-        ranges = coalesced([r for group in (0, 1) for r in chunk_ranges(metadata, group, names)], 0, 1 << 20)
+        ranges = coalesce([r for group in (0, 1) for r in chunk_ranges(metadata, group, names)], 0, 1 << 20)
 
         def fetch(start: int, end: int, asked: list[Range] = asked) -> bytes:
             asked.append((start, end))

@@ -8,16 +8,16 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from layoutopt.indexes.choosing import candidates
+from layoutopt.indexes.choosing import find_candidates
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.registry import find_index
 from layoutopt.indexes.stored import StoredIndex
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col, Const, InSet, Node
-from layoutopt.model.predicates.patterns import extracted
+from layoutopt.model.predicates.patterns import extract_group
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.skipping.implied_literals import follows_for
+from layoutopt.skipping.implied_literals import derive_function_literal
 from tests.effort import examples
 
 S = Col("code", "string")
@@ -32,7 +32,7 @@ def one_of(*texts: str) -> InSet:
 def indexed(kind: str = "formatted") -> BlockStatistics:
     spec, offsets = IndexSpec(AIRLINE, kind), np.array([0, 3, 6, 8])
     flat = [code for block in CODES for code in block]
-    pieces = [None if code is None else extracted(code, "^([A-Z]{2})-(\\d+)$", 1) for code in flat]
+    pieces = [None if code is None else extract_group(code, "^([A-Z]{2})-(\\d+)$", 1) for code in flat]
     stored = measure_indexes([spec], pa.table({"code": flat}), offsets, {AIRLINE: pa.chunked_array([pieces])}).field(0)
     index = StoredIndex(spec, find_index(kind), 3, lambda: stored)
     return BlockStatistics(np.diff(offsets), indexes={AIRLINE: [index]})
@@ -56,8 +56,8 @@ def test_tashma_formatted_denies_pieces_and_whole_texts(kind: str, asked: Node, 
 
 
 def test_a_filter_on_a_piece_asks_for_it() -> None:
-    assert IndexSpec(AIRLINE, "formatted") in candidates([InSet(AIRLINE, ValueSet.of(["AB"]))])
-    assert IndexSpec(S, "formatted") not in candidates([one_of("AB-1")])
+    assert IndexSpec(AIRLINE, "formatted") in find_candidates([InSet(AIRLINE, ValueSet.of(["AB"]))])
+    assert IndexSpec(S, "formatted") not in find_candidates([one_of("AB-1")])
 
 
 @given(st.text(st.sampled_from("aAbÉ-_ \n"), max_size=6), st.sampled_from("ab- "), st.integers(-4, 4))
@@ -66,11 +66,11 @@ def test_what_follows_is_the_functions_value(text: str, separator: str, place: i
     part = Call("split_part", (S, Const(separator, "string"), Const(place, "int")), "string")
     parts = text.split(separator)
     inside = place and -len(parts) <= place <= len(parts)
-    follows = follows_for(part, one_of(text))
+    follows = derive_function_literal(part, one_of(text))
     assert (follows is None) == (place == 0)
     if follows is not None:
         assert follows.values.points() == ((parts[place - 1 if place > 0 else place] if inside else ""),)
-    folded = follows_for(Call("lower", (part,), "string"), one_of(text))
+    folded = derive_function_literal(Call("lower", (part,), "string"), one_of(text))
     if folded is not None and follows is not None:
         assert folded.values.points() == (str(follows.values.points()[0]).lower(),)  # type: ignore[index]
 
@@ -90,5 +90,5 @@ def test_what_follows_is_the_functions_value(text: str, separator: str, place: i
     ],
 )
 def test_of_other_functions_nothing_follows(function: Call | Col) -> None:
-    assert follows_for(function, one_of("a-b")) is None
-    assert follows_for(AIRLINE, InSet(S, ValueSet.prefix("AB-"))) is None
+    assert derive_function_literal(function, one_of("a-b")) is None
+    assert derive_function_literal(AIRLINE, InSet(S, ValueSet.prefix("AB-"))) is None

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
-from layoutopt.indexes.expressions import point_of
+from layoutopt.indexes.expressions import make_struct
 from layoutopt.indexes.geo_box import GeoBox
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.stored import StoredIndex
@@ -100,7 +100,7 @@ def test_what_is_no_box_proves_nothing() -> None:
 def test_a_point_without_a_coordinate_is_in_no_box_and_matches_where_null_does() -> None:
     types = ("int", "int")
     stored = INDEX.measure(column([[(None, 13), (40, 80)], [(40, 80)]], types), 8)
-    point = point_of([Col("lat", "int"), Col("lon", "int")])
+    point = make_struct([Col("lat", "int"), Col("lon", "int")])
     index = StoredIndex(IndexSpec(point, "geo-box"), INDEX, 2, lambda: stored)
     statistics = BlockStatistics(np.array([2, 1]), indexes={point: [index]})
     lat, lon = around(7, 13)

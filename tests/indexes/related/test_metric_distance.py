@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from layoutopt.indexes.metric_distance import MetricDistance, distances
+from layoutopt.indexes.metric_distance import MetricDistance, levenshtein_distances
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.model.predicates import Call, Col, Const, InSet, Like
 from layoutopt.model.values import ValueSet
@@ -43,7 +43,7 @@ def denied(blocks: Blocks, literal: InSet | Like, parameter: float = 64) -> list
 @given(st.lists(words, max_size=5), words)
 @settings(max_examples=examples(200))
 def test_distances_are_those_of_the_definition(texts: list[str], origin: str) -> None:
-    assert distances(texts, origin).tolist() == [plain(text, origin) for text in texts]
+    assert levenshtein_distances(texts, origin).tolist() == [plain(text, origin) for text in texts]
 
 
 @given(st.data())

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from layoutopt.errors import SettingError
-from layoutopt.indexes.choosing import candidates, indexes_asked
+from layoutopt.indexes.choosing import find_candidates, parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import udf
 from layoutopt.scan.explain import Reason
 from layoutopt.scan.table import Table, open_table
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import SCHEMA, expected, same, some_rows
 
@@ -24,7 +24,7 @@ NEAR = "price BETWEEN 40 AND 42 AND score BETWEEN 0.2 AND 0.4"
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
-    indexes = indexes_asked(TEXTS, SCHEMA)
+    indexes = parse_indexes(TEXTS, SCHEMA)
     built = building(SCHEMA, ["price > 50"], blocking=by_position(20), indexes=indexes)
     return build(tmp_path / "t", some_rows(), built)
 
@@ -81,8 +81,8 @@ def test_a_log_asks_for_them() -> None:
     places = Schema((Column("lat", "double"), Column("lon", "double"), Column("n", "int"), Column("s", "string")))
 
     def asked(condition: str) -> set[str]:
-        (scan,) = scans_of(f"SELECT n FROM t WHERE {condition}", {"t": places})
-        return {str(spec) for spec in candidates([scan.filter.root])}
+        (scan,) = find_scans(f"SELECT n FROM t WHERE {condition}", {"t": places})
+        return {str(spec) for spec in find_candidates([scan.filter.root])}
 
     box = {"struct(lat, lon):geo-box", "struct(lat, lon):geo-box:32"}
     assert asked("lat BETWEEN 1 AND 2 AND lon BETWEEN 3 AND 4") >= box
@@ -105,4 +105,4 @@ def test_a_log_asks_for_them() -> None:
 )
 def test_what_no_load_could_build_is_refused(text: str, why: str) -> None:
     with pytest.raises(SettingError, match=why):
-        indexes_asked([text], SCHEMA)
+        parse_indexes([text], SCHEMA)

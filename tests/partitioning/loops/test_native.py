@@ -15,7 +15,7 @@ import pytest
 
 import layoutopt
 from layoutopt.errors import SettingError
-from layoutopt.partitioning.native import compiled
+from layoutopt.partitioning.native import compile_loop
 
 ROOT = str(Path(layoutopt.__file__).parent.parent)
 TWICE = """
@@ -39,7 +39,7 @@ def twice_in_a_process(path: Path, **environment: str) -> str:
 
 def test_a_loop_that_can_be_kept_nowhere_is_compiled_all_the_same() -> None:
     twice: Callable[[int], int] = eval("lambda number: 2 * number")  # of no file, beside which it could be kept
-    assert compiled(twice)(21) == 42
+    assert compile_loop(twice)(21) == 42
 
 
 def test_nothing_is_kept_of_a_zip_where_there_is_no_home(tmp_path: Path) -> None:
@@ -69,7 +69,7 @@ def test_sums_of_integers_are_exact_in_any_order() -> None:
         return float(found)
 
     numbers = np.random.default_rng(0).permutation(5_000).astype(np.float32)  # all sums stay below 2 ** 24
-    assert compiled(total)(numbers) == total(numbers) == 4_999 * 5_000 / 2
+    assert compile_loop(total)(numbers) == total(numbers) == 4_999 * 5_000 / 2
 
 
 def test_a_python_without_numba_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
 from layoutopt.errors import SkippingError
 from layoutopt.inspect.evaluate import evaluate
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, conjunction
 from layoutopt.model.vectors import pack
@@ -32,7 +32,7 @@ from layoutopt.scan.shadow_check_rows import SegmentRows
 from layoutopt.scan.shadow_check_texts import have_same_rows
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sql.scans import TableScan, scans_of
+from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.writer.evaluation import may_match
 from tests.inspect.logs import logged
 from tests.scan import builder
@@ -84,7 +84,7 @@ def test_what_is_rightly_skipped_passes_and_is_counted(
 
 
 def asked(sql: str) -> tuple[Any, tuple[str, ...]]:
-    (scan,) = scans_of(sql, {"t": SCHEMA})
+    (scan,) = find_scans(sql, {"t": SCHEMA})
     return scan.filter.root, scan.columns
 
 
@@ -231,10 +231,10 @@ def test_a_text_that_is_misread_is_found(
 ) -> None:
     wrong = built(tmp_path, rows.sort_by("id"), layouts, blocking=by_position(5))
     wrong.sql(sql)
-    narrow = scans_of("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
+    narrow = find_scans("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
 
     def misread(*args: Any, **kwargs: Any) -> list[TableScan]:
-        found = scans_of(*args, **kwargs)
+        found = find_scans(*args, **kwargs)
         return [replace(scan, filter=Filter.of(conjunction([scan.filter.root, narrow]))) for scan in found]
 
     monkeypatch.setattr(reads, "scans_of", misread)
@@ -246,7 +246,7 @@ def test_a_condition_that_is_never_true_is_not_believed(
     tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     honest = built(tmp_path, rows)
-    nothing = [replace(scans_of(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
+    nothing = [replace(find_scans(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
     monkeypatch.setattr(reads, "scans_of", lambda *args, **kwargs: nothing)
     with pytest.raises(SkippingError):
         honest.sql(AIR)
@@ -285,7 +285,7 @@ def test_a_replayed_log_is_checked(tmp_path: Path, rows: pa.Table, monkeypatch: 
 def test_other_settings_are_checked_by_the_filter_alone(tmp_path: Path, rows: pa.Table) -> None:
     honest = built(tmp_path, rows)
     before = switch.TALLY.copy()
-    honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), Settings(ansi=False))
+    honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), SessionSettings(ansi=False))
     assert set(switch.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
 
 

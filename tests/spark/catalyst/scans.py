@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
-from layoutopt.spark.catalyst.rule import add_rule, frame_of, remove_rule, to_java_schema
+from layoutopt.spark.catalyst.rule import add_rule, plan_to_dataframe, remove_rule, to_java_schema
 from layoutopt.spark.core.sessions import session_settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class Scans:
         columns = self.schema.columns
         args = (to_java_schema(spark, columns), columns[0].name, 1)
         plan = rule.register(spark._jsparkSession, "1", name, *args)
-        frame_of(spark, plan).createOrReplaceTempView(name)
+        plan_to_dataframe(spark, plan).createOrReplaceTempView(name)
 
     def _answer(self, text: str, scan: Any) -> Any:
         self._asked.append(text)

@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Node, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import TABLE, Condition, read_condition
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.writer.evaluation import is_matched_by_keys, matching_rows
 from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql, usual_conditions
 from tests.spark.catalyst.scans import Scans
@@ -42,7 +42,7 @@ def test_conditions_are_read_as_their_texts_are(usual: Scans) -> None:
     for condition in CONDITIONS:
         if condition == "NULL":
             continue  # Spark takes no condition of type VOID
-        (scan,) = scans_of(f"SELECT count(*) FROM t WHERE {condition}", {"t": usual.schema})
+        (scan,) = find_scans(f"SELECT count(*) FROM t WHERE {condition}", {"t": usual.schema})
         root = usual.read(condition).root
         if root != scan.filter.root:
             different[condition] = root
@@ -124,7 +124,7 @@ def _hunt(spark: SparkSession, rows: Any, ansi: bool, zone: str, seed: int, coun
                 tree = scans.tree(text)
             except Exception:  # Spark refuses to compare such types
                 continue
-            settings = Settings(zone, ansi)
+            settings = SessionSettings(zone, ansi)
             found = read_condition(tree, scans.schema, settings, {})
             assert found.settings == settings
             opposite = read_condition(["Not", "boolean", [tree], {}], scans.schema, settings, {})
@@ -144,7 +144,7 @@ def test_each_test_of_each_column_keeps_its_rows_and_so_does_its_negation(spark:
         for condition in usual_conditions():
             tree = scans.tree(condition)
             root, opposite = (
-                read_condition(part, scans.schema, Settings(ansi=False), {}).root
+                read_condition(part, scans.schema, SessionSettings(ansi=False), {}).root
                 for part in (tree, ["Not", "boolean", [tree], {}])
             )
             read += [(condition, root, opposite), (condition, root, scans.read(f"NOT ({condition})").root)]
@@ -176,7 +176,7 @@ COLUMN = ["AttributeReference", "int", [], {"name": "i"}]
 NARROW = Schema((Column("i", "int"), Column("ts", "timestamp"), Column("n", "timestamp_ntz")))
 
 
-def _read(tree: Any, settings: Settings = Settings()) -> Condition:  # noqa: B008 - frozen
+def _read(tree: Any, settings: SessionSettings = SessionSettings()) -> Condition:  # noqa: B008 - frozen
     return read_condition(tree, NARROW, settings, {})
 
 
@@ -207,7 +207,7 @@ def _read(tree: Any, settings: Settings = Settings()) -> Condition:  # noqa: B00
     ],
 )
 def test_no_tree_makes_it_fail(tree: Any) -> None:
-    assert _read(tree).settings == Settings()
+    assert _read(tree).settings == SessionSettings()
 
 
 def test_a_deep_tree_might_match() -> None:
@@ -225,7 +225,7 @@ def _hour(name: str, zone: str) -> list[Any]:
 
 def test_the_zone_is_that_of_the_parts_that_depend_on_one() -> None:
     assert _read(_hour("ts", "Asia/Tokyo")).settings.time_zone == "Asia/Tokyo"
-    assert _read(_hour("ts", "Etc/UTC"), Settings("Asia/Tokyo")).settings.time_zone == "UTC"
+    assert _read(_hour("ts", "Etc/UTC"), SessionSettings("Asia/Tokyo")).settings.time_zone == "UTC"
     assert _read(_hour("n", "Asia/Tokyo")).settings.time_zone == "UTC"
 
 

@@ -28,7 +28,7 @@ from layoutopt.config.settings import (
     UpdateSettings,
 )
 from layoutopt.events import Stages, silent
-from layoutopt.local.append import append_few
+from layoutopt.local.append import append_few_rows
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -36,11 +36,11 @@ from layoutopt.model.predicates import Filter
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
 from layoutopt.spark.changes.affected_rows import TableChange
-from layoutopt.spark.changes.append import append_by, join_small
-from layoutopt.spark.changes.dml import delete_by, merge_by, update_by
-from layoutopt.spark.changes.optimize import optimize_by
+from layoutopt.spark.changes.append import append_rows, compact_small_entries
+from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
+from layoutopt.spark.changes.optimize import optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
 
@@ -163,7 +163,7 @@ class Living:
         source = self.source(rows)
         plan = self.root / "plan.json"
         settings = LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
-        load_by(self.spark, settings)
+        run_load(self.spark, settings)
         days = {row[1] for row in rows}
         self.model = {key: row for key, row in self.model.items() if row[1] not in days}
         self.model |= {row[0]: row for row in rows}
@@ -175,15 +175,15 @@ class Living:
         few = self.encrypt is None and self.written % 2 == 0
         for direct in (few, not few and self.encrypt is None):  # a retry does nothing, with Spark or without
             if direct:
-                append_few(settings, partial(join_small, self.spark))
+                append_few_rows(settings, partial(compact_small_entries, self.spark))
             else:
-                append_by(self.spark, settings)
+                append_rows(self.spark, settings)
         self.model |= {row[0]: row for row in rows}
         return source
 
     def delete(self, where: str, rewrite_share: float = 1.0) -> int:
         settings = DeleteSettings(table_path=self.path, where=where, rewrite_share=rewrite_share)
-        report = delete_by(self.spark, settings)
+        report = delete_rows(self.spark, settings)
         assert (report.marked is not None) == (report.deleted > 0 and rewrite_share == 1.0)
         before = len(self.model)
         self.model = {key: row for key, row in self.model.items() if not CONDITIONS[where](row)}
@@ -193,7 +193,7 @@ class Living:
     def update(self, where: str, rewrite_share: float = 1.0) -> int:
         texts = ("kind = id % 3", "text = concat(coalesce(text, ''), ',', kind)")
         settings = UpdateSettings(table_path=self.path, assignments=texts, where=where, rewrite_share=rewrite_share)
-        report = update_by(self.spark, settings)
+        report = update_rows(self.spark, settings)
         assert (report.marked is not None) == (report.updated > 0 and rewrite_share == 1.0)
         chosen = [row for row in self.model.values() if CONDITIONS[where](row)]
         for row in chosen:
@@ -212,14 +212,14 @@ class Living:
             table_path=self.path, source=source, on=("id",), delete_when="op = 'D'", rewrite_share=rewrite_share
         )
         there = set(self.model)
-        report = merge_by(self.spark, settings)
+        report = merge_rows(self.spark, settings)
         assert report.deleted == len(there & set(gone))
         assert (report.marked is not None) == (rewrite_share == 1.0 and bool(there & set(ids)))
         assert (report.updated, report.inserted) == (len(there & set(changed)), len(rows) - len(there & set(changed)))
         self.model = {key: row for key, row in self.model.items() if key not in gone} | {row[0]: row for row in rows}
 
     def optimize(self) -> int:
-        return len(optimize_by(self.spark, OptimizeSettings(table_path=self.path)).loads)
+        return len(optimize_table(self.spark, OptimizeSettings(table_path=self.path)).loads)
 
     def write_layouts(self, choice: random.Random) -> str | None:
         """A layout of some columns, by features of its own, written alone of a partition of which that can be done."""

@@ -31,8 +31,8 @@ from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
 from layoutopt.spark.changes.affected_rows import TableChange, locate_rows
-from layoutopt.spark.changes.dml import delete_by
-from layoutopt.spark.changes.optimize import OptimizeReport, optimize_by
+from layoutopt.spark.changes.dml import delete_rows
+from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
@@ -176,7 +176,7 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart) -> None:
 def test_rows_that_are_deleted_meanwhile_stay_deleted(apart: Apart) -> None:
     wanted = apart.alone()
     place = TableChange(apart.spark, apart.path, open_own_table(apart.path), apart.old)
-    delete_by(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
+    delete_rows(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match=r"somebody else|another commit"):
         write_layouts(place, wanted, Stages(silent))
     assert open_table(apart.path).sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 799}]
@@ -289,7 +289,7 @@ class Drifted:
         Path(self.log).write_text("".join(json.dumps(line) + "\n" for line in texts))
 
     def optimize(self, **given: Any) -> OptimizeReport:
-        return optimize_by(self.spark, OptimizeSettings(table_path=self.path, plan=self.plan, log=self.log, **given))
+        return optimize_table(self.spark, OptimizeSettings(table_path=self.path, plan=self.plan, log=self.log, **given))
 
     def read(self) -> int:
         """The bytes that the log's queries read."""

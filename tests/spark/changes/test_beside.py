@@ -23,9 +23,9 @@ from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import append as joining
 from layoutopt.spark.changes import deletion_vectors as beside
 from layoutopt.spark.changes import dml as rows
-from layoutopt.spark.changes.append import append_by
-from layoutopt.spark.changes.dml import delete_by, merge_by, update_by
-from layoutopt.spark.changes.optimize import optimize_by
+from layoutopt.spark.changes.append import append_rows
+from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
+from layoutopt.spark.changes.optimize import optimize_table
 from layoutopt.spark.changes.rewrite import ChangeReport
 from tests.spark.changes.living import COLUMNS, Living, Row, before_next_call, begun, made
 
@@ -39,12 +39,12 @@ def updated(living: Living, where: str, share: float = 0.1, *texts: str) -> Chan
     settings = UpdateSettings(
         table_path=living.path, assignments=texts or ("kind = 7",), where=where, rewrite_share=share
     )
-    return update_by(living.spark, settings)
+    return update_rows(living.spark, settings)
 
 
 def merged(living: Living, feed: list[Row], **given: Any) -> ChangeReport:
     source = living.source(feed)
-    return merge_by(living.spark, MergeSettings(table_path=living.path, source=source, on=("id",), **given))
+    return merge_rows(living.spark, MergeSettings(table_path=living.path, source=source, on=("id",), **given))
 
 
 def test_few_rows_are_written_and_nothing_else(spark: SparkSession, tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ def test_texts_that_mean_something_else_change_nothing(spark: SparkSession, tmp_
             updated(living, where, share, text)
     for where in ("rand() < 0.5", "id = 1 / (id - id)"):
         with pytest.raises(SettingError, match="--where"):
-            delete_by(spark, DeleteSettings(table_path=living.path, where=where, rewrite_share=share))
+            delete_rows(spark, DeleteSettings(table_path=living.path, where=where, rewrite_share=share))
     living.check()
     assert len(history(TableFiles(living.path))) == 1
 
@@ -104,7 +104,7 @@ def test_what_is_written_anew_all_the_same(spark: SparkSession, tmp_path: Path) 
     many = updated(living, "id BETWEEN 10 AND 30")  # more than a tenth
     assert (many.updated, many.marked) == (21, None)
     publish_to = Publication("delta", str(tmp_path / "published"))
-    optimize_by(spark, OptimizeSettings(table_path=living.path, deleted_share=0))
+    optimize_table(spark, OptimizeSettings(table_path=living.path, deleted_share=0))
     publish(living.path, publish_to)
     assert updated(living, "id = 3").marked is None  # others read it, who know no vectors
     assert merged(living, [made(3)]).marked is None
@@ -158,13 +158,13 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
         living.delete("price > 2.5")
 
     before_next_call(monkeypatch, joining, "load", late)
-    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
+    report = append_rows(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     assert report.joined is None  # somebody deleted rows of what was to be joined
     assert entries() == [3, 3, 3]
     living.check()
     rows = living.new_rows(6)
     apart = AppendSettings(table_path=living.path, source=living.source(rows), keep_apart=True)
-    assert append_by(spark, apart).joined is None
+    assert append_rows(spark, apart).joined is None
     living.model |= {row[0]: row for row in rows}
     assert entries() == [4, 4, 4]
 
@@ -173,7 +173,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
 
     rows = living.new_rows(6)
     before_next_call(monkeypatch, joining, "load", full)
-    report = append_by(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
+    report = append_rows(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     living.model |= {row[0]: row for row in rows}
     assert report.load is not None
     assert report.not_joined == "no room is left"
@@ -199,7 +199,7 @@ def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(CommitConflictError, match="by another commit"):
         merged(living, [new])
     assert merged(living, [new]).updated == 1
-    meanwhile(lambda: append_by(spark, AppendSettings(table_path=living.path, source=source)))
+    meanwhile(lambda: append_rows(spark, AppendSettings(table_path=living.path, source=source)))
     with pytest.raises(CommitConflictError, match="by another commit"):
         merged(living, [made(new[0] + 3)])
     meanwhile(lambda: updated(living, "id = 9", 1))

@@ -25,10 +25,10 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.serve.tables import ServedTable
 from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changes import deletion_vectors as marking
-from layoutopt.spark.changes.dml import delete_by
-from layoutopt.spark.changes.optimize import optimize_by
+from layoutopt.spark.changes.dml import delete_rows
+from layoutopt.spark.changes.optimize import optimize_table
 from layoutopt.spark.changes.rewrite import ChangeReport
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 from tests.spark.changes.living import COLUMNS, NAMES, SCHEMES, Living, before_next_call, begun, comparable, typed
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.spark
 
 
 def gone(living: Living, where: str, **given: Any) -> ChangeReport:
-    return delete_by(living.spark, DeleteSettings(table_path=living.path, where=where, **given))
+    return delete_rows(living.spark, DeleteSettings(table_path=living.path, where=where, **given))
 
 
 def rows_of(frame: DataFrame) -> list[tuple[object, ...]]:
@@ -93,8 +93,8 @@ def test_a_table_with_vectors_from_its_first_delete_to_its_last_file(spark: Spar
 
     assert gone(living, "id IN (3, 9, 15)").deleted == 0  # nothing is found twice
     settings = OptimizeSettings(table_path=living.path, deleted_share=0.2)
-    assert optimize_by(spark, settings).chosen == ()
-    done = optimize_by(spark, settings.model_copy(update={"deleted_share": 0.1}))
+    assert optimize_table(spark, settings).chosen == ()
+    done = optimize_table(spark, settings.model_copy(update={"deleted_share": 0.1}))
     assert done.chosen == (of_first.key,)
     assert done.candidates[0].deleted == pytest.approx(0.15)
     assert [entry.deletes for entry in Catalog.open(living.path).partitions] == [None] * 3
@@ -198,7 +198,7 @@ def test_deleting_one_row_in_a_hundred_costs_little(
     source = str(tmp_path / "source")
     spark.range(30_000).selectExpr(*texts).selectExpr(*_casts()).coalesce(1).write.parquet(source)
     plan = living.root / "plan.json"
-    load_by(spark, LoadSettings(source=source, table_path=living.path, plan=plan, replace=True))
+    run_load(spark, LoadSettings(source=source, table_path=living.path, plan=plan, replace=True))
     queries = ["SELECT * FROM t", "SELECT * FROM t WHERE kind = 1", "SELECT id, price FROM t WHERE kind IN (1, 2)"]
     fresh = open_table(living.path)
     stored = sum(entry.bytes for entry in fresh.catalog.partitions)

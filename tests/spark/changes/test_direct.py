@@ -15,10 +15,10 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.config.settings import AppendSettings
 from layoutopt.inspect.verify import verify
-from layoutopt.local.append import append_few, read_few_rows
+from layoutopt.local.append import append_few_rows, read_few_rows
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_by
-from layoutopt.spark.core.source import conformed, open_source
+from layoutopt.spark.changes.append import append_rows
+from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.source_files import source_partitions
 from tests.spark.changes.living import COLUMNS, SCHEMES, Living
 
@@ -41,11 +41,11 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     source = str(tmp_path / "source")
     spark.createDataFrame(rows, COLUMNS).coalesce(1).write.parquet(source)
     schema = open_table(living.path).schema
-    seen = source_partitions(conformed(open_source(spark, source), schema), source, "day")
+    seen = source_partitions(conform_columns(open_source(spark, source), schema), source, "day")
     assert read_few_rows(source, schema, "day").partitions == seen
 
-    by_spark = append_by(spark, AppendSettings(table_path=living.path, source=source))
-    without = append_few(AppendSettings(table_path=other, source=source), no_join)
+    by_spark = append_rows(spark, AppendSettings(table_path=living.path, source=source))
+    without = append_few_rows(AppendSettings(table_path=other, source=source), no_join)
     assert without.batch == by_spark.batch
     assert by_spark.load is not None
     assert without.load is not None
@@ -66,8 +66,8 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
             ]
             assert str(groups[0].drop_columns("_block")) == str(groups[1].drop_columns("_block"))
     # each finds the other's batch
-    assert append_few(AppendSettings(table_path=living.path, source=source), no_join).load is None
-    assert append_by(spark, AppendSettings(table_path=other, source=source)).load is None
+    assert append_few_rows(AppendSettings(table_path=living.path, source=source), no_join).load is None
+    assert append_rows(spark, AppendSettings(table_path=other, source=source)).load is None
     living.model |= {row[0]: row for row in rows}
     living.check()
     assert verify(open_table(other)).ok

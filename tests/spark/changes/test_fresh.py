@@ -21,7 +21,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
-from layoutopt.spark.changes.optimize import OptimizeReport, optimize_by
+from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.replan import request_like
 from layoutopt.spark.changes.rewrite import rewrite
 from layoutopt.spark.core.source import schema_of
@@ -64,7 +64,7 @@ class Changed:
         return str(path)
 
     def optimize(self, **given: Any) -> OptimizeReport:
-        return optimize_by(self.spark, OptimizeSettings(table_path=self.table, **given))
+        return optimize_table(self.spark, OptimizeSettings(table_path=self.table, **given))
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
-from layoutopt.inspect.cost import entry_bytes
+from layoutopt.inspect.cost import measure_entry_bytes
 from layoutopt.maintenance.candidates import plan_steps
 from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import Filter
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table
 from layoutopt.spark.changes.partial_rewrite import LayoutReads, restrict_to_layouts, with_features
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
@@ -35,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
 
 
 def query(number: int, condition: str, columns: tuple[str, ...], weight: float = 1.0) -> Query:
-    (scan,) = scans_of(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT * FROM t WHERE {condition}", {"t": SCHEMA})
     return Query(number, "t", columns, Filter.of(scan.filter.root), weight=weight)
 
 
@@ -44,7 +44,7 @@ NEWER = query(1, CONDITIONS[2], ("kind", "price", "id"), weight=3.0)
 
 
 def read(table: Table, *queries: Query) -> float:
-    of = entry_bytes(table, queries)
+    of = measure_entry_bytes(table, queries)
     return float((of.weights @ of.read).sum())
 
 

@@ -27,10 +27,10 @@ from layoutopt.config.settings import (
 from layoutopt.errors import CommitConflictError
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_by
-from layoutopt.spark.changes.dml import delete_by, merge_by, update_by
-from layoutopt.spark.changes.optimize import optimize_by
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.changes.append import append_rows
+from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
+from layoutopt.spark.changes.optimize import optimize_table
+from layoutopt.spark.loading.load import run_load
 from tests.spark.changes.living import SCHEMES, Living, Row, made
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def changes(living: Living, number: int) -> list[Change]:
 
     def appended(kind: int) -> Change:
         settings = AppendSettings(table_path=path, source=living.source(fresh(kind)))
-        return Change("append", lambda: append_by(spark, settings), put(fresh(kind)))
+        return Change("append", lambda: append_rows(spark, settings), put(fresh(kind)))
 
     def updated(ids: list[int], kind: int) -> Change:
         settings = UpdateSettings(
@@ -88,7 +88,7 @@ def changes(living: Living, number: int) -> list[Change]:
             for key in set(ids) & set(rows):
                 rows[key] = (*rows[key][:2], kind, *rows[key][3:])
 
-        return Change("update", lambda: update_by(spark, settings), model)
+        return Change("update", lambda: update_rows(spark, settings), model)
 
     def deleted(ids: list[int]) -> Change:
         settings = DeleteSettings(table_path=path, where=where(ids), rewrite_share=number % 2)
@@ -97,7 +97,7 @@ def changes(living: Living, number: int) -> list[Change]:
             for key in ids:
                 rows.pop(key, None)
 
-        return Change("delete", lambda: delete_by(spark, settings), model)
+        return Change("delete", lambda: delete_rows(spark, settings), model)
 
     feed = [made(key, generation=1) for key in old(6)] + fresh(3)
     merge = MergeSettings(table_path=path, source=living.source(feed), on=("id",), rewrite_share=beside)
@@ -110,9 +110,9 @@ def changes(living: Living, number: int) -> list[Change]:
         deleted(old(0)),
         updated(old(1), 77),
         updated(old(2), 88),
-        Change("merge", lambda: merge_by(spark, merge), put(feed)),
-        Change("optimize", lambda: optimize_by(spark, joined), lambda rows: None),
-        Change("load", lambda: load_by(spark, load), put(own)),
+        Change("merge", lambda: merge_rows(spark, merge), put(feed)),
+        Change("optimize", lambda: optimize_table(spark, joined), lambda rows: None),
+        Change("load", lambda: run_load(spark, load), put(own)),
         Change("alone", lambda: living.write_layouts(random.Random(number)), lambda rows: None),
     ]
 
@@ -228,12 +228,12 @@ def die_while_joining(living: Living, point: str) -> None:
     before = Catalog.open(living.path).snapshot.number
     joining = killed_in_commit(2, point)
     with joining, pytest.raises(KilledError):
-        append_by(living.spark, settings)
+        append_rows(living.spark, settings)
     living.model |= {row[0]: row for row in rows}
     done = point == "snapshot-created"
     assert Catalog.open(living.path).snapshot.number == before + 1 + done
     living.check()
-    again = append_by(living.spark, settings)
+    again = append_rows(living.spark, settings)
     assert (again.load, again.joined) == (None, None)
     living.check()
     living.append(3)  # joins what was left

@@ -41,10 +41,10 @@ from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import affected_rows as concerned
 from layoutopt.spark.changes import dml as rows
-from layoutopt.spark.changes.append import append_by
-from layoutopt.spark.changes.dml import delete_by, merge_by, update_by
-from layoutopt.spark.changes.optimize import optimize_by
-from layoutopt.spark.loading.load import load, load_by
+from layoutopt.spark.changes.append import append_rows
+from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
+from layoutopt.spark.changes.optimize import optimize_table
+from layoutopt.spark.loading.load import load, run_load
 from layoutopt.writer.task_result import LoadReport
 from tests.spark.changes.living import COLUMNS, SCHEMES, Living
 
@@ -76,28 +76,28 @@ def test_what_can_not_be_understood_is_said_in_a_sentence_and_changes_nothing(li
         return UpdateSettings(table_path=path, assignments=texts, where="id = 1")
 
     refused: list[tuple[Any, type[LayoutoptError], str]] = [
-        (lambda: delete_by(spark, DeleteSettings(table_path=path, where="id =")), SettingError, "--where 'id ='"),
-        (lambda: delete_by(spark, DeleteSettings(table_path=path, where="nope = 1")), SettingError, "nope"),
-        (lambda: update_by(spark, updating("day = 2")), SettingError, "the partition column"),
-        (lambda: update_by(spark, updating("kind")), SettingError, "is not an assignment"),
-        (lambda: update_by(spark, updating("kind = nope")), SettingError, "--set 'kind = nope' is invalid"),
-        (lambda: update_by(spark, updating("kind = cast('a' AS int)")), SettingError, "is invalid"),
-        (lambda: delete_by(spark, DeleteSettings(table_path=path, where="id + 1")), SettingError, "--where"),
-        (lambda: update_by(spark, updating("kind = 1", "KIND = 2")), SettingError, "twice"),
+        (lambda: delete_rows(spark, DeleteSettings(table_path=path, where="id =")), SettingError, "--where 'id ='"),
+        (lambda: delete_rows(spark, DeleteSettings(table_path=path, where="nope = 1")), SettingError, "nope"),
+        (lambda: update_rows(spark, updating("day = 2")), SettingError, "the partition column"),
+        (lambda: update_rows(spark, updating("kind")), SettingError, "is not an assignment"),
+        (lambda: update_rows(spark, updating("kind = nope")), SettingError, "--set 'kind = nope' is invalid"),
+        (lambda: update_rows(spark, updating("kind = cast('a' AS int)")), SettingError, "is invalid"),
+        (lambda: delete_rows(spark, DeleteSettings(table_path=path, where="id + 1")), SettingError, "--where"),
+        (lambda: update_rows(spark, updating("kind = 1", "KIND = 2")), SettingError, "twice"),
         (
-            lambda: merge_by(spark, MergeSettings(table_path=path, source=twice, on=("id",))),
+            lambda: merge_rows(spark, MergeSettings(table_path=path, source=twice, on=("id",))),
             SourceError,
             "2 rows with id=1",
         ),
-        (lambda: merge_by(spark, MergeSettings(table_path=path, source=null, on=("id",))), SourceError, "NULL in id"),
-        (lambda: append_by(spark, AppendSettings(table_path=path, source=none)), MissingPartitionError, "no rows"),
+        (lambda: merge_rows(spark, MergeSettings(table_path=path, source=null, on=("id",))), SourceError, "NULL in id"),
+        (lambda: append_rows(spark, AppendSettings(table_path=path, source=none)), MissingPartitionError, "no rows"),
         (
-            lambda: optimize_by(spark, OptimizeSettings(table_path=path, partition=("3",))),
+            lambda: optimize_table(spark, OptimizeSettings(table_path=path, partition=("3",))),
             SettingError,
             "no partition '3'",
         ),
         (
-            lambda: optimize_by(spark, OptimizeSettings(table_path=path, budget_bytes=1, budget_share=0.5)),
+            lambda: optimize_table(spark, OptimizeSettings(table_path=path, budget_bytes=1, budget_share=0.5)),
             SettingError,
             "are both set",
         ),
@@ -120,11 +120,11 @@ def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: 
     monkeypatch.setattr(rows, "matching_rows", losing)
     anew = DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30", rewrite_share=0)
     with pytest.raises(ContentMismatchError):
-        delete_by(living.spark, anew)
+        delete_rows(living.spark, anew)
     where = "id BETWEEN 10 AND 30"
     settings = UpdateSettings(table_path=living.path, assignments=("kind = -1",), where=where, rewrite_share=0)
     with pytest.raises(ContentMismatchError):
-        update_by(living.spark, settings)
+        update_rows(living.spark, settings)
     living.check()
 
 
@@ -135,7 +135,7 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
 
     monkeypatch.setattr("layoutopt.spark.changes.rewrite.load", late)
     with pytest.raises(CommitConflictError, match="by another commit"):
-        delete_by(living.spark, DeleteSettings(table_path=living.path, where="kind = 2", rewrite_share=0))
+        delete_rows(living.spark, DeleteSettings(table_path=living.path, where="kind = 2", rewrite_share=0))
     monkeypatch.undo()
     living.check()
     living.delete("kind = 2")
@@ -144,9 +144,9 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
 
 def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> None:
     source = living.source([(4711, 1, 0, 0.5, "needle")])
-    append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
+    append_rows(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
     assert files_with(living.path, "needle")
-    delete_by(living.spark, DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=0))
+    delete_rows(living.spark, DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=0))
     assert files_with(living.path, "needle")
     vacuum(TableFiles(living.path), 1, dt.timedelta(0))
     assert files_with(living.path, "needle") == []
@@ -155,12 +155,12 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed(living: Living) -> 
 
 def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
     source = living.source([(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")])
-    append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="two rows"))
+    append_rows(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="two rows"))
     marking = DeleteSettings(table_path=living.path, where="id = 4711", rewrite_share=1)
-    assert delete_by(living.spark, marking).marked is not None
+    assert delete_rows(living.spark, marking).marked is not None
     assert files_with(living.path, "needle")
     for number in (4711, 4712):  # the first is only marked, in the newest snapshot's files
-        report = delete_by(living.spark, DeleteSettings(table_path=living.path, where=f"id = {number}", hard=True))
+        report = delete_rows(living.spark, DeleteSettings(table_path=living.path, where=f"id = {number}", hard=True))
         assert report.vacuum is not None
         assert report.vacuum.files
     assert files_with(living.path, "needle") == files_with(living.path, "nail") == []
@@ -172,14 +172,14 @@ def test_a_hard_delete_leaves_no_copy_of_a_row(living: Living) -> None:
 @pytest.mark.long
 def test_a_hard_delete_leaves_no_copy_in_what_is_published(living: Living) -> None:
     source = living.source([(4711, 1, 0, 0.5, "needle")])
-    append_by(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
+    append_rows(living.spark, AppendSettings(table_path=living.path, source=source, batch_id="one row"))
     place = str(living.root / "published")
     publish(living.path, Publication("delta", place))
     hard = DeleteSettings(table_path=living.path, where="id = 4711", hard=True)
     with pytest.raises(PublicationError, match="copies are left: snapshots 1 are published"):
-        delete_by(living.spark, hard)
+        delete_rows(living.spark, hard)
     assert files_with(living.path, "needle")
-    delete_by(living.spark, hard.model_copy(update={"publish": (f"delta={place}",)}))
+    delete_rows(living.spark, hard.model_copy(update={"publish": (f"delta={place}",)}))
     assert files_with(living.path, "needle") == []
     living.check()
 
@@ -203,15 +203,15 @@ def test_loads_and_changes_know_of_each_other(
     source = str(living.root / "source-1")
     settings = LoadSettings(source=source, table_path=living.path)
     living.append(2)
-    assert load_by(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
+    assert run_load(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
     with monkeypatch.context() as patch:
         for name in ("loading.load.count_chunks", "changing.opened.Place.values_in"):
             patch.setattr(f"layoutopt.spark.{name}", None)  # the catalog knows the rows and values of what is joined
         assert living.optimize() == 2
-    assert load_by(spark, settings).loads == ()
+    assert run_load(spark, settings).loads == ()
     living.delete("kind = 2")
     with pytest.raises(AlreadyLoadedError, match="from other content"):
-        load_by(spark, settings)
+        run_load(spark, settings)
 
 
 @pytest.mark.long
@@ -224,7 +224,7 @@ def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(living: Livi
     assert [one.entries for one in told.partitions] == [3, 3, 2]
 
     def ask(**given: Any) -> Any:
-        return optimize_by(living.spark, OptimizeSettings(table_path=living.path, **given))
+        return optimize_table(living.spark, OptimizeSettings(table_path=living.path, **given))
 
     dry = ask(dry_run=True)
     assert len(dry.candidates) == len(dry.chosen) == 3
@@ -244,7 +244,7 @@ def test_partitions_of_older_plans_are_written_by_the_newest(living: Living) -> 
     (living.root / "plan.json").write_bytes(replace(plan, seed=7).dumps())
     living.load([row for row in living.new_rows(30) if row[1] == 2], replace=True)
     assert "2 partitions have older plans" in str(status(Catalog.open(living.path)).advice)
-    report = optimize_by(living.spark, OptimizeSettings(table_path=living.path, partition=("1", "__null__")))
+    report = optimize_table(living.spark, OptimizeSettings(table_path=living.path, partition=("1", "__null__")))
     assert all(one.older_plan for one in report.candidates)
     assert len(report.loads) == 2
     assert len(Catalog.open(living.path).plans) == 1

@@ -12,9 +12,9 @@ from layoutopt.errors import BoundError
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Call, Col, Const, Expr, to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.spark.core.featurize import pairs_table, vector_counts, with_feature_words, word_columns
+from layoutopt.spark.core.featurize import count_vectors, pairs_table, with_feature_words, word_columns
 from layoutopt.spark.core.source import schema_of
-from layoutopt.writer.evaluation import segment_words, words_of
+from layoutopt.writer.evaluation import read_word_columns, segment_words
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
@@ -39,7 +39,7 @@ def test_bits_are_true_only_where_the_condition_is(spark: SparkSession) -> None:
     # 70 features: some lie in the second word, one at bit 63.
     features = document(schema, [is_value(schema, *tests[i % 7]) for i in range(70)]).features
     table = source.select("*", *word_columns(features.features)).toArrow()
-    bits = unpack(words_of(table, 70), 70)
+    bits = unpack(read_word_columns(table, 70), 70)
     conditions = [to_sql(feature.predicates[0]) for feature in features]
     each = source.selectExpr(*(f"coalesce({condition}, false)" for condition in conditions[:7])).toArrow()
     for i, condition in enumerate(conditions):
@@ -63,8 +63,10 @@ def test_tasks_find_the_very_bits_that_spark_finds(spark: SparkSession) -> None:
     schema = schema_of(source)
     features = FeatureSet(tuple(feature_of(condition, schema) for condition in conditions * 7))
     left = with_feature_words(source, features.features).toArrow()
-    found = segment_words(features.features, left.select(source.columns), lambda places: words_of(left, len(places)))
-    expected = words_of(source.select("*", *word_columns(features.features)).toArrow(), len(features))
+    found = segment_words(
+        features.features, left.select(source.columns), lambda places: read_word_columns(left, len(places))
+    )
+    expected = read_word_columns(source.select("*", *word_columns(features.features)).toArrow(), len(features))
     assert (found == expected).all()
     shares = unpack(expected, len(features)).mean(axis=0)
     assert (shares > 0).sum() > 60
@@ -82,19 +84,19 @@ def test_a_feature_of_several_predicates_is_their_conjunction(spark: SparkSessio
 def test_counts_by_partition_are_those_of_the_rows(spark: SparkSession) -> None:
     source = simple_rows(spark).selectExpr("if(day = 3, NULL, day) AS day", "id", "kind", "text")
     features = simple_document(source).features.features
-    counts = vector_counts(source, features, "day")
+    counts = count_vectors(source, features, "day")
     assert set(counts) == {0, 1, 2, None}
     for vectors in counts.values():
         assert vectors.words[:, 0].tolist() == [0, 1, 2, 4, 8]
         assert vectors.counts.tolist() == [20] * 5
-    everything = vector_counts(source, features)
+    everything = count_vectors(source, features)
     assert everything[None].counts.tolist() == [80] * 5
     pairs = pairs_table(counts, PartitionNames("day", "int"))
     assert (pairs.num_rows, sum(pairs["count"].to_pylist())) == (20, 400)
 
 
 def test_without_features_there_is_one_vector(spark: SparkSession) -> None:
-    counts = vector_counts(simple_rows(spark), [])
+    counts = count_vectors(simple_rows(spark), [])
     assert counts[None].counts.tolist() == [400]
     assert np.array_equal(counts[None].words, [[0]])
 
@@ -102,7 +104,7 @@ def test_without_features_there_is_one_vector(spark: SparkSession) -> None:
 def test_too_many_pairs_are_refused(spark: SparkSession) -> None:
     source = simple_rows(spark)
     with pytest.raises(BoundError, match="4 features make more than 3 pairs"):
-        vector_counts(source, simple_document(source).features.features, max_pairs=3)
+        count_vectors(source, simple_document(source).features.features, max_pairs=3)
 
 
 @pytest.mark.parametrize(

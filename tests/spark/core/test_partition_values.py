@@ -18,14 +18,14 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.partition_values import is_one_of
 from layoutopt.spark.core.segments import with_segments
-from layoutopt.spark.loading.load import LoadsReport, load, load_by
+from layoutopt.spark.loading.load import LoadsReport, load, run_load
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sample_evaluation import draw_sample
@@ -144,7 +144,7 @@ class Place:
 
     def document(self) -> FeaturesDocument:
         document = simple_document(self.source)
-        return replace(document, features=replace(document.features, settings=Settings(time_zone=BERLIN)))
+        return replace(document, features=replace(document.features, settings=SessionSettings(time_zone=BERLIN)))
 
     def write_plan(self) -> None:
         document = self.document()
@@ -153,7 +153,7 @@ class Place:
     def load(self, name: str = "table", **given: object) -> LoadsReport:
         values = {"source": str(self.folder / "source"), "table_path": str(self.folder / name)}
         settings = make_settings(LoadSettings, {**values, "plan": self.folder / "plan.json", **given})
-        return load_by(self.session, settings)
+        return run_load(self.session, settings)
 
     def table(self, name: str = "table") -> Table:
         return open_table(str(self.folder / name))

@@ -12,7 +12,7 @@ import pytest
 
 from layoutopt.scan.table import open_table
 from layoutopt.spark import disable, enable, register
-from layoutopt.spark.core.source import as_no_pattern, is_pattern, open_source, schema_of
+from layoutopt.spark.core.source import escape_pattern, is_pattern, open_source, schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.source_files import read_partition, source_partitions
 from tests.effort import long_too
@@ -31,7 +31,7 @@ NAMES = ["ev?", "ev1", "ev[12]", "ev2", "e*", "ev{1,2}", "ev\\?"]
 
 def test_what_is_a_pattern() -> None:
     assert [is_pattern(name) for name in NAMES] == [True, False, True, False, True, True, True]
-    assert as_no_pattern("ev{1,2}\\?") == "ev\\{1,2\\}\\\\\\?"
+    assert escape_pattern("ev{1,2}\\?") == "ev\\{1,2\\}\\\\\\?"
 
 
 @pytest.mark.spark

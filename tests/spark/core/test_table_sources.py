@@ -13,9 +13,9 @@ from deltalake import write_deltalake
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AppendSettings, LoadSettings
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_by
+from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading.load import load_by
+from layoutopt.spark.loading.load import run_load
 from layoutopt.spark.loading.source_files import source_partitions
 from tests.sources.tables import by_id, deletion_vector, delta_rows, delta_table, iceberg_rows, iceberg_table
 from tests.spark.tables import document, is_value, plan_of
@@ -75,7 +75,7 @@ def test_loading_one_version_and_appending_the_next(spark: SparkSession, tmp_pat
     values = {"source": f"delta:{path}", "table_path": table, "plan": tmp_path / "plan.json"}
 
     def load(**given: object) -> Any:
-        return load_by(spark, make_settings(LoadSettings, values | given))
+        return run_load(spark, make_settings(LoadSettings, values | given))
 
     first = load(partition=["day=a"])
     assert (first.source, first.partitions) == (f"delta:{path}@0", ("a",))
@@ -86,5 +86,5 @@ def test_loading_one_version_and_appending_the_next(spark: SparkSession, tmp_pat
     late = str(tmp_path / "late")
     write_deltalake(late, pa.table({"id": [5], "kind": [1], "day": ["a"]}), partition_by=["day"])
     for _ in range(2):
-        append_by(spark, make_settings(AppendSettings, {"table_path": table, "source": f"delta:{late}"}))
+        append_rows(spark, make_settings(AppendSettings, {"table_path": table, "source": f"delta:{late}"}))
     assert sorted(open_table(table).sql("SELECT id FROM t")["id"].to_pylist()) == [1, 2, 3, 4, 5]

@@ -15,7 +15,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.errors import SchemaError, SettingError
 from layoutopt.inspect.verify import SourceCheck
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
@@ -238,7 +238,7 @@ def test_instants_that_clocks_show_twice_are_two_partitions(spark: SparkSession,
         )
         schema = schema_of(rows)
         plan = plan_of(document(schema, []), partition_by="p")
-        berlin = Settings(time_zone="Europe/Berlin")
+        berlin = SessionSettings(time_zone="Europe/Berlin")
         plan = replace(plan, settings=berlin, features=replace(plan.features, settings=berlin))
         load(spark, rows.where("p = timestamp_seconds(1635640200)"), tmp_path / "t", plan)
         problems = found(rows, open_table(str(tmp_path / "t")))

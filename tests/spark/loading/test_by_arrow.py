@@ -23,7 +23,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
-from layoutopt.spark.core.source import conformed, open_source, schema_of
+from layoutopt.spark.core.source import conform_columns, open_source, schema_of
 from layoutopt.spark.loading import job as by_arrow
 from layoutopt.spark.loading import job as plain_files
 from layoutopt.spark.loading import load as loading
@@ -179,7 +179,7 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     plan = a_plan(source, partition_by)
     chunks = count_chunks(with_positions(source), partition_by, plan.segment_rows)
     segments = cut_segments(chunks, plan.segment_rows)
-    job = by_arrow.cut_job(conformed(source, plan.schema), plan, segments)
+    job = by_arrow.cut_job(conform_columns(source, plan.schema), plan, segments)
     assert job.by_segment == by_segment
     assert len(job.tasks) == (len(segments) if by_segment else 1)
 

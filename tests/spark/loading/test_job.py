@@ -10,8 +10,8 @@ import pytest
 
 from layoutopt.catalog.paths import load_folder
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.spark.loading.job import discarded_after
-from layoutopt.writer.load_ids import ANY
+from layoutopt.spark.loading.job import discard_files_after
+from layoutopt.writer.load_ids import ANY_FAILURE
 
 
 @pytest.mark.parametrize("stopped", [SimpleNamespace(_jsc=None), SimpleNamespace()])
@@ -21,6 +21,6 @@ def test_files_go_and_the_first_failure_comes_out_where_the_session_was_stopped(
     written.parent.mkdir(parents=True)
     written.touch()
     session: Any = SimpleNamespace(sparkContext=stopped)
-    with pytest.raises(RuntimeError, match="the first"), discarded_after(ANY, session, files, "one", ["p"]):
+    with pytest.raises(RuntimeError, match="the first"), discard_files_after(ANY_FAILURE, session, files, "one", ["p"]):
         raise RuntimeError("the first failure")
     assert not written.exists()

@@ -32,11 +32,11 @@ from layoutopt.errors import (
     TableError,
 )
 from layoutopt.inspect.verify import verify
-from layoutopt.model.feature import FeatureSet, Settings
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.append import append_by
+from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load
@@ -313,7 +313,7 @@ def test_an_empty_source_makes_an_empty_table(spark: SparkSession, tmp_path: Pat
     assert (table.name, table.rows, table.settings) == (plan.table, 0, plan.settings)
     assert table.sql(f"SELECT count(*) AS n FROM {plan.table} WHERE id > 3").to_pylist() == [{"n": 0}]
     source.where("id < 10").coalesce(1).write.parquet(str(tmp_path / "late"))
-    append_by(spark, AppendSettings(table_path=str(tmp_path / "t"), source=str(tmp_path / "late")))
+    append_rows(spark, AppendSettings(table_path=str(tmp_path / "t"), source=str(tmp_path / "late")))
     snapshot = Catalog.open(str(tmp_path / "t")).snapshot
     assert (snapshot.rows, snapshot.plans) == (10, ())
     assert verify(open_table(str(tmp_path / "t"))).ok
@@ -376,7 +376,7 @@ class TestRefused:
 
     def test_other_settings(self, spark: SparkSession, tmp_path: Path) -> None:
         doc = simple_document(simple_rows(spark))
-        elsewhere = FeatureSet(doc.features.features, Settings(time_zone="Europe/Berlin"))
+        elsewhere = FeatureSet(doc.features.features, SessionSettings(time_zone="Europe/Berlin"))
         plan = plan_of(doc)
         changed = replace(plan, features=elsewhere, settings=elsewhere.settings)
         with pytest.raises(SettingError, match="timeZone=Europe/Berlin"):

@@ -35,7 +35,7 @@ from layoutopt.events import EventLog
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.load import LoadsReport, load, load_by
+from layoutopt.spark.loading.load import LoadsReport, load, run_load
 from layoutopt.spark.loading.verify import rows_of_entries
 from tests.spark.tables import plan_of, simple_document
 
@@ -73,7 +73,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "place", folder / "kept")
     for name, given in (("first", {"partition": (DAYS[0],)}), ("all", {})):
         values = {"source": source, "table_path": str(folder / name), "plan": plan} | given
-        load_by(spark, make_settings(LoadSettings, values))
+        run_load(spark, make_settings(LoadSettings, values))
     return folder
 
 
@@ -114,7 +114,7 @@ def ask(spark: SparkSession, place: Path) -> Callable[..., LoadsReport]:
     def run(**given: object) -> LoadsReport:
         values = {"source": str(place / "source"), "table_path": str(place / "table"), "plan": place / "plan.json"}
         with (place / "log.jsonl").open("a") as stream:
-            return load_by(spark, make_settings(LoadSettings, values | given), log=EventLog(stream))
+            return run_load(spark, make_settings(LoadSettings, values | given), log=EventLog(stream))
 
     return run
 
@@ -350,7 +350,7 @@ def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSessio
     (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="code").dumps())
     values = {"source": str(tmp_path / "source"), "table_path": str(tmp_path / "table"), "plan": tmp_path / "plan.json"}
     for code in ("01", "A 1"):
-        report = load_by(spark, make_settings(LoadSettings, {**values, "partition": (f"code={code}",)}))
+        report = run_load(spark, make_settings(LoadSettings, {**values, "partition": (f"code={code}",)}))
         assert report.loads[0].rows == 40
 
 
@@ -407,11 +407,11 @@ def test_an_interrupted_load_says_what_was_committed(spark: SparkSession, place:
     given = {"source": str(place / "source"), "table": str(place / "table"), "plan": place / "plan.json"}
     settings = make_settings(LoadSettings, given | {"partition": [f"dt={DAYS[0]}", f"dt={DAYS[1]}"]})
     with pytest.raises(KeyboardInterrupt, match=r"^nothing was committed$"):
-        load_by(spark, settings, interrupting("writing"))
+        run_load(spark, settings, interrupting("writing"))
     with pytest.raises(KeyboardInterrupt, match=r"history .* lists what was committed"):
-        load_by(spark, settings, interrupting("writing", times=2))
+        run_load(spark, settings, interrupting("writing", times=2))
     assert Catalog.open(str(place / "table")).snapshot.number == 0
-    assert len(load_by(spark, settings).loads) == 1
+    assert len(run_load(spark, settings).loads) == 1
 
 
 def test_each_commit_is_published_and_so_is_what_a_crash_left_unpublished(

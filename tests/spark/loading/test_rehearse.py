@@ -13,7 +13,7 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.dry_run import dry_run_load, needed_columns, rehearse_together
+from layoutopt.spark.loading.dry_run import dry_run_load, dry_run_loads, needed_columns
 from layoutopt.spark.loading.load import load
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
@@ -43,7 +43,7 @@ def test_a_rehearsal_scans_what_the_loaded_table_scans(
     )
     plans = [plan, replace(plan, scheme=groups), by_kind(plan)]
     monkeypatch.chdir(tmp_path)
-    together = rehearse_together(spark, source, plans, columns=["id"])
+    together = dry_run_loads(spark, source, plans, columns=["id"])
     assert not list(tmp_path.rglob("*"))
     assert together[0].schema.names == ("id", "day", "kind", "text")
     for number, (one, narrow) in enumerate(zip(plans, together, strict=True)):
@@ -59,7 +59,7 @@ def test_plans_of_other_segments_are_not_rehearsed_in_one_pass(spark: SparkSessi
     source = simple_rows(spark)
     plan = plan_of(simple_document(source), partition_by="day", block_rows=20)
     with pytest.raises(ValueError, match="run each alone"):
-        rehearse_together(spark, source, [plan, replace(plan, segment_rows=17)])
+        dry_run_loads(spark, source, [plan, replace(plan, segment_rows=17)])
 
 
 def test_what_cuts_a_layout_is_needed_though_no_query_reads_it(spark: SparkSession) -> None:

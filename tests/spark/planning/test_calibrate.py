@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from layoutopt.model.engine_costs import KINDS, EngineCosts, Work
+from layoutopt.model.engine_costs import KINDS, EngineCosts, QueryWork
 from layoutopt.spark.planning import calibrate
 from layoutopt.spark.planning.calibrate import Probe, Shape, fit, fitted, missed, probes_of, synthetic_rows
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def probes(costs: EngineCosts, count: int, noise: float = 0.0) -> list[Probe]:
     """Random work, and the seconds that it takes by some costs."""
     draw = np.random.default_rng(1)
-    works = [Work(1, *draw.integers(0, 10**4, len(KINDS) - 1).tolist()) for _ in range(count)]
+    works = [QueryWork(1, *draw.integers(0, 10**4, len(KINDS) - 1).tolist()) for _ in range(count)]
     return [Probe(work, costs.seconds(work) * (1 + noise * draw.normal())) for work in works]
 
 
@@ -53,4 +53,4 @@ def test_every_engine_is_timed(spark: SparkSession, monkeypatch: pytest.MonkeyPa
     made = calibrate.calibrate(spark, lambda sentence: None, 2_000)
     assert set(made.calibration.engines) == {"arrow", "duckdb", "spark"}
     assert made.probes == 3
-    assert made.calibration.costs("spark").seconds(Work(queries=1)) >= 0
+    assert made.calibration.costs("spark").seconds(QueryWork(queries=1)) >= 0

@@ -16,7 +16,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import check_request
-from layoutopt.model.engine_costs import tried
+from layoutopt.model.engine_costs import held_out_shares
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByCuts, ByVectors
 from layoutopt.model.schema import Column, Schema
@@ -104,13 +104,13 @@ def test_guides_without_a_choice_are_refused() -> None:
 def test_what_guides_one_layout_is_chosen_and_kept_in_the_plan(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(rows(), tmp_path / "rows.parquet")
     source, log = tmp_path / "rows.parquet", kinds(24)
-    assert set(tried(plan_best(spark, settings(source), log).predicted)) == {"features", "cuts"}
+    assert set(held_out_shares(plan_best(spark, settings(source), log).predicted)) == {"features", "cuts"}
     by_cuts = plan_best(spark, settings(source, guides="cuts"), log)
     assert by_cuts.method == "sop"
-    assert not tried(by_cuts.predicted)
+    assert not held_out_shares(by_cuts.predicted)
     assert by_cuts.scheme.layouts[0].blocking == ByCuts(("kind",))
     few = replace(log, queries=log.queries[:3])
-    assert not tried(plan_best(spark, settings(source), few).predicted)
+    assert not held_out_shares(plan_best(spark, settings(source), few).predicted)
 
 
 @pytest.mark.spark

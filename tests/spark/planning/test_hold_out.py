@@ -13,7 +13,7 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
-from layoutopt.model.engine_costs import Calibration, EngineCosts, Work, calibrations, tried
+from layoutopt.model.engine_costs import Calibration, EngineCosts, QueryWork, from_cost_predictions, held_out_shares
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.query import Query
@@ -26,7 +26,7 @@ from layoutopt.spark.planning.hold_out import (
     Fold,
     HoldOutEvaluation,
     Objective,
-    evaluation_on,
+    draw_evaluation,
     score_all,
     worst_fraction,
 )
@@ -197,8 +197,8 @@ def test_by_time_a_plan_that_reads_more_may_take_less(monkeypatch: pytest.Monkey
     def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[TrialResult]:
         n, plans = len(queries), [trial.plan for trial in trials]
         nothing = (0.0,) * n
-        work = [Work(queries=1, bytes=size, row_groups=groups, values=9) for size, groups in ((1, 1e4), (2, 10))]
-        full = (Work(queries=1, bytes=4, row_groups=1e4, values=12),) * n
+        work = [QueryWork(queries=1, bytes=size, row_groups=groups, values=9) for size, groups in ((1, 1e4), (2, 10))]
+        full = (QueryWork(queries=1, bytes=4, row_groups=1e4, values=12),) * n
         return [
             TrialResult(plan, (each.bytes,) * n, (4.0,) * n, nothing, (each,) * n, full)
             for plan, each in zip(plans, work, strict=True)
@@ -274,7 +274,7 @@ class TestPlanBest:
         monkeypatch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", some)
         asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
         plan = plan_best(spark, asked, log, draw=plot_tuning)
-        found = tried(plan.predicted)
+        found = held_out_shares(plan.predicted)
         assert set(found) == set(some)
         assert found[plan.method] == min(found.values())
         assert Plan.loads(plan.dumps()) == plan
@@ -299,13 +299,13 @@ class TestPlanBest:
             calibration=given,
         )  # fmt: skip
         plan = plan_best(spark, asked, log)
-        found = tried(plan.predicted, "time")
+        found = held_out_shares(plan.predicted, "time")
         labels = {"sop", "input-order"} & set(found)
         assert plan.block_rows == 10_000, "a chunk costs more than what it saves"
         assert labels
         assert {f"{plan.method} block-rows={rows}" for rows in (10, 40)} < set(found)
         assert found[plan.method] == min(found.values())
-        assert calibrations(plan.predicted) == {"duckdb": costs}
+        assert from_cost_predictions(plan.predicted) == {"duckdb": costs}
         with pytest.raises(PlanError, match="'spark' was not calibrated"):
             plan_best(spark, asked.model_copy(update={"engine": "spark"}), log)
         for wrong in ({"method": "sop"}, {"tune": True}, {"objective": "bytes"}):
@@ -328,7 +328,7 @@ class TestPlanBest:
             resamples=8,
         )
         plan = plan_best(spark, asked, log, draw=plot_tuning)
-        best = next(iter(tried(plan.predicted)))
+        best = next(iter(held_out_shares(plan.predicted)))
         assert best.endswith(f"block-rows={plan.block_rows}")
         assert picture.stat().st_size > 10_000
 
@@ -355,7 +355,7 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, guides="features")
     wanted = [settings.model_copy(update={"method": method}) for method in ("cuts", "sort", "input-order")]
     wanted[1] = wanted[1].model_copy(update={"by": ("text",)})
-    alone, together = (evaluation_on(rows_of_source, settings, [fold], lambda sentence: None) for _ in range(2))
+    alone, together = (draw_evaluation(rows_of_source, settings, [fold], lambda sentence: None) for _ in range(2))
     for each in wanted:
         alone.score(each, 1)
     assert score_all(together, wanted, 1) == alone.evaluated == together.evaluated
@@ -374,7 +374,7 @@ def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partitio
     some = [range(len(doc.features) - 1), range(len(doc.features) - 1, 0, -1)]
     folds = [Fold({1: replace(doc, features=doc.features.only(kept))}, doc.queries) for kept in some]
     settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, method="sop", partition_by=partition_by)
-    evaluation = evaluation_on(rows_of_source, settings, folds, lambda sentence: None)
+    evaluation = draw_evaluation(rows_of_source, settings, folds, lambda sentence: None)
     evaluation.score(settings, 1)
     (trial,) = evaluation.evaluated
     plans = [Trial(plan, search=False) for plan in trial.plans]

@@ -22,7 +22,7 @@ from layoutopt.local.processes import Processes, Value
 from layoutopt.local.profile import Profile
 from layoutopt.local.splits import CutJob, Split, read_split
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.feature import Feature, FeatureSet, Settings
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
@@ -36,12 +36,12 @@ from layoutopt.spark.planning.plan import make_plan, open_source_rows
 from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample, unit_in_bytes
 from layoutopt.spark.planning.segment_evaluation import Trial, try_on_segments
 from layoutopt.spark.planning.source_profile import (
-    Counting,
+    CountRequest,
     PlainRows,
     Rows,
     choose_rows,
     count_histograms,
-    rows_by_partition,
+    count_partition_rows,
     sample_histograms,
 )
 from tests.effort import long_too
@@ -138,9 +138,9 @@ def test_what_is_counted_is_what_spark_counts(
     features = features_of(CONDITIONS, schema)
     conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
     queries = document(schema, conditions).queries
-    assert dict(plain.partition_rows) == rows_by_partition(frame, partition_by)
-    assert list(plain.partition_rows) == list(rows_by_partition(frame, partition_by))
-    of = [Counting(each, queries, schema, partition_by, 10_000, print) for each in (plain, frame)]
+    assert dict(plain.partition_rows) == count_partition_rows(frame, partition_by)
+    assert list(plain.partition_rows) == list(count_partition_rows(frame, partition_by))
+    of = [CountRequest(each, queries, schema, partition_by, 10_000, print) for each in (plain, frame)]
     (some, by_arrow), (same, by_spark) = (count_histograms(one, features) for one in of)
     assert some == same == features
     for one, other in zip(by_arrow, by_spark, strict=True):
@@ -156,7 +156,7 @@ def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path:
     plain, frame = both(spark, written(rows, tmp_path / "source"), "year")
     features = features_of(CONDITIONS, plain.schema)
     queries = document(plain.schema, [is_value(plain.schema, "n", "<", 0)]).queries
-    of = [Counting(each, queries, plain.schema, "year", 100, print) for each in (plain, frame)]
+    of = [CountRequest(each, queries, plain.schema, "year", 100, print) for each in (plain, frame)]
     (by_arrow, by_spark) = (sample_histograms(one, features) for one in of)
     for one, other in zip(by_arrow, by_spark, strict=True):  # there are fewer rows than are wanted, so all are drawn
         assert (one.value, one.rows, one.vectors.counts.tolist()) == (
@@ -257,7 +257,7 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
 def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, source_of: SourceOf) -> None:
     plain, frame = both(spark, source_of(100, 2), "day")
     for rows in (plain, frame):
-        none = Counting(rows, (), plain.schema, "day", 100, print)
+        none = CountRequest(rows, (), plain.schema, "day", 100, print)
         _, found = count_histograms(none, FeatureSet(()))
         assert [(one.value, one.rows, len(one.vectors)) for one in found] == [(0, 50, 1), (1, 50, 1)]
 
@@ -303,7 +303,7 @@ def test_where_vectors_are_too_many_spark_counts_them(
         plain.profile(features.features, ())
     told: list[str] = []
     plain.say = told.append
-    counting = Counting(plain, (), plain.schema, "day", 1000, print)
+    counting = CountRequest(plain, (), plain.schema, "day", 1000, print)
     assert [one.vectors.counts.tolist() for one in count_histograms(counting, features)[1]] == [[10] * 10] * 4
     assert told == [sentence for sentence in told if "more than" in sentence]
     assert plain.needs_spark
@@ -430,7 +430,7 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
         return survey_of(plain, features, bounded)
 
     monkeypatch.setattr(PlainRows, "profile", watched)
-    of = [Counting(each, queries, schema, "day", 100, print) for each in (plain, frame)]
+    of = [CountRequest(each, queries, schema, "day", 100, print) for each in (plain, frame)]
     by_arrow, by_spark = (count_histograms(one, features_of(["kind = 1"], schema))[1] for one in of)
     assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
     assert [one.query_weights.tolist() for one in by_arrow] == [one.query_weights.tolist() for one in by_spark]
@@ -443,7 +443,7 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
     rows, source = kinds_and_shops(spark, 100, 2), source_of(100, 2)
     of, request = simple_document(rows), PlanRequest(partition_by="day")
     assert isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
-    elsewhere = replace(of, features=replace(of.features, settings=Settings(time_zone="Asia/Tokyo")))
+    elsewhere = replace(of, features=replace(of.features, settings=SessionSettings(time_zone="Asia/Tokyo")))
     with pytest.raises(SettingError, match="Asia/Tokyo"):
         make_plan(spark, source, elsewhere, request)
     monkeypatch.setattr("layoutopt.spark.planning.plan.has_local_paths", lambda session: False)

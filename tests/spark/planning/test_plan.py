@@ -17,11 +17,11 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.order import ORDER_KINDS
-from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult
-from layoutopt.spark.planning.source_profile import features_within, heaviest
+from layoutopt.spark.planning.source_profile import features_within, select_heaviest
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
@@ -210,7 +210,7 @@ class TestMakePlan:
     def test_bounds_count_null_partitions(self, spark: SparkSession) -> None:
         source = simple_rows(spark).selectExpr("id", "if(day = 3, NULL, day) AS day", "kind", "text")
         doc = simple_document(source)
-        assert set(vector_counts(source, doc.features.features, "day")) == {0, 1, 2, None}
+        assert set(count_vectors(source, doc.features.features, "day")) == {0, 1, 2, None}
         assert (
             make_plan(spark, source, doc, PlanRequest(partition_by="day", block_rows=20)).predicted[
                 "rows_scanned_fraction"
@@ -239,4 +239,4 @@ def test_the_most_of_the_heaviest_features_are_kept() -> None:
 
 
 def test_heaviest_keeps_the_order_of_bits() -> None:
-    assert [f.weight for f in heaviest(feature_set(2.0, 9.0, 1.0, 5.0), 2)] == [9.0, 5.0]
+    assert [f.weight for f in select_heaviest(feature_set(2.0, 9.0, 1.0, 5.0), 2)] == [9.0, 5.0]

@@ -36,7 +36,7 @@ from layoutopt.spark.planning.row_order import (
     with_orders,
 )
 from layoutopt.spark.planning.segment_evaluation import measure_query_bytes, prune_queries, try_on_segment
-from layoutopt.writer.row_order import FoundOrder
+from layoutopt.writer.row_order import RowOrder
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts
 from tests.effort import long_too
@@ -68,7 +68,7 @@ def a_job(plan: Plan) -> WriteJob:
     return WriteJob(plan, shares, "sampled", "load-1", 0, ("all",), (0,), rehearsal=True)
 
 
-def found_in(plan: Plan) -> Mapping[int, FoundOrder]:
+def found_in(plan: Plan) -> Mapping[int, RowOrder]:
     job, segment = a_job(plan), a_segment()
     files = list(route_segment(job, segment))
     table = dry_run_table(job, measure_files(job, segment, files))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from layoutopt.model.arrays import spread
-from layoutopt.spark.core.featurize import vector_counts
+from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.source_profile import sample_vectors
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
@@ -28,7 +28,7 @@ def test_all_rows_are_taken_where_they_are_few(spark: SparkSession) -> None:
     source = simple_rows(spark)
     features = simple_document(source).features
     found = sample_vectors(source, features, "day", {1: 100, 3: 100})
-    expected = vector_counts(source, features.features, "day")
+    expected = count_vectors(source, features.features, "day")
     assert set(found) == {1, 3}
     for value, vectors in found.items():
         assert vectors.words.tolist() == expected[value].words.tolist()

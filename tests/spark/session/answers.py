@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from layoutopt.spark import last_scans
-from layoutopt.spark.session.enabling import planned_reads
+from layoutopt.spark.session.enabling import plan_reads
 from layoutopt.spark.session.metrics import ScanMetrics
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def skipped(session: SparkSession) -> int:
 
 def planned(frame: DataFrame) -> tuple[ScanMetrics, ...]:
     """What a DataFrame's query would read and skip, one item a scan that Spark's optimiser leaves."""
-    return tuple(ScanMetrics.of(read.table.name, read) for read in planned_reads(frame))
+    return tuple(ScanMetrics.of(read.table.name, read) for read in plan_reads(frame))
 
 
 def scans_under(session: SparkSession, conditions: Iterable[str], table: str = "t") -> dict[str, ScanMetrics]:

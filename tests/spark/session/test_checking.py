@@ -20,7 +20,7 @@ from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.session import enabling
 from layoutopt.spark.session.enabling import scan_to_dataframe
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.effort import long_too
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
@@ -59,7 +59,7 @@ def forged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Table:
 def misread(*given: Any) -> Condition:
     """A condition as it would be read by a translation that adds a test of its own."""
     found = read_condition(*given)
-    narrow = scans_of("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
+    narrow = find_scans("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
     return replace(found, root=conjunction([found.root, narrow]))
 
 

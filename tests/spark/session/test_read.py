@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import read_table
@@ -201,7 +201,7 @@ def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSes
 
 def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     """A zone in which the session's clock is not the table's."""
-    plan = building(SCHEMA, [*CONDITIONS, "hour(seen) = 3"], settings=Settings(time_zone="Asia/Tokyo"))
+    plan = building(SCHEMA, [*CONDITIONS, "hour(seen) = 3"], settings=SessionSettings(time_zone="Asia/Tokyo"))
     table = build(tmp_path, rows, plan)
     sql = "SELECT id FROM t WHERE hour(seen) = 3"
     assert table.explain(sql).reads[0].skipped_by["features"].blocks > 0

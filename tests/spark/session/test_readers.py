@@ -11,10 +11,10 @@ from pyspark.errors import QueryExecutionException
 from pyspark.sql import SparkSession
 
 from layoutopt import spark as skipping
-from layoutopt.inspect.cost import work_of
+from layoutopt.inspect.cost import count_work
 from layoutopt.scan import segments
 from layoutopt.scan.table import Table, open_table
-from layoutopt.scan.table_read import TableRead, rows_at_once
+from layoutopt.scan.table_read import TableRead, read_rows
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session import readers
@@ -60,7 +60,7 @@ def is_one_layout(table: Table) -> bool:
 
 
 def rows_of(spark: SparkSession, read: TableRead) -> DataFrame:
-    found = rows_at_once(read, readers._MOST_HELD)
+    found = read_rows(read, readers._MOST_HELD)
     assert found is not None
     return rows_to_dataframe(spark, found, read.columns)
 
@@ -110,7 +110,7 @@ def of_one_layout(tmp_path: Path) -> Table:
 
 def is_sooner(table: Table) -> bool:
     read = read_of(table)
-    return are_tasks_sooner(read, work_of(read.pruned))
+    return are_tasks_sooner(read, count_work(read.pruned))
 
 
 def test_tasks_of_a_small_table_are_not_worth_it(of_one_layout: Table) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.sql.text_cache import MOST_TEXTS, remembered
+from layoutopt.sql.text_cache import MOST_TEXTS, cache_by_text
 
 
 def length_of(seen: list[str], text: str) -> int:
@@ -14,7 +14,7 @@ def length_of(seen: list[str], text: str) -> int:
 
 def test_hundreds_of_texts_in_turns_are_all_remembered() -> None:
     seen: list[str] = []
-    length = remembered(lambda text: length_of(seen, text))
+    length = cache_by_text(lambda text: length_of(seen, text))
     texts = [f"SELECT {i}" for i in range(MOST_TEXTS)]
     for _ in range(2):
         assert [length(text) for text in texts] == list(map(len, texts))
@@ -23,7 +23,7 @@ def test_hundreds_of_texts_in_turns_are_all_remembered() -> None:
 
 def test_of_long_texts_few_are_remembered() -> None:
     seen: list[str] = []
-    length = remembered(lambda text: length_of(seen, text))
+    length = cache_by_text(lambda text: length_of(seen, text))
     texts = [f"{i:06}" * 1000 for i in range(200)]
     for _ in range(2):
         for text in texts:
@@ -40,7 +40,7 @@ def test_other_arguments_count_and_errors_are_raised_again() -> None:
             raise ValueError(f"{text!r} is too short")
         return text[:end]
 
-    some = remembered(cut)
+    some = cache_by_text(cut)
     assert [some("abc"), some("abc", 2), some("abc", end=2), some("abc", 2)] == ["a", "ab", "ab", "ab"]
     for _ in range(2):
         with pytest.raises(ValueError, match="too short"):

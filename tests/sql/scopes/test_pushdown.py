@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from layoutopt.sql.query_blocks import rejects_nulls
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from tests.sql.schemas import SCHEMA
 
 
@@ -27,5 +27,5 @@ from tests.sql.schemas import SCHEMA
     ],
 )
 def test_what_a_row_of_nulls_can_satisfy(condition: str, expected: bool) -> None:
-    (scan,) = scans_of(f"SELECT 1 FROM t WHERE {condition}", {"t": SCHEMA})
+    (scan,) = find_scans(f"SELECT 1 FROM t WHERE {condition}", {"t": SCHEMA})
     assert rejects_nulls(scan.filter.root) == expected

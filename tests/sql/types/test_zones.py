@@ -10,12 +10,12 @@ from zoneinfo import available_timezones
 import pytest
 from pyspark.sql import SparkSession
 
-from layoutopt.model.feature import Settings
+from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql.bind_log import bound_text
+from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.scans import scans_of
+from layoutopt.sql.scans import find_scans
 from layoutopt.sql.types import TypedConstant, cast_constant, zone_of
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("s", "string")))
@@ -26,7 +26,9 @@ def instant(text: str, zone: str) -> Any:
 
 
 def unusable(condition: str, zone: str) -> Sequence[str]:
-    (found,) = scans_of(f"SELECT ts FROM t WHERE {condition}", {"t": SCHEMA}, settings=Settings(time_zone=zone))
+    (found,) = find_scans(
+        f"SELECT ts FROM t WHERE {condition}", {"t": SCHEMA}, settings=SessionSettings(time_zone=zone)
+    )
     assert (found.filter.root == TRUE) == bool(found.unusable)
     return [each.code for each in found.unusable]
 
@@ -79,5 +81,5 @@ def test_unknown_zones_are_said_so() -> None:
 
 def test_statements_of_such_zones_are_not_bound_to_a_time() -> None:
     sql = "SELECT ts FROM t WHERE ts > current_date"
-    assert bound_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "PST") == (sql, "spark")
-    assert bound_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "UTC") != (sql, "spark")
+    assert bind_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "PST") == (sql, "spark")
+    assert bind_text(sql, "spark", "2026-11-27T10:00:00+00:00", (), "UTC") != (sql, "spark")
