@@ -37,7 +37,7 @@ from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.files import damaged_file, missing_file, open_parquet
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
-from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sums_by_block, value_hashes
+from layoutopt.writer.checksum import Positions, is_hashable, scramble_words, sums_by_block, value_hashes
 from layoutopt.writer.evaluation import KeyedRows, combine_bits, matching_rows
 
 # A file of the table, and what is wrong with it.
@@ -290,7 +290,7 @@ class _Check:
             lambda n, block: f"the content of {name!r} was changed in {n} blocks, as in {block}", wrong, part,
         )  # fmt: skip
         if TID in part.rows.column_names and (tid_sums >= 0).any():
-            tid_hashes = part.positions.hashes(values.spread(scrambled(hashes)))
+            tid_hashes = part.positions.hashes(values.spread(scramble_words(hashes)))
             self._mark_blocks(
                 (1, place + 3), "tid-checksum",
                 lambda n, block: f"values of {name!r} have other tids in {n} blocks, as in {block}",

@@ -19,7 +19,8 @@ def weaken_filter(node: Node) -> Node:
     >>> from layoutopt.model.values import ValueSet
     >>> a, b = Col("a", "int"), Col("b", "int")
     >>> small = InSet(a, ValueSet.interval(None, 5))
-    >>> weaken_filter(conjunction([small, Comparison(a, "<", b)])) == small, weaken_filter(disjunction([small, Comparison(a, "<", b)]))
+    >>> pair = [small, Comparison(a, "<", b)]
+    >>> weaken_filter(conjunction(pair)) == small, weaken_filter(disjunction(pair))
     (True, Constant(value=True))
     """
     if isinstance(node, And):
@@ -31,7 +32,7 @@ def weaken_filter(node: Node) -> Node:
 
 
 def split_served(queries: Iterable[Query], share: float) -> tuple[Query, ...]:
-    """Return a log of which a share of each statement's runs comes through a catalog, weakened by :func:`weaken_filter`.
+    """Return a log: a share of each statement's runs comes through a catalog, weakened by :func:`weaken_filter`.
 
     ``share`` is that of the weights, from 0 to 1. A query whose filter Iceberg can express is unchanged; any other
     becomes two.

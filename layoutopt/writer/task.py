@@ -32,7 +32,14 @@ from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import BLOCK, TID, Column
-from layoutopt.writer.checksum import Positions, is_hashable, scrambled, sum_with_positions, sums_by_block, value_hashes
+from layoutopt.writer.checksum import (
+    Positions,
+    is_hashable,
+    scramble_words,
+    sum_with_positions,
+    sums_by_block,
+    value_hashes,
+)
 from layoutopt.writer.encodings import (
     Encodings,
     blocks_to_encode,
@@ -284,7 +291,7 @@ def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]
     for column in plan.schema.columns:
         has_column = column.name in segment.table.column_names
         hashes = value_hashes(segment.table[column.name], column.type) if has_column else None
-        tid_hashes = None if hashes is None else positions.hashes(scrambled(hashes))
+        tid_hashes = None if hashes is None else positions.hashes(scramble_words(hashes))
         all_rows_sums.append(None if tid_hashes is None else int(tid_hashes.sum(dtype=np.int64)))
         for number, (layout, present_rows_mask) in enumerate(zip(plan.scheme.layouts, present, strict=True)):
             rows = None if column.name in layout.master else present_rows_mask
