@@ -29,7 +29,7 @@ MOST_TEXTS: Final = 1_000
 def sample_statements(entries: Iterable[LogEntry]) -> list[LogEntry]:
     """Return the entries of a sample of statements, scaled to the log's number of runs.
 
-    >>> few = some_statements(LogEntry(i, f"SELECT {i}") for i in range(5_000))
+    >>> few = sample_statements(LogEntry(i, f"SELECT {i}") for i in range(5_000))
     >>> len(few), few[1].sql, few[1].count
     (1000, 'SELECT 7', 5.0)
     """

@@ -175,7 +175,7 @@ def decode_error(text: str) -> LayoutoptError | None:
 
     An error class that is not imported here becomes its nearest imported base class.
 
-    >>> recovered(f"task 3 failed: {carried(PlanError('no such column'))} at line 7")
+    >>> decode_error(f"task 3 failed: {encode_error(PlanError('no such column'))} at line 7")
     PlanError('no such column')
     """
     match = _CARRIED.search(text)

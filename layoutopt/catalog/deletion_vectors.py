@@ -54,7 +54,7 @@ def pack_positions(positions: Ints) -> bytes:
 def unpack_positions(vector: bytes) -> Ints:
     """Return the positions of a bitmap, ascending, int64[n]; raise CatalogError if it is no bitmap.
 
-    >>> places_in(packed(np.array([7, 3]))).tolist()
+    >>> unpack_positions(pack_positions(np.array([7, 3]))).tolist()
     [3, 7]
     """
     try:

@@ -145,10 +145,10 @@ def choose_indexes(indexes: Sequence[IndexEffect], read: Floats, budget: float) 
         read: the weighted bytes that each query reads of each block without indexes, ``float64[n_queries, n_blocks]``.
         budget: the most bytes of the chosen indexes.
 
-    >>> few, all = Judged(np.array([[True, False]]), 10.0, 10.0), Judged(np.array([[True, True]]), 30.0, 30.0)
-    >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 100.0)
+    >>> few, all = IndexEffect(np.array([[True, False]]), 10.0, 10.0), IndexEffect(np.array([[True, True]]), 30.0, 30.0)
+    >>> choose_indexes([few, all], np.array([[50.0, 50.0]]), 100.0)
     (1,)
-    >>> worth_their_bytes([few, all], np.array([[50.0, 50.0]]), 20.0)
+    >>> choose_indexes([few, all], np.array([[50.0, 50.0]]), 20.0)
     (0,)
     """
     search = _Search(indexes, read, budget)

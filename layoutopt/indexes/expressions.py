@@ -50,7 +50,7 @@ def is_stored(expr: Expr) -> bool:
 def make_struct(parts: Sequence[Expr]) -> Call:
     """Return the struct of some expressions, for an index of all of them.
 
-    >>> point_of([Col("lat", "double"), Col("lon", "int")]).type
+    >>> make_struct([Col("lat", "double"), Col("lon", "int")]).type
     'struct<c0:double,c1:int>'
     """
     return Call(_STRUCT, tuple(parts), f"struct<{','.join(f'c{i}:{part.type}' for i, part in enumerate(parts))}>")
@@ -146,7 +146,7 @@ def evaluate(expr: Expr, rows: pa.Table) -> Evaluated | None:
 def flatten_arrays(arrays: Evaluated) -> Evaluated:
     """Return the elements of arrays; NULL arrays have none.
 
-    >>> elements = of_elements(Evaluated(pa.chunked_array([[[1, None], None, [], [2]]])))
+    >>> elements = flatten_arrays(Evaluated(pa.chunked_array([[[1, None], None, [], [2]]])))
     >>> elements.values.to_pylist(), elements.starts.tolist()
     ([1, None, 2], [0, 2, 2, 2, 3])
     """

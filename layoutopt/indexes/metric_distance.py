@@ -34,7 +34,7 @@ _AT_ONCE = 4_096
 def levenshtein_distances(texts: Sequence[str], origin: str) -> Ints:
     """Return the Levenshtein distance of each text to ``origin`` by characters, as in Spark, ``int64[n]``.
 
-    >>> distances(["kitten", "", "sitting", "😀itting"], "sitting").tolist()
+    >>> levenshtein_distances(["kitten", "", "sitting", "😀itting"], "sitting").tolist()
     [3, 7, 0, 1]
     """
     parts = [_distances(texts[i : i + _AT_ONCE], origin) for i in range(0, len(texts), _AT_ONCE)]

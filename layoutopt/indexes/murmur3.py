@@ -61,7 +61,7 @@ def hash_joined(states: Hashes, second: Hashes) -> Hashes:
     """Return the hashes of rows of two words, from :func:`start_states` and :func:`scramble_words` of each.
 
     >>> first, second = np.array([1, 2], np.uint32), np.array([3, 4], np.uint32)
-    >>> (hash_joined(joined(first), scrambled(second)) == hash_words([first, second])).tolist()
+    >>> (hash_joined(start_states(first), scramble_words(second)) == hash_words([first, second])).tolist()
     [True, True]
     """
     hashes = np.empty(len(states), np.uint32)

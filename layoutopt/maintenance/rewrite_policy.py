@@ -92,7 +92,7 @@ class RewriteRule:
 def sum_losses(differences: Iterable[float], cost: float) -> Loss:
     """Return the loss over some days, oldest first.
 
-    >>> loss_of([0.4, 0.3, -0.2], cost=1.0).counted, loss_of([0.8, 0.7], cost=1.0)
+    >>> sum_losses([0.4, 0.3, -0.2], cost=1.0).counted, sum_losses([0.8, 0.7], cost=1.0)
     (0.49999999999999994, Loss(counted=1.0, overdue=0.5))
     """
     loss = Loss()

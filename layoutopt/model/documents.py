@@ -31,7 +31,7 @@ def canonical_bytes(value: object) -> bytes:
 def round_figure(number: float) -> float:
     """Return a number with 6 digits: the order of a machine's additions changes only later ones.
 
-    >>> rounded(0.1 + 0.2)
+    >>> round_figure(0.1 + 0.2)
     0.3
     """
     return float(f"{number:.{_SIGNIFICANT_DIGITS}g}")

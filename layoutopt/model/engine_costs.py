@@ -62,7 +62,7 @@ KINDS: Final[tuple[str, ...]] = tuple(field.name for field in fields(QueryWork))
 class EngineCosts:
     """An engine's seconds for one of each kind of work; missing kinds take none.
 
-    >>> EngineCosts({"queries": 0.1, "files": 0.01}).seconds(Work(queries=2, files=5, rows=1e6))
+    >>> EngineCosts({"queries": 0.1, "files": 0.01}).seconds(QueryWork(queries=2, files=5, rows=1e6))
     0.25
     """
 
@@ -173,7 +173,7 @@ def at_budget(name: str, budget: float) -> str:
 def select_own_predictions(predicted: Mapping[str, float]) -> dict[str, float]:
     """Return the predictions of the plan's own scheme.
 
-    >>> of_the_plan({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
+    >>> select_own_predictions({"storage_cells": 1.19, "storage_cells@1.1": 1.09})
     {'storage_cells': 1.19}
     """
     prefixes = (*_TRIED.values(), *_SPREAD.values(), _CALIBRATED)
@@ -183,7 +183,7 @@ def select_own_predictions(predicted: Mapping[str, float]) -> dict[str, float]:
 def name_held_out_share(label: str, by: str = "bytes") -> str:
     """Return the name of the share of full scans that held-out queries read, for a method or choice of parameters.
 
-    >>> when_tried("gsop"), when_tried("gsop", "time")
+    >>> name_held_out_share("gsop"), name_held_out_share("gsop", "time")
     ('held_back_bytes_fraction:gsop', 'held_back_seconds_fraction:gsop')
     """
     return _TRIED[by] + label
@@ -192,7 +192,7 @@ def name_held_out_share(label: str, by: str = "bytes") -> str:
 def name_held_out_spread(label: str, by: str = "bytes") -> str:
     """Return the name of that share's standard deviation over samples of queries.
 
-    >>> spread_when_tried("gsop")
+    >>> name_held_out_spread("gsop")
     'held_back_bytes_spread:gsop'
     """
     return _SPREAD[by] + label
@@ -201,7 +201,7 @@ def name_held_out_spread(label: str, by: str = "bytes") -> str:
 def held_out_spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
     """Return the standard deviations over held-out queries, by method, where known.
 
-    >>> spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
+    >>> held_out_spreads({"gap": 0.1, "held_back_bytes_spread:sop": 0.02})
     {'sop': 0.02}
     """
     return _select_prefixed(predicted, _SPREAD[by])
@@ -210,7 +210,7 @@ def held_out_spreads(predicted: Mapping[str, float], by: str = "bytes") -> dict[
 def held_out_shares(predicted: Mapping[str, float], by: str = "bytes") -> dict[str, float]:
     """Return the shares that held-out queries read, by method, the best first.
 
-    >>> tried({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
+    >>> held_out_shares({"gap": 0.1, "held_back_bytes_fraction:sop": 0.2, "held_back_bytes_fraction:gsop": 0.1})
     {'gsop': 0.1, 'sop': 0.2}
     """
     return dict(sorted(_select_prefixed(predicted, _TRIED[by]).items(), key=lambda item: item[1]))
@@ -219,7 +219,7 @@ def held_out_shares(predicted: Mapping[str, float], by: str = "bytes") -> dict[s
 def to_cost_predictions(engine: str, seconds_of: Mapping[str, float]) -> dict[str, float]:
     """Return an engine's costs as named predictions of a plan.
 
-    >>> calibrated("spark", {"files": 0.01})
+    >>> to_cost_predictions("spark", {"files": 0.01})
     {'calibrated_seconds:spark:files': 0.01}
     """
     return {f"{_CALIBRATED}{engine}:{kind}": seconds for kind, seconds in seconds_of.items()}
@@ -228,7 +228,7 @@ def to_cost_predictions(engine: str, seconds_of: Mapping[str, float]) -> dict[st
 def from_cost_predictions(predicted: Mapping[str, float]) -> dict[str, dict[str, float]]:
     """Return the user's engine costs that a plan was chosen by, by engine and kind of work.
 
-    >>> calibrations({"gap": 0.1, "calibrated_seconds:spark:files": 0.01})
+    >>> from_cost_predictions({"gap": 0.1, "calibrated_seconds:spark:files": 0.01})
     {'spark': {'files': 0.01}}
     """
     costs: dict[str, dict[str, float]] = {}
@@ -245,7 +245,7 @@ def _select_prefixed(predicted: Mapping[str, float], prefix: str) -> dict[str, f
 def predictions_by_budget(predicted: Mapping[str, float]) -> dict[float, dict[str, float]]:
     """Return the predictions of each storage budget, ascending; empty if there was only one.
 
-    >>> curve({"storage_cells": 1.19, "storage_cells@1.2": 1.19, "storage_cells@1.1": 1.09})
+    >>> predictions_by_budget({"storage_cells": 1.19, "storage_cells@1.2": 1.19, "storage_cells@1.1": 1.09})
     {1.1: {'storage_cells': 1.09}, 1.2: {'storage_cells': 1.19}}
     """
     by_budget: dict[float, dict[str, float]] = {}

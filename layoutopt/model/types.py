@@ -34,7 +34,7 @@ def whole_type(value: int) -> str | None:
 def quote_name(name: str) -> str:
     """Return a name in backticks, as Spark's SQL takes any name of a column or table.
 
-    >>> quoted("a`b")
+    >>> quote_name("a`b")
     '`a``b`'
     """
     return "`" + name.replace("`", "``") + "`"
@@ -43,7 +43,7 @@ def quote_name(name: str) -> str:
 def unquote_name(name: str) -> str:
     """Return a name without backticks, if it has any.
 
-    >>> unquoted("`a``b`"), unquoted("a`b")
+    >>> unquote_name("`a``b`"), unquote_name("a`b")
     ('a`b', 'a`b')
     """
     return name[1:-1].replace("``", "`") if len(name) > 1 and name[0] == name[-1] == "`" else name
@@ -52,7 +52,7 @@ def unquote_name(name: str) -> str:
 def double_quote_name(name: str) -> str:
     """Return a name in double quotes, as DuckDB's SQL takes any name of a column.
 
-    >>> double_quoted('a"b')
+    >>> double_quote_name('a"b')
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'

@@ -42,12 +42,12 @@ def element_literals(literal: InSet | Like) -> tuple[InSet | Like, ...]:
 
     >>> from layoutopt.model.predicates import Col, describe
     >>> holds = Call("array_contains", (Col("tags", "array<string>"), Const("new", "string")), "boolean")
-    >>> [describe(implied) for implied in literals_of_elements(InSet(holds, ValueSet.point(1)))]
+    >>> [describe(implied) for implied in element_literals(InSet(holds, ValueSet.point(1)))]
     ["elements(tags) = 'new'"]
-    >>> literals_of_elements(InSet(holds, ValueSet.point(0)))
+    >>> element_literals(InSet(holds, ValueSet.point(0)))
     ()
     >>> value = Call("try_element_at", (Col("m", "map<string,int>"), Const("k", "string")), "int")
-    >>> [describe(implied) for implied in literals_of_elements(InSet(value, ValueSet.point(7)))]
+    >>> [describe(implied) for implied in element_literals(InSet(value, ValueSet.point(7)))]
     ["elements(map_keys(m)) = 'k'", 'elements(map_values(m)) = 7']
     """
     if isinstance(literal, InSet) and literal.null:
@@ -99,7 +99,7 @@ def derive_function_literal(function: Expr, literal: InSet) -> InSet | None:
     >>> from layoutopt.model.predicates import Col
     >>> text = Col("s", "string")
     >>> part = Call("split_part", (text, Const("-", "string"), Const(2, "int")), "string")
-    >>> follows_for(part, InSet(text, ValueSet.of(["a-b", "c"]))).values.points()
+    >>> derive_function_literal(part, InSet(text, ValueSet.of(["a-b", "c"]))).values.points()
     ('', 'b')
     """
     if not isinstance(function, Call) or function.type != "string" or literal.null:

@@ -130,7 +130,7 @@ def membership_matrix(skip_sets: Sequence[SkipSet], n_features: int) -> Singles:
 
     A product of union bits and this matrix counts the members with bit 1; a skip set holds if that is 0.
 
-    >>> membership([frozenset({0, 1}), frozenset({1})], 2).tolist()
+    >>> membership_matrix([frozenset({0, 1}), frozenset({1})], 2).tolist()
     [[1.0, 0.0], [1.0, 1.0]]
     """
     member = np.zeros((n_features, len(skip_sets)), dtype=np.float32)

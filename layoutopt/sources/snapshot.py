@@ -73,7 +73,7 @@ class SourceName:
 def parse_source_name(source: object) -> SourceName | None:
     """Parse the name of a table; None for other sources, such as a path of Parquet.
 
-    >>> source_name("delta:/data/t@7"), source_name("/data/t")
+    >>> parse_source_name("delta:/data/t@7"), parse_source_name("/data/t")
     (SourceName(format='delta', place='/data/t', version=7), None)
     """
     match = _NAME.fullmatch(source) if isinstance(source, str) else None
@@ -86,7 +86,7 @@ def parse_source_name(source: object) -> SourceName | None:
 def strip_scheme(path: str) -> str:
     """Return a path or URL without its scheme and leading slashes, which can be written in several ways.
 
-    >>> ending("file:///data/t/a b.parquet"), ending("/data/t/a b.parquet")
+    >>> strip_scheme("file:///data/t/a b.parquet"), strip_scheme("/data/t/a b.parquet")
     ('data/t/a b.parquet', 'data/t/a b.parquet')
     """
     return _SCHEME.sub("", path).lstrip("/")
@@ -136,7 +136,7 @@ def parquet_files(uris: Iterable[str], schema: Schema) -> tuple[SnapshotFile, ..
 def uri_to_path(uri: str) -> str:
     """Return a URI as other libraries open it: a local one as a path.
 
-    >>> path_of("file:///data/a%20b.parquet"), path_of("s3a://bucket/a%20b.parquet")
+    >>> uri_to_path("file:///data/a%20b.parquet"), uri_to_path("s3a://bucket/a%20b.parquet")
     ('/data/a b.parquet', 's3a://bucket/a b.parquet')
     """
     return unquote(_LOCAL.sub("/", uri))

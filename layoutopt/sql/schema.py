@@ -294,7 +294,7 @@ _COMMON: Final = {
 def folder_values(path: str) -> dict[str, str | None]:
     """Return the column values in a path's folder names; None for NULL.
 
-    >>> values_in_folders("/day=2024-01-01/city=a%2Fb/f.parquet")
+    >>> folder_values("/day=2024-01-01/city=a%2Fb/f.parquet")
     {'day': '2024-01-01', 'city': 'a/b'}
     """
     parts = (part.partition("=") for part in path.split("/")[:-1] if "=" in part)
@@ -305,7 +305,7 @@ def folder_values(path: str) -> dict[str, str | None]:
 def is_listed(name: str) -> bool:
     """Return whether Spark's listing of a folder includes a file or folder of that name.
 
-    >>> is_shown("a.parquet"), is_shown("_SUCCESS"), is_shown("_day=1"), is_shown(".a.parquet.crc")
+    >>> is_listed("a.parquet"), is_listed("_SUCCESS"), is_listed("_day=1"), is_listed(".a.parquet.crc")
     (True, False, True, False)
     """
     return not name.startswith(".") and (not name.startswith("_") or "=" in name)

@@ -19,7 +19,7 @@ R = TypeVar("R")
 def cache_by_text(function: Callable[Concatenate[str, P], R]) -> Callable[Concatenate[str, P], R]:
     """Return a function that caches results by its arguments, a text and hashable values; errors are not cached.
 
-    >>> length = remembered(lambda text: print("counting") or len(text))
+    >>> length = cache_by_text(lambda text: print("counting") or len(text))
     >>> length("SELECT 1"), length("SELECT 1")
     counting
     (8, 8)

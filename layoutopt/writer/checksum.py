@@ -231,7 +231,7 @@ class Positions:
     def hashes(self, scrambled_hashes: Hashes) -> Hashes:
         """Return :func:`hash_with_positions` from :func:`~layoutopt.indexes.murmur3.scramble_words` hashes.
 
-        >>> Positions(np.array([0, 1])).hashes(scrambled(np.array([7, 7], np.uint32))).tolist()
+        >>> Positions(np.array([0, 1])).hashes(scramble_words(np.array([7, 7], np.uint32))).tolist()
         [3609916043, 3314335178]
         """
         return hash_joined(self._states, scrambled_hashes)

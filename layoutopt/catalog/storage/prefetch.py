@@ -61,7 +61,7 @@ def windows_of(
 def map_ahead(make: Callable[[Item], Made], items: Iterable[Item], ahead: int) -> Iterator[Made]:
     """Yield the result for each item, in order; other threads compute the next ``ahead`` results.
 
-    >>> list(made_ahead(abs, [-1, 2, -3], ahead=2))
+    >>> list(map_ahead(abs, [-1, 2, -3], ahead=2))
     [1, 2, 3]
     """
     waiting: deque[Future[Made]] = deque()

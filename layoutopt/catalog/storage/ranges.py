@@ -20,7 +20,7 @@ def coalesce(ranges: Iterable[Range], gap: int, most: int) -> list[Range]:
 
     Gaps of at most ``gap`` bytes are read along; a request has at most ``most`` bytes unless one range is longer.
 
-    >>> coalesced([(10, 20), (0, 5), (21, 30), (90, 99)], gap=5, most=100)
+    >>> coalesce([(10, 20), (0, 5), (21, 30), (90, 99)], gap=5, most=100)
     [(0, 30), (90, 99)]
     """
     requests: list[Range] = []

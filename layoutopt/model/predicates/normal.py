@@ -235,8 +235,8 @@ def make_exists_call(array: Expr, literal: InSet | Like) -> Call | None:
 
     >>> from layoutopt.model.predicates.nodes import Col
     >>> xs, x = Col("xs", "array<int>"), Col("x", "int")
-    >>> call = some_element(xs, InSet(x, ValueSet.interval(3, 6)))
-    >>> call.fn, met_by_some(call, x) == InSet(x, ValueSet.interval(3, 6))
+    >>> call = make_exists_call(xs, InSet(x, ValueSet.interval(3, 6)))
+    >>> call.fn, get_element_literal(call, x) == InSet(x, ValueSet.interval(3, 6))
     ('exists_within', True)
     """
     if isinstance(literal, Like):

@@ -212,7 +212,7 @@ def template_groups(pattern: str) -> int | None:
 def extract_group(text: str, pattern: str, group: int) -> str | None:
     """Return the result of Spark's ``regexp_extract``; None where unknown: Java and Python differ in line ends.
 
-    >>> extracted("AB-1234", "^([A-Z]+)-", 1), extracted("1234", "^([A-Z]+)-", 1)
+    >>> extract_group("AB-1234", "^([A-Z]+)-", 1), extract_group("1234", "^([A-Z]+)-", 1)
     ('AB', '')
     """
     groups = template_groups(pattern)

@@ -225,7 +225,7 @@ def read_condition(tree: list[Any], schema: Schema, settings: SessionSettings, u
     >>> from layoutopt.model.schema import Column
     >>> column = ["AttributeReference", "int", [], {"name": "i"}]
     >>> tree = ["EqualTo", "boolean", [column, ["Literal", "int", [], {"value": 5}]], {}]
-    >>> read_condition(tree, Schema((Column("i", "int"),)), Settings(), {}).root.values.intervals
+    >>> read_condition(tree, Schema((Column("i", "int"),)), SessionSettings(), {}).root.values.intervals
     ((5, 6),)
     """
     try:

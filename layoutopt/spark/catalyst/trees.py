@@ -65,7 +65,7 @@ class Tree(NamedTuple):
 def parse_tree(value: Any) -> Tree:
     """Return an expression as ``ReadBlocks.java`` writes it; a damaged one gets the name ``Damaged``.
 
-    >>> tree_of(["Literal", "int", [], {"value": 5}]).detail("value")
+    >>> parse_tree(["Literal", "int", [], {"value": 5}]).detail("value")
     5
     """
     if not isinstance(value, list) or len(value) != 4:
@@ -110,7 +110,7 @@ def literal_key(value: Any, kind: str, text: str) -> Key | None:
     Raises:
         Unusable: the type has no keys, or a text is not UTF-8.
 
-    >>> key_of({"text": "YQ=="}, "string", ""), key_of({"bits": 0}, "double", ""), key_of(150, "decimal(5,2)", "")
+    >>> literal_key({"text": "YQ=="}, "string", ""), literal_key({"bits": 0}, "double", ""), literal_key(150, "decimal(5,2)", "")
     ('a', 0, 150)
     """
     if value is None:

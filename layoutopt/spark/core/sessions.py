@@ -212,7 +212,7 @@ def session_settings(spark: SparkSession) -> SessionSettings:
 def to_spark_properties(settings: SessionSettings) -> dict[str, str]:
     """Return settings as Spark's properties.
 
-    >>> properties_of(Settings("Asia/Tokyo"))["spark.sql.ansi.enabled"]
+    >>> to_spark_properties(SessionSettings("Asia/Tokyo"))["spark.sql.ansi.enabled"]
     'true'
     """
     values = {key: getattr(settings, name) for key, name in _NAMES.items()}

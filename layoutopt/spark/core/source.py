@@ -87,7 +87,7 @@ def is_pattern(path: str) -> bool:
 def escape_pattern(path: str) -> str:
     r"""Return a path escaped so that Spark reads just that file or folder.
 
-    >>> print(as_no_pattern("/tables/ev[1]?/a.parquet"))
+    >>> print(escape_pattern("/tables/ev[1]?/a.parquet"))
     /tables/ev\[1\]\?/a.parquet
     """
     return _SPECIAL.sub(r"\\\1", path)
