@@ -93,7 +93,7 @@ def test_rows_that_are_not_the_sources_are_not_committed(
         answer = honest(job, segment)
         return replace(answer, tid_sums=[[None if s is None else s + 1 for s in sums] for sums in answer.tid_sums])
 
-    monkeypatch.setattr(writing, "answer_of", wrong)
+    monkeypatch.setattr(writing, "write_and_measure", wrong)
     with pytest.raises(ContentMismatchError, match="nothing was committed"):
         append(table, table.source(30))
     assert table.files == before
@@ -135,7 +135,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pyt
     def full(*arguments: Any) -> TaskResult:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writing, "answer_of", full)
+    monkeypatch.setattr(writing, "write_and_measure", full)
     with pytest.raises(TableError, match="No space left on device"):
         append(table, table.source(30))
     assert table.files == before

@@ -61,7 +61,7 @@ def test_a_text_that_comes_again_is_read_once_for_each_session(table: Table, mon
     answer = first.to_arrow()
     elsewhere = table.scan_under(text, replace(table.settings, time_zone="Asia/Tokyo"))
     assert elsewhere.reads[0].scan.filter != first.reads[0].scan.filter
-    monkeypatch.setattr("layoutopt.scan.table_read.scans_of", lambda *_, **__: pytest.fail("read again"))
+    monkeypatch.setattr("layoutopt.scan.table_read.find_scans", lambda *_, **__: pytest.fail("read again"))
     assert table.scan(text).to_arrow() == answer
 
 

@@ -368,7 +368,7 @@ def test_whatever_fails_in_the_analysis_reads_everything_and_says_so(
         assert answer(session.sql(AIR)) == of_source(session, AIR)
     assert "nothing is skipped" in caplog.text
     assert skipped(session) == 0
-    monkeypatch.setattr(enabling, "_planned", fails)
+    monkeypatch.setattr(enabling, "_plan_scan", fails)
     caplog.clear()
     with caplog.at_level(logging.WARNING, "layoutopt.spark"):
         assert answer(session.sql(AIR)) == of_source(session, AIR)

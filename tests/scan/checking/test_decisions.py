@@ -237,7 +237,7 @@ def test_a_text_that_is_misread_is_found(
         found = find_scans(*args, **kwargs)
         return [replace(scan, filter=Filter.of(conjunction([scan.filter.root, narrow]))) for scan in found]
 
-    monkeypatch.setattr(reads, "scans_of", misread)
+    monkeypatch.setattr(reads, "find_scans", misread)
     with pytest.raises(SkippingError, match=message):
         replace(wrong).sql(sql)  # what it read in the text before, it remembers
 
@@ -247,7 +247,7 @@ def test_a_condition_that_is_never_true_is_not_believed(
 ) -> None:
     honest = built(tmp_path, rows)
     nothing = [replace(find_scans(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
-    monkeypatch.setattr(reads, "scans_of", lambda *args, **kwargs: nothing)
+    monkeypatch.setattr(reads, "find_scans", lambda *args, **kwargs: nothing)
     with pytest.raises(SkippingError):
         honest.sql(AIR)
 
