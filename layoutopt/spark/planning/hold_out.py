@@ -85,7 +85,7 @@ class Objective:
     def read(self, result: TrialResult) -> Floats:
         """Return what each query takes, ``float64[queries]``; bytes include those of the catalog that it reads."""
         if self.kind == BYTES:
-            read: Floats = np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.ordering_columns)
+            read: Floats = np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.metadata_chunks)
             return read
         return self._measure(result.work)
 

@@ -76,7 +76,7 @@ _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
-    "read array<double>, full array<double>, looked_at array<double>, "
+    "read array<double>, full array<double>, metadata_chunks array<double>, "
     "work array<array<double>>, full_work array<array<double>>, "
     "read_sorted array<double>, full_sorted array<double>, reached array<double>, "
     "stored array<double>, stored_sorted array<double>"
@@ -88,7 +88,7 @@ _RESULT = pa.schema(
         ("orders", pa.list_(pa.list_(pa.string()))),
         ("read", pa.list_(pa.float64())),
         ("full", pa.list_(pa.float64())),
-        ("looked_at", pa.list_(pa.float64())),
+        ("metadata_chunks", pa.list_(pa.float64())),
         ("work", pa.list_(pa.list_(pa.float64()))),  # of each query, in the order of KINDS
         ("full_work", pa.list_(pa.list_(pa.float64()))),
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched
@@ -99,7 +99,9 @@ _RESULT = pa.schema(
     ]
 )
 # For each figure that differs by partition, the figure of a sample that estimates it.
-_ROUGH_FIGURES: Final = MappingProxyType({"read": "read", "work": "read", "looked_at": "reached", "reached": "reached"})
+_ROUGH_FIGURES: Final = MappingProxyType(
+    {"read": "read", "work": "read", "metadata_chunks": "reached", "reached": "reached"}
+)
 _FIGURES: Final = (*_ROUGH_FIGURES, "full", "full_work", "stored")
 
 
@@ -119,7 +121,7 @@ class TrialResult:
         plan: with the orders of rows found on the middle segment.
         read: the bytes read.
         full: the bytes of a full scan of its columns.
-        looked_at: column chunks of the blocks whose metadata it reads.
+        metadata_chunks: column chunks of the blocks whose metadata it reads.
         work, full_work: the work of the query, and of a full scan.
         reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
         stored: the bytes of all layouts' columns that the plan or the queries use; with tids.
@@ -128,7 +130,7 @@ class TrialResult:
     plan: Plan
     read: tuple[float, ...]
     full: tuple[float, ...]
-    ordering_columns: tuple[float, ...]
+    metadata_chunks: tuple[float, ...]
     work: tuple[QueryWork, ...] = ()
     full_work: tuple[QueryWork, ...] = ()
     reached: tuple[float, ...] = ()
@@ -480,13 +482,13 @@ class QueryBytes(NamedTuple):
     Attributes:
         read: the bytes read.
         full: those of a full scan of its columns.
-        looked_at: the column chunks whose metadata it reads.
+        metadata_chunks: the column chunks whose metadata it reads.
         reached: the bytes of a full scan where the segment's bounds don't exclude it.
     """
 
     read: list[float]
     full: list[float]
-    ordering_columns: list[float]
+    metadata_chunks: list[float]
     reached: list[float]
 
 
@@ -515,7 +517,7 @@ def measure_query_bytes(
         full = full_scan(tuple(query.columns))
         result.read.append(float(pruned.size(PruneOutcome.READ).bytes))
         result.full.append(full)
-        result.ordering_columns.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
+        result.metadata_chunks.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
         result.reached.append(full if is_reached.any() else 0.0)
     return result
 
