@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.indexes.bloom import points_of
+from layoutopt.indexes.bloom import list_single_keys
 from layoutopt.indexes.protocol import NO_PARAMETER
 from layoutopt.methods.interface import LayoutProposal
 from layoutopt.model.layout import ByOrder, Layout, Scheme
@@ -55,11 +55,11 @@ class LastDigits:
         return pa.array([int(np.bitwise_or.reduce(bits[a:b])) for a, b in pairwise(column.keys.offsets)], pa.int64())
 
     def serves(self, literal):
-        return isinstance(literal, InSet) and points_of(literal) is not None
+        return isinstance(literal, InSet) and list_single_keys(literal) is not None
 
     def cannot_match(self, literal, stored, parameter):
         wanted = 0
-        for point in points_of(literal):
+        for point in list_single_keys(literal):
             wanted |= 1 << (point % 10)
         return np.asarray(stored.fill_null(-1)) & wanted == 0
 

@@ -481,7 +481,7 @@ def opened_files(frame: DataFrame) -> int:
 
 
 def test_names_are_plain_and_can_be_taken_away(session: SparkSession, path: Path) -> None:
-    with pytest.raises(QueryError, match="no plain name"):
+    with pytest.raises(QueryError, match="invalid table name"):
         register(session, "a.b", str(path))
     unregister(session, "T")
     assert not session.catalog.tableExists("t")

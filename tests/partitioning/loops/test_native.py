@@ -19,9 +19,9 @@ from layoutopt.partitioning.native import compile_loop
 
 ROOT = str(Path(layoutopt.__file__).parent.parent)
 TWICE = """
-from layoutopt.partitioning.native import compiled
+from layoutopt.partitioning.native import compile_loop
 
-@compiled
+@compile_loop
 def twice(number):
     return 2 * number
 """

@@ -79,7 +79,7 @@ def test_what_no_load_could_build_is_refused(spark: SparkSession, source: Path) 
     log = of_values(spark, source, "kind", [0])
     for text, said in [
         ("kind", "names no type; write COLUMN:TYPE"),
-        ("kind:magic", "no type of index 'magic'"),
+        ("kind:magic", "unknown type of index 'magic'"),
         ("nobody:bloom", "'nobody' is not an expression of the table's columns"),
         ("kind:ngrams", "'int', for which ngrams has no use"),
         ("rand():bloom", "may differ from run to run"),

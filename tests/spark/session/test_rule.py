@@ -182,7 +182,7 @@ def test_what_fails_in_asking_reads_the_newest_snapshot(
     def fails(*_: Any) -> None:
         raise RuntimeError("no reason")
 
-    for module, name in ((enabling, "_condition"), (enabling, "plan_read"), (enabling, "_columns")):
+    for module, name in ((enabling, "_translate_condition"), (enabling, "plan_read"), (enabling, "_check_columns")):
         with monkeypatch.context() as patch:
             patch.setattr(module, name, fails)
             assert frame.count() == expected
