@@ -117,6 +117,15 @@ def test_every_relative_link_leads_somewhere(path: Path) -> None:
             assert anchor in anchors(target), f"{path.relative_to(ROOT)} links to {link}"
 
 
+@pytest.mark.parametrize(
+    "name", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/performance.md", "docs/thesis-deviations.md"]
+)
+def test_the_files_that_a_page_for_developers_names_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    paths = re.findall(r"`((?:[a-z_]+/)+[\w.-]+\.(?:py|md|toml|txt|java))`", text)
+    assert not [path for path in paths if not (ROOT / path).exists() and not (PACKAGE / path).exists()]
+
+
 def drawn_folders(text: str) -> list[str]:
     """The folders in ARCHITECTURE's tree, as paths: four blanks a level."""
     (tree,) = re.findall(r"^```text\n(layoutopt/\n.*?)^```", text, re.MULTILINE | re.DOTALL)
