@@ -21,8 +21,8 @@ from pyroaring import BitMap
 
 from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.keys import one_chunk
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot, names_of
 from layoutopt.catalog.paths import FileDigest, deletes_path
 from layoutopt.catalog.snapshot import Deletes, EntryName, PartitionEntry, Snapshot

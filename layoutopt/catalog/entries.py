@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merge_bounds
-from layoutopt.catalog.checks import Content, TidSums
+from layoutopt.catalog.load_check import Content, TidSums
 from layoutopt.catalog.paths import blocks_path
 from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
 from layoutopt.errors import SchemaError

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from layoutopt.config.fields import Names, NewFile, Text, VerbSettings
 from layoutopt.config.settings import BlockRows, Log, PartitionBy, Source
-from layoutopt.model.methods import COMPARED
+from layoutopt.model.methods import COMPARED, DEFAULT_BLOCK_ROWS
 
 
 class CalibrateSettings(VerbSettings):
@@ -27,7 +27,7 @@ class MineSettings(VerbSettings):
         (), description=f"the methods to compare, as in `plan --method` [default: {','.join(COMPARED)}]"
     )
     partition_by: PartitionBy = None
-    block_rows: BlockRows = 10_000
+    block_rows: BlockRows = DEFAULT_BLOCK_ROWS
     folder: Path = Field(
         Path("build/mine"), description="the folder of plans and tables; results of an earlier run are reused"
     )

@@ -26,7 +26,7 @@ from layoutopt.config.fields import (
     or_installed,
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
-from layoutopt.model.methods import CHOICES
+from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
 
 if TYPE_CHECKING:
     Method = str
@@ -237,7 +237,7 @@ class PlanSettings(VerbSettings):
         description="numFeat: the most features that guide blocking; the others are only measured "
         "[default: 40 for one layout, all for several]",
     )
-    block_rows: BlockRows = 10_000
+    block_rows: BlockRows = DEFAULT_BLOCK_ROWS
     segment_rows: int = Field(
         1_000_000,
         ge=1,
@@ -437,7 +437,7 @@ class AdviseSettings(VerbSettings):
     partition_by: Text | None = Field(
         None, description="the column whose values are the partitions [default: the source's first one, if any]"
     )
-    block_rows: BlockRows = 10_000
+    block_rows: BlockRows = DEFAULT_BLOCK_ROWS
     engine: Names = Field(
         (),
         description="print the clustering statements of these engines: spark-delta, databricks, iceberg, spark, "

@@ -17,10 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.checks import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.commit import APPEND, adds_rows, commit_load
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import content_of_entries, partition_entries, written_content, written_positions
+from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles

@@ -12,6 +12,7 @@ from layoutopt.features.weights import MARGINAL, feature_shares
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
+from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
@@ -88,7 +89,7 @@ class PlanRequest:
     guides: str = FEATURES
     num_features: int | None = None
     min_features: int = 1
-    block_rows: int = 10_000
+    block_rows: int = DEFAULT_BLOCK_ROWS
     segment_rows: int = 1_000_000
     max_vectors: int = 3_000
     seed: int = 0

@@ -47,7 +47,7 @@ from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import unpack
 from layoutopt.partitioning.block_sizes import blocking_lower_bound, calibrate_min_rows, min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, make_skip_objective, weight_exponent
-from layoutopt.partitioning.order import ORDER_KINDS
+from layoutopt.partitioning.ordered_blocks import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.costs import Costs
 from layoutopt.search.grouping import Group, cells_lower_bound, full_scan, grouping_cost

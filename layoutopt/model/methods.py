@@ -1,10 +1,13 @@
-"""The built-in methods by name: which of them `auto` tries, and which `mine` compares."""
+"""The built-in methods by name, which of them `auto` tries and `mine` compares; the default size of blocks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
+
+# The mean rows of a block by default. Ward's minSize follows from it.
+DEFAULT_BLOCK_ROWS: Final = 10_000
 
 
 class MethodTraits(NamedTuple):

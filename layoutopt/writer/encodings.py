@@ -102,7 +102,7 @@ def estimate_sizes(rows: pa.Table, offsets: Ints, codec: str) -> dict[str, Ints]
     """Return about the compressed bytes of each column's chunks, ``int64[n_blocks]``.
 
     Some blocks are encoded as they would be written; the rest take as many bytes a row as the nearest of these, since
-    neighbouring blocks are similar (:mod:`layoutopt.partitioning.order`).
+    neighbouring blocks are similar (:mod:`layoutopt.partitioning.ordered_blocks`).
 
     Args:
         rows: the rows of the blocks of :func:`blocks_to_encode`, concatenated.

@@ -31,7 +31,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, any_of, bit_shares, project, unpack, with_more_bits
 from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, assign_rows, make_skip_objective
-from layoutopt.partitioning.order import order_blocks, order_rows
+from layoutopt.partitioning.ordered_blocks import order_blocks, order_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.writer.encodings import bytes_per_row

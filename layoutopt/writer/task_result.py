@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.checks import Content, TidSums
+from layoutopt.catalog.load_check import Content, TidSums
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.catalog.checks import Content, check_content
+from layoutopt.catalog.load_check import Content, check_content
 from layoutopt.errors import ContentMismatchError
 
 SOURCE = Content(3, {"a": 10, "b": 20, "c": 30})

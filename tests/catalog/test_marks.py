@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
 from layoutopt.catalog.deletion_vectors import Marks, pack_positions
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError

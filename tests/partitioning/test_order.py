@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import SettingError
-from layoutopt.partitioning.order import ORDER_KINDS, choose_ranges, dense_ranks, order_rows, range_blocks
+from layoutopt.partitioning.ordered_blocks import ORDER_KINDS, choose_ranges, dense_ranks, order_rows, range_blocks
 
 
 def grid(side: int, n_columns: int = 2) -> list[np.ndarray]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.partitioning.order import order_blocks
+from layoutopt.partitioning.ordered_blocks import order_blocks
 
 
 def length(unions: Bits, weights: Floats, order: Ints) -> float:

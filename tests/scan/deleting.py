@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions, unpack_positions, vectors_of
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.optimistic_commit import CommitHook
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import Deletes, PartitionEntry

@@ -29,8 +29,25 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf
-from layoutopt.spark.catalyst import conditions as c
 from layoutopt.spark.catalyst import expressions as e
+from layoutopt.spark.catalyst.leaf_conditions import (
+    Handler,
+    array_exists,
+    arrays_overlap,
+    at_least_n,
+    boolean_literal,
+    boolean_value,
+    comparison,
+    equal_null_safe,
+    in_list,
+    in_set_keys,
+    is_nan,
+    is_null,
+    like_pattern,
+    like_several,
+    regex,
+    text_match,
+)
 from layoutopt.spark.catalyst.trees import (
     Tree,
     describe,
@@ -78,7 +95,7 @@ class Entry:
         passes_null: whether it is NULL if an operand is.
     """
 
-    condition: c.Handler | None = None
+    condition: Handler | None = None
     value: e.Handler | None = None
     passes_null: bool = True
 
@@ -100,25 +117,25 @@ _OPERATORS: Final = {
 TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
     {
         # logic and constants; AND, OR and NOT are the reader's own
-        "Literal": Entry(c.boolean_literal),
-        **{name: Entry(c.comparison(operator)) for name, operator in _OPERATORS.items()},
-        "EqualNullSafe": Entry(c.equal_null_safe, passes_null=False),
-        "IsNull": Entry(c.is_null(wanted=True), passes_null=False),
-        "IsNotNull": Entry(c.is_null(wanted=False), passes_null=False),
-        "IsNaN": Entry(c.is_nan, passes_null=False),
-        "AtLeastNNonNulls": Entry(c.at_least_n, passes_null=False),
-        "In": Entry(c.in_list),
-        "InSet": Entry(c.in_set_keys),
+        "Literal": Entry(boolean_literal),
+        **{name: Entry(comparison(operator)) for name, operator in _OPERATORS.items()},
+        "EqualNullSafe": Entry(equal_null_safe, passes_null=False),
+        "IsNull": Entry(is_null(wanted=True), passes_null=False),
+        "IsNotNull": Entry(is_null(wanted=False), passes_null=False),
+        "IsNaN": Entry(is_nan, passes_null=False),
+        "AtLeastNNonNulls": Entry(at_least_n, passes_null=False),
+        "In": Entry(in_list),
+        "InSet": Entry(in_set_keys),
         # texts
-        "StartsWith": Entry(c.text_match(before=False, after=True)),
-        "EndsWith": Entry(c.text_match(before=True, after=False)),
-        "Contains": Entry(c.text_match(before=True, after=True)),
-        "Like": Entry(c.like_pattern),
-        "LikeAll": Entry(c.like_several(every=True, negated=False)),
-        "LikeAny": Entry(c.like_several(every=False, negated=False)),
-        "NotLikeAll": Entry(c.like_several(every=True, negated=True)),
-        "NotLikeAny": Entry(c.like_several(every=False, negated=True)),
-        "RLike": Entry(c.regex),
+        "StartsWith": Entry(text_match(before=False, after=True)),
+        "EndsWith": Entry(text_match(before=True, after=False)),
+        "Contains": Entry(text_match(before=True, after=True)),
+        "Like": Entry(like_pattern),
+        "LikeAll": Entry(like_several(every=True, negated=False)),
+        "LikeAny": Entry(like_several(every=False, negated=False)),
+        "NotLikeAll": Entry(like_several(every=True, negated=True)),
+        "NotLikeAny": Entry(like_several(every=False, negated=True)),
+        "RLike": Entry(regex),
         "Lower": _value(e.function_call("lower", ("string",), "string")),
         "Upper": _value(e.function_call("upper", ("string",), "string")),
         "Reverse": _value(e.function_call("reverse", ("string",), "string")),
@@ -188,8 +205,8 @@ TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
         "ArrayMax": _value(e.array_end("array_max")),
         "ArrayMin": _value(e.array_end("array_min")),
         "ArrayContains": _value(e.array_contains),
-        "ArrayExists": Entry(c.array_exists),
-        "ArraysOverlap": Entry(c.arrays_overlap),
+        "ArrayExists": Entry(array_exists),
+        "ArraysOverlap": Entry(arrays_overlap),
         "VariantGet": _value(e.variant_get),
         "PythonUDF": _value(e.user_function, passes_null=False),
     }
@@ -317,7 +334,7 @@ class _Reader:
         if choices:
             return self._read_choice(tree, choices, truth)
         entry = TABLE.get(tree.name)
-        read = c.boolean_value if entry is None or entry.condition is None else entry.condition
+        read = boolean_value if entry is None or entry.condition is None else entry.condition
         return conjunction([read(tree, truth, self), self._read_implication(tree, truth)])
 
     def _read_implication(self, tree: Tree, truth: bool) -> Node:

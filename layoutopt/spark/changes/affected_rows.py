@@ -18,8 +18,8 @@ from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletion_vectors import pack_positions, unite_vectors
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
 from layoutopt.catalog.snapshot import PartitionEntry

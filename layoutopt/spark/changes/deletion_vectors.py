@@ -14,7 +14,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletion_vectors import (
     Marks,
     commit_deletes,
@@ -23,6 +22,7 @@ from layoutopt.catalog.deletion_vectors import (
     unpack_positions,
     vectors_of,
 )
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles

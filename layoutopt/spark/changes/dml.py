@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.deletion_vectors import DELETE
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum

@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.blocks import BlockTable, block_schema
-from layoutopt.catalog.checks import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
+from layoutopt.catalog.load_check import Content, TidSums, check_content, check_positions
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog

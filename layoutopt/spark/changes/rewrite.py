@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 
 from pyspark.sql import DataFrame
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.vacuum import VacuumReport

@@ -38,7 +38,7 @@ from pyspark.sql.types import (
     VariantType,
 )
 
-from layoutopt.catalog.checks import Content
+from layoutopt.catalog.load_check import Content
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn

@@ -20,9 +20,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.catalog.checks import Content
 from layoutopt.catalog.commit import adds_rows, partition_entries
 from layoutopt.catalog.deletion_vectors import Marks
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles

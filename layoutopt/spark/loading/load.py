@@ -23,9 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.checks import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root
 from layoutopt.catalog.entries import written_content, written_positions
+from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.paths import MARKER
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot

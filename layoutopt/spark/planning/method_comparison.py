@@ -19,6 +19,7 @@ from layoutopt.events import Progress
 from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
+from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
@@ -62,7 +63,7 @@ class Comparison:
     features: Path
     unseen: Callable[[], Sequence[Query]]
     partition_by: str | None = None
-    block_rows: int = 10_000
+    block_rows: int = DEFAULT_BLOCK_ROWS
 
     def table_of(self, method: str) -> Path:
         """Return the folder of a method's table."""

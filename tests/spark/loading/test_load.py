@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.checks import Content
+from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum

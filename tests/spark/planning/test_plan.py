@@ -16,7 +16,7 @@ from layoutopt.model.layout import ByCuts, ByOrder, ByVectors, Plan
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.order import ORDER_KINDS
+from layoutopt.partitioning.ordered_blocks import ORDER_KINDS
 from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.plan import make_plan
