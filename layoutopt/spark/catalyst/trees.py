@@ -110,8 +110,10 @@ def literal_key(value: Any, kind: str, text: str) -> Key | None:
     Raises:
         Unusable: the type has no keys, or a text is not UTF-8.
 
-    >>> literal_key({"text": "YQ=="}, "string", ""), literal_key(150, "decimal(5,2)", "")
-    ('a', 150)
+    >>> literal_key({"text": "YQ=="}, "string", ""), literal_key({"bits": 0}, "double", "")
+    ('a', 0)
+    >>> literal_key(150, "decimal(5,2)", "")
+    150
     """
     if value is None:
         return None
