@@ -132,7 +132,7 @@ def run_scaling(scale: float, *, root: Path, streams: Sequence[str] = (), say: S
 
 def read_runs(root: Path) -> dict[str, dict[str, Any]]:
     """Return what every complete run under a folder cost, as in :func:`run_scaling`, ascending by scale factor."""
-    found: dict[str, dict[str, Any]] = {}
+    runs_by_stream: dict[str, dict[str, Any]] = {}
     for stream in VARIANTS:
         runs: dict[str, Any] = {}
         for counted in root.glob(f"sf*/experiments/scaling/{stream}/rows.json"):
@@ -142,8 +142,8 @@ def read_runs(root: Path) -> dict[str, dict[str, Any]]:
             scale = counted.parents[3].name.removeprefix("sf")
             runs[scale] = {**json.loads(counted.read_text()), "stages": stages, "times_faster": faster}
         if runs:
-            found[stream] = dict(sorted(runs.items(), key=lambda item: float(item[0])))
-    return found
+            runs_by_stream[stream] = dict(sorted(runs.items(), key=lambda item: float(item[0])))
+    return runs_by_stream
 
 
 def _times_faster(path: Path) -> float:
@@ -151,14 +151,14 @@ def _times_faster(path: Path) -> float:
     return timings[PLAIN].seconds / timings[OPTIMISED].seconds
 
 
-def scaling_report(found: Mapping[str, Mapping[str, Any]]) -> Table:
+def scaling_report(runs_by_stream: Mapping[str, Mapping[str, Any]]) -> Table:
     """Tabulate seconds, seconds a million rows, the largest peak of a stage's processes, and what queries gain."""
     table = Table(title="what stages cost, by scale factor", title_justify="left")
     table.add_column("method")
     faster = (f"{engine}, times as fast" for engine in ENGINES)
     for heading in ("scale factor", "rows", *STAGES, "memory, at most", *faster):
         table.add_column(heading, justify="right")
-    for stream, runs in found.items():
+    for stream, runs in runs_by_stream.items():
         for scale, costs in runs.items():
             seconds = [costs["stages"][stage]["seconds"] for stage in STAGES]
             cells = [f"{each:,.0f} s, {each / costs['rows'] * 1e6:,.1f} a million" for each in seconds]
@@ -170,11 +170,11 @@ def scaling_report(found: Mapping[str, Mapping[str, Any]]) -> Table:
     return table
 
 
-def plot_scaling(found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
+def plot_scaling(runs_by_stream: Mapping[str, Mapping[str, Any]], path: Path) -> None:
     """Plot the seconds of each stage for a million rows against the rows, a panel for each stage, into a PNG file."""
     with plot_file(path, 10.0, 3.2, len(STAGES)) as panels:
         for stage, axes in zip(STAGES, panels, strict=True):
-            for marker, (stream, runs) in zip("osv", found.items(), strict=False):
+            for marker, (stream, runs) in zip("osv", runs_by_stream.items(), strict=False):
                 rows = [costs["rows"] for costs in runs.values()]
                 seconds = [costs["stages"][stage]["seconds"] / costs["rows"] * 1e6 for costs in runs.values()]
                 axes.plot(rows, seconds, marker=marker, label=VARIANTS[stream].label)

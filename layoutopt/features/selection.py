@@ -8,12 +8,12 @@ not chosen for: features cost bits while a table is loaded, and nothing when it 
 from __future__ import annotations
 
 import math
+import typing
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
-from typing import Literal as Choice
 
 import numpy as np
 
@@ -55,7 +55,7 @@ NEGLIGIBLE: Final = 0.005
 # The default for the most features.
 MAX_FEATURES: Final = 256
 # ``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as in the thesis.
-Selection = Choice["coverage", "text"]
+Selection = typing.Literal["coverage", "text"]
 # The default for the most predicates of a feature.
 MAX_SET = 3
 _THRESHOLD_SHARE = 0.005

@@ -52,8 +52,8 @@ def find_declared_udfs(spark: SparkSession) -> Udfs:
         known = dict(_DECLARED.get(_session_id(spark), {}))
     current = {}
     for name, (udf, registration) in known.items():
-        found = _find_registration(spark, name)
-        if found is not None and bool(found.equals(registration)):
+        spark_registration = _find_registration(spark, name)
+        if spark_registration is not None and bool(spark_registration.equals(registration)):
             current[name] = udf
     return current
 
@@ -156,9 +156,9 @@ def _find_registration(spark: SparkSession, name: str, scope: Literal["session",
     java: Any = spark._jsparkSession
     jvm: Any = spark.sparkContext._jvm
     some = jvm.scala.Option.apply
-    found = (
+    function = (
         java.sessionState()
         .functionRegistry()
         .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(scope), some("system")))
     )
-    return found.get() if found.isDefined() else None
+    return function.get() if function.isDefined() else None

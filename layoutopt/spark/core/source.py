@@ -306,9 +306,9 @@ def conform_columns(df: DataFrame, schema: Schema, what: str = "the plan") -> Da
     Raises:
         SchemaError: a column is missing, new, or of another type; names it.
     """
-    found = schema_of(df)
+    actual = schema_of(df)
     for column in schema.columns:
-        has = found.get(column.name)
+        has = actual.get(column.name)
         if has is None:
             raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it (as NULL) or plan again")
         if has.type != column.type:
@@ -316,10 +316,10 @@ def conform_columns(df: DataFrame, schema: Schema, what: str = "the plan") -> Da
                 f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it, or analyze "
                 "the log again with a file of the source as --schema, and plan again"
             )
-    for column in found.columns:
+    for column in actual.columns:
         if schema.get(column.name) is None:
             raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
-    return df.selectExpr(*(f"{quote_name(found.find(c.name).name)} AS {quote_name(c.name)}" for c in schema.columns))
+    return df.selectExpr(*(f"{quote_name(actual.find(c.name).name)} AS {quote_name(c.name)}" for c in schema.columns))
 
 
 def check_partition_column(df: DataFrame, partition_by: str | None) -> None:

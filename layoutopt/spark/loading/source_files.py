@@ -154,22 +154,24 @@ def read_partition(
     """
     name = parse_source_name(source)
     if name is not None:
-        found = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
-        return filter_partitions(rename_columns(found, schema), partition_by, [partition.value])
+        partition_rows = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
+        return filter_partitions(rename_columns(partition_rows, schema), partition_by, [partition.value])
     paths = [escape_pattern(unquote(file.uri)) for file in partition.files]
     with translate_spark_errors(repr(source)):
         try:
-            found = _read_files(spark, source, rows, paths)
+            partition_rows = _read_files(spark, source, rows, paths)
         except (AnalysisException, IllegalArgumentException):
             # A single file or a pattern has no folder of partitions below it.
-            found = open_source(spark, source)
-    lower = {name.lower() for name in found.columns}
+            partition_rows = open_source(spark, source)
+    lower = {name.lower() for name in partition_rows.columns}
     missing = [column.name.lower() for column in schema.columns if column.name.lower() not in lower]
     if missing:
         fields = {field.name.lower(): field for field in open_source(spark, source).schema.fields}
         known = [fields[name] for name in missing if name in fields]
-        found = found.select("*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known))
-    return filter_partitions(rename_columns(found, schema), partition_by, [partition.value])
+        partition_rows = partition_rows.select(
+            "*", *(F.lit(None).cast(field.dataType).alias(field.name) for field in known)
+        )
+    return filter_partitions(rename_columns(partition_rows, schema), partition_by, [partition.value])
 
 
 def _read_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequence[str]) -> DataFrame:

@@ -140,8 +140,10 @@ def fit(probes: Sequence[Probe]) -> EngineCosts:
     work = np.array([probe.work.counts for probe in probes])
     seconds = np.array([probe.seconds for probe in probes])
     scale = np.maximum(work.max(axis=0), 1e-12)
-    found, _ = nnls(work / scale, seconds)
-    return EngineCosts({kind: round_figure(float(each)) for kind, each in zip(KINDS, found / scale, strict=True)})
+    scaled_costs, _ = nnls(work / scale, seconds)
+    return EngineCosts(
+        {kind: round_figure(float(each)) for kind, each in zip(KINDS, scaled_costs / scale, strict=True)}
+    )
 
 
 def missed(costs: EngineCosts, probes: Sequence[Probe]) -> float:

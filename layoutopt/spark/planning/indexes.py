@@ -112,7 +112,7 @@ def _add_indexes(
     indexes = []
     for i, (size, held_size) in enumerate(zip(sizes, trial.held, strict=True)):
         skipped = np.concatenate([fold.skipped[i] for fold in folds])
-        index = IndexEffect(skipped, size, size * sum(fold.asked[i] for fold in folds))
+        index = IndexEffect(skipped, size, size * sum(fold.reading_weights[i] for fold in folds))
         indexes.append(index if held_size <= _MOST_HELD else replace(index, size=inf))
     chosen = choose_indexes(indexes, read, share * trial.bytes - sum(own_sizes))
     if not chosen:
@@ -201,12 +201,12 @@ class _FoldResult:
     Attributes:
         read: the bytes that each reads of each block without the possible indexes, ``float64[queries, blocks]``.
         skipped: for each possible index the blocks that each query could skip by it, ``bool[queries, blocks]``.
-        asked: how many statements would read each possible index.
+        reading_weights: how many statements would read each possible index.
     """
 
     read: Floats
     skipped: list[Bits]
-    asked: list[float]
+    reading_weights: list[float]
 
 
 def _replay(
@@ -225,7 +225,7 @@ def _replay(
     features, queries = source.features_under(trial.plan.settings), group_queries(held)
     read = np.zeros((len(queries), source.blocks.n))
     skipped = [np.zeros(read.shape, np.bool_) for _ in trial.possible]
-    asked = [0.0] * len(skipped)
+    reading_weights = [0.0] * len(skipped)
     for place, query in enumerate(queries):
         root = query.filter.root
         (pruned,) = table.prune(root, query.columns)
@@ -233,8 +233,8 @@ def _replay(
         for i, (spec, with_index) in enumerate(zip(trial.possible, statistics, strict=True)):
             if spec.subject.columns <= root.columns:
                 skipped[i][place] = cannot_match(root, with_index, features)
-                asked[i] += query.weight * bool(pruned.read.any())
-    return _FoldResult(read, skipped, asked)
+                reading_weights[i] += query.weight * bool(pruned.read.any())
+    return _FoldResult(read, skipped, reading_weights)
 
 
 def _without_features(blocks: pa.Table, unknown: Bits) -> pa.Table:

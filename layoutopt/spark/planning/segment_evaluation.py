@@ -466,8 +466,8 @@ def try_on_segment(job: WriteJob, segment: GatheredSegment, queries: Sequence[Qu
     if not search:
         return SegmentTrial([list(layout.row_order) for layout in layouts], table, pruned, table, pruned)
     training = pruned if tuple(queries) == job.plan.queries else prune_queries(table, job.plan.queries)
-    found = find_row_orders(job, segment, files, table, training)
-    orders = [list(found[i].columns) if i in found else [] for i in range(len(layouts))]
+    row_orders = find_row_orders(job, segment, files, table, training)
+    orders = [list(row_orders[i].columns) if i in row_orders else [] for i in range(len(layouts))]
     reordered = []
     for file in files:
         routing = sort_block_rows(file.routing, orders[file.layout], job.plan.schema, segment.table)
