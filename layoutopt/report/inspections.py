@@ -469,7 +469,7 @@ def print_optimize(console: Console, report: OptimizeReport) -> None:
     console.print(table)
     for key, layouts in report.alone.items():
         columns = "; ".join(map(", ".join, layouts))
-        parts = f"the layouts of these columns: {columns}" if layouts else "the blocks' new features, no rows"
+        parts = f"layouts of these columns: {columns}" if layouts else "the blocks' new features, no rows"
         console.print(Text(printable(f"Partition {key}: only {parts}")))
     if not report.chosen:
         console.print("None of them pays or fits the budget: nothing to do")
