@@ -205,7 +205,7 @@ def test_loads_and_changes_know_of_each_other(
     living.append(2)
     assert run_load(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
     with monkeypatch.context() as patch:
-        for name in ("loading.load.count_chunks", "changing.opened.Place.values_in"):
+        for name in ("loading.load.count_chunks", "changes.affected_rows.TableChange.read_values"):
             patch.setattr(f"layoutopt.spark.{name}", None)  # the catalog knows the rows and values of what is joined
         assert living.optimize() == 2
     assert run_load(spark, settings).loads == ()
