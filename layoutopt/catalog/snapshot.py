@@ -140,7 +140,8 @@ class PartitionEntry(Record):
     JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
     is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
     all layouts. ``source`` is a digest of the rows' source files, None where unknown. All of these describe the rows as
-    written; ``deletes`` are the rows deleted since, None for none.
+    written; ``deletes`` are the rows deleted since, None for none. ``native`` is whether Spark's own reader can read an
+    indexed external file.
     """
 
     key: PartitionKey
@@ -154,7 +155,8 @@ class PartitionEntry(Record):
     bytes: Count
     source: Digest | None = None
     deletes: Deletes | None = None
-    form: ClassVar = Form(left_out=("source", "deletes"))
+    native: bool = False
+    form: ClassVar = Form(left_out=("source", "deletes", "native"))
 
     @property
     def name(self) -> EntryName:

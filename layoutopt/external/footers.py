@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.storage.footers import footer_digest, metadata_of
 from layoutopt.errors import LayoutoptError, SchemaError, SourceError
 from layoutopt.external.listing import ListedFile
-from layoutopt.external.source_files import SourceFiles, file_key
-from layoutopt.model.schema import Column
+from layoutopt.external.source_files import SourceFiles, file_key, stored_names
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sources.snapshot import has_old_dates, has_old_int96
 from layoutopt.sql.schema import arrow_type_name, find_collations, read_arrow_schema
@@ -28,6 +28,8 @@ _FIRST_DAY: Final = -141_427
 _FIRST_SECOND: Final = -2_208_988_800
 _UNITS_PER_SECOND: Final = {"milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
 _REQUESTS_AT_ONCE: Final = 16
+# The codecs that Spark reads without further libraries.
+_CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 # Declared types of texts, as Spark stores them in footers.
 _DECLARED_TYPE: Final = re.compile(rb'CHAR_VARCHAR_TYPE_STRING"\s*:\s*"([^"]*)"')
 
@@ -64,6 +66,53 @@ class Footer:
             return tuple(Column(f.name, arrow_type_name(f.type, collated.get(f.name, {}), f.name)) for f in self.arrow)
         except SchemaError as error:
             raise SchemaError(f"the source's file {path!r} can't be indexed: {error}") from error
+
+
+def is_native(footer: Footer, schema: Schema) -> bool:
+    """Return whether Spark's own reader returns the same rows of a file as this package, under the source's columns.
+
+    False if that is not certain: for deleted rows, renamed or widened columns, and unusual types or encodings.
+    """
+    file, metadata = footer.listed.file, footer.metadata
+    if file.deleted_rows or "\n" in file.path:
+        return False
+    if any(stored != name for name, stored in stored_names(file, schema, footer.arrow.names).items()):
+        return False
+    types = {column.name: column.type for column in schema.columns}
+    if any(types.get(column.name) != column.type or "collate" in column.type for column in footer.columns()):
+        return False
+    leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
+    expected = [leaf for field in footer.arrow for leaf in _standard_leaves(field.type, field.name)]
+    if [leaf.path for leaf in leaves] != [path for path, _ in expected]:
+        return False
+    kinds = [(leaf.physical_type == "INT96", type) for leaf, (_, type) in zip(leaves, expected, strict=True)]
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    codecs = {group.column(i).compression for group in groups for i in range(group.num_columns)}
+    return all(is_int96 or _is_same_to_spark(type) for is_int96, type in kinds) and codecs <= _CODECS
+
+
+def _standard_leaves(type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the paths and types of a column's leaves, if its lists and maps are stored as Parquet specifies."""
+    if pa.types.is_struct(type):
+        for field in type:
+            yield from _standard_leaves(field.type, f"{path}.{field.name}")
+    elif pa.types.is_map(type):
+        yield from _standard_leaves(type.key_type, f"{path}.key_value.key")
+        yield from _standard_leaves(type.item_type, f"{path}.key_value.value")
+    elif pa.types.is_list(type):
+        yield from _standard_leaves(type.value_type, f"{path}.list.element")
+    else:
+        yield path, type
+
+
+def _is_same_to_spark(type: pa.DataType) -> bool:
+    if pa.types.is_timestamp(type):
+        return type.unit in ("us", "ms")
+    return (
+        pa.types.is_signed_integer(type)
+        or type in (pa.bool_(), pa.float32(), pa.float64(), pa.string(), pa.binary(), pa.date32())
+        or pa.types.is_decimal128(type)
+    )
 
 
 def read_footers(files: SourceFiles, listed: Iterable[ListedFile]) -> list[Footer]:

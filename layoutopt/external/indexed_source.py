@@ -18,7 +18,7 @@ from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
-from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
 from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source
 from layoutopt.external.row_groups import make_blocks, mask_partitions, number_blocks, widen_plan
 from layoutopt.external.source_files import SourceFiles, file_key, source_files
@@ -64,7 +64,12 @@ def open_indexed(
     listing = list_source(source)
     current = _find_changes(listing, snapshot, plan)
     schema = current.schema
-    held = replace(source_files(listing.files, schema), read_through=read_through, state=digest_listing(listing))
+    native = {entry.key for entry in snapshot.partitions if entry.native and entry.key in current.unchanged}
+    native |= {footer.key for footer in current.changed if is_native(footer, schema)}
+    held = replace(
+        source_files(listing.files, schema),
+        read_through=read_through, state=digest_listing(listing), native=frozenset(native),
+    )  # fmt: skip
     indexed = Catalog(files, snapshot, {digest: plan})
     blocks = indexed.file_blocks(indexed.partitions[0])
     mask = mask_partitions(blocks, current.unchanged)

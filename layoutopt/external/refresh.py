@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -40,7 +40,7 @@ from layoutopt.catalog.storage.index_files import (
 from layoutopt.catalog.storage.prefetch import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
-from layoutopt.external.footers import Footer, merge_file_columns, read_footers
+from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
 from layoutopt.external.listing import Listing, add_folder_columns, digest_file, list_source, to_arrow_constant
 from layoutopt.external.row_groups import (
     ArrowTypes,
@@ -158,7 +158,8 @@ def refresh(
     _check_unchanged(current.listing, list_source(source), changed)
     blocks, indexes = number_blocks(pa.concat_tables([table for table, _ in parts])), [packed for _, packed in parts]
     claim_index_root(files, source)
-    snapshot, size = _commit(files, base, plan, blocks, indexes, current.digests, at)
+    native = {footer.key for footer in current.footers if is_native(footer, current.schema)}
+    snapshot, size = _commit(files, base, plan, blocks, indexes, current.digests, native, at)
     gone = len(old_keys - current.digests.keys())
     return _make_report(root, source, snapshot, blocks, plan, len(changed), gone, size)
 
@@ -364,6 +365,7 @@ def _commit(
     blocks: pa.Table,
     indexes: Sequence[PackedIndexes],
     source_digests: Mapping[str, str],
+    native: Collection[str],
     at: CommitHook,
 ) -> tuple[Snapshot, int]:
     """Return the committed snapshot, and the bytes that were written."""
@@ -375,7 +377,7 @@ def _commit(
     path, digest = write_blocks(files, load_id, encode_blocks(block_index))
     digests[path] = digest
     at("blocks-written")
-    entries = tuple(_make_entries(blocks, plan, load_id, path, source_digests))
+    entries = tuple(_make_entries(blocks, plan, load_id, path, source_digests, native))
 
     def make_snapshot(latest: Snapshot | None) -> Snapshot:
         if (latest and latest.number) != (base and base.number):
@@ -394,7 +396,7 @@ def _commit(
 
 
 def _make_entries(
-    blocks: pa.Table, plan: Plan, load_id: str, path: str, source_digests: Mapping[str, str]
+    blocks: pa.Table, plan: Plan, load_id: str, path: str, source_digests: Mapping[str, str], native: Collection[str]
 ) -> Iterator[PartitionEntry]:
     """Yield an entry for each file, including those without rows, so that they count as indexed."""
     sums = blocks.group_by("partition").aggregate([("rows", "sum"), ("bytes", "sum")])
@@ -406,6 +408,7 @@ def _make_entries(
         yield PartitionEntry(
             key=key, value=None, plan=plan.digest, load_id=load_id, blocks_file=path, rows=rows.get(key, 0), bounds={},
             checksums={}, bytes=sizes.get(key, 0), source=source_digests[key],
+            native=key in native,
         )  # fmt: skip
 
 

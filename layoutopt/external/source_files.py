@@ -30,13 +30,15 @@ def file_key(path: str) -> str:
 class SourceFiles(TableFiles):
     """The files of a source, each under its key.
 
-    ``marks`` has the file versions by key; ``state`` is a digest of the listing.
+    ``marks`` has the file versions by key; ``state`` is a digest of the listing; ``native`` has the keys of files that
+    Spark's own reader can read.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
     schema: Schema = field(default_factory=lambda: Schema(()), compare=False)
     state: str = ""
     marks: Mapping[str, str] = field(default_factory=dict, compare=False)
+    native: frozenset[str] = field(default=frozenset(), compare=False)
 
     @cached_property
     def keys(self) -> None:
@@ -48,13 +50,20 @@ class SourceFiles(TableFiles):
         """False: files are read under the source's columns, without deleted rows."""
         return False
 
+    @cached_property
+    def folder_column(self) -> str | None:
+        """The column whose values are in folder names or metadata, if it is one and that of each file."""
+        names = {tuple(file.constants) for file in self.held.values()}
+        (first,) = names if len(names) == 1 else ((),)
+        return first[0] if len(first) == 1 else None
+
     def for_tasks(self) -> SourceFiles:
         """Return the same files without this process's connection to the store."""
         return replace(self)
 
     def only(self, paths: Iterable[str]) -> SourceFiles:
         """Return some of the files, for a task in another process."""
-        return replace(self, held={path: self.held[path] for path in paths}, marks={})
+        return replace(self, held={path: self.held[path] for path in paths}, marks={}, native=frozenset())
 
     def listed_size(self, path: str) -> int:
         """Return a file's size in bytes by the listing; 0 if unknown."""

@@ -175,12 +175,17 @@ def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
 
     Valid only if each row is read from one layout: then blocks are independent of each other.
     """
-    masks = _mask_deletes(read)
+    return split_blocks(read, _mask_deletes(read))
+
+
+def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, TableRead | None]:
+    """Split a read into the blocks outside some masks, bool[n] for each plan, and those in them (None for none)."""
     if not any(mask.any() for mask in masks):
         return read, None
     pairs = list(zip(read.pruned, masks, strict=True))
-    clean = tuple(exclude_blocks(plan, mask) for plan, mask in pairs)
-    return replace(read, pruned=clean), replace(read, pruned=tuple(exclude_blocks(plan, ~mask) for plan, mask in pairs))
+    others = tuple(exclude_blocks(plan, mask) for plan, mask in pairs)
+    masked = tuple(exclude_blocks(plan, ~mask) for plan, mask in pairs)
+    return replace(read, pruned=others), replace(read, pruned=masked)
 
 
 def exclude_blocks(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:

@@ -1,8 +1,8 @@
 """Choose a reader for the blocks that a query needs, and build its plan.
 
 * ``native``: Spark's own Parquet reader, which skips row groups by a condition on ``_block`` that is pushed to Parquet.
-* ``tasks``: Spark's tasks with Arrow, for what Spark's reader can't read: rows of several layouts, encrypted or
-  external files, and blocks with deleted rows. They are also faster for a few of very many row groups, which the
+* ``tasks``: Spark's tasks with Arrow, for what Spark's reader can't read: rows of several layouts, encrypted files,
+  blocks with deleted rows, and some external files. They are also faster for a few of very many row groups, which the
   catalog locates without decoding footers.
 * ``driver``: this process, for small reads that end before tasks would start. It holds at most :data:`_MOST_HELD`
   bytes.
@@ -15,7 +15,7 @@ from __future__ import annotations
 import base64
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -30,6 +30,7 @@ from pyspark.sql.types import StructType
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.inspect.cost import count_work
 from layoutopt.model.arrays import Ints
@@ -37,14 +38,14 @@ from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import BLOCK, Column, schema_ddl
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
-from layoutopt.model.values.keys import text_sql
+from layoutopt.model.values.keys import Key, text_sql, to_key
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.arrow_types import arrow_type
 from layoutopt.scan.files import count_live_rows, load_footer
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
-from layoutopt.scan.table_read import TableRead, has_deleted_rows, read_rows, split_by_deletes
+from layoutopt.scan.table_read import TableRead, has_deleted_rows, read_rows, split_blocks, split_by_deletes
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
@@ -52,7 +53,7 @@ from layoutopt.spark.core.workers import Batches, Task, map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
 # Dates before 1582 must not be rebased, whatever the session's mode for files of unknown writers.
-PARQUET_OPTIONS: Final = {**WHOLE_FILES, "datetimeRebaseMode": "CORRECTED"}
+PARQUET_OPTIONS: Final = {**WHOLE_FILES, "datetimeRebaseMode": "CORRECTED", "int96RebaseMode": "CORRECTED"}
 # Parquet's dictionary filter distinguishes 0.0 from -0.0, which are equal in Spark.
 _NO_DICTIONARIES: Final = {"parquet.filter.dictionary.enabled": "false"}
 _PARTITION_TYPES: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "string", *INTEGER_BITS})
@@ -94,17 +95,24 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
         entry_of_file[blocks.file] = source.entry_of
         entries.append(entry_of_file)
     column = partition_column(table)
-    values = [] if column is None else [_encode_value(entry, column) for entry in table.catalog.partitions]
-    known = [value for value in values if value is not None]
-    if column is None or len(known) != len(values):
-        column, known = None, ["n"] * len(table.catalog.partitions)
+    if isinstance(data, SourceFiles):
+        version = data.state
+        keys = [key for source in table.sources for key in source.blocks.files]
+        partition_of_file, known = _number_folder_values(data, keys, column)
+    else:
+        version = str(table.catalog.snapshot.number)
+        partition_of_file = [number for part in entries for number in part.tolist()]
+        values = [] if column is None else [_encode_value(entry, column) for entry in table.catalog.partitions]
+        known = [value for value in values if value is not None]
+        if column is None or len(known) != len(values):
+            column, known = None, ["n"] * len(table.catalog.partitions)
     java = scan.snapshot(
-        f"{data.full_path('')}@{table.catalog.snapshot.number}",
+        f"{data.full_path('')}@{version}",
         BLOCK,
         to_java_schema(spark, table.schema.columns),
         "\n".join(paths),
         None if column is None else column.name,
-        ",".join(map(str, np.concatenate([np.zeros(0, dtype=np.int64), *entries]).tolist())),
+        ",".join(map(str, partition_of_file)),
         "\n".join(known),
         to_java_map(spark, parquet_options(table.schema.columns)),
     )
@@ -113,7 +121,9 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
 
 def partition_column(table: OpenedTable) -> Column | None:
     """Return the column by which Spark may prune partitions itself, or None if its type is not supported."""
-    name = table.catalog.snapshot.partition_by
+    name, data = table.catalog.snapshot.partition_by, table.catalog.data
+    if isinstance(data, SourceFiles):
+        name = data.folder_column
     column = None if name is None else table.schema.get(name)
     if column is None or not (column.type in _PARTITION_TYPES or decimal_digits(column.type)):
         return None
@@ -129,8 +139,25 @@ def _encode_value(entry: PartitionEntry, column: Column) -> str | None:
         return "n"
     if bounds.nulls or bounds.low is None or bounds.low != bounds.high:
         return None
-    low = bounds.low
-    return "v" + (base64.b64encode(low.encode()).decode("ascii") if isinstance(low, str) else str(low))
+    return _encode_key(bounds.low)
+
+
+def _encode_key(key: Key) -> str:
+    return "v" + (base64.b64encode(key.encode()).decode("ascii") if isinstance(key, str) else str(key))
+
+
+def _number_folder_values(data: SourceFiles, keys: Sequence[str], column: Column | None) -> tuple[list[int], list[str]]:
+    """Return the number of each file's value of the partition column, and the distinct values for Java."""
+    values = ["n" if column is None else _encode_constant(data.held[key].constants, column) for key in keys]
+    numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
+    return [numbers[value] for value in values], list(numbers)
+
+
+def _encode_constant(constants: Mapping[str, object], column: Column) -> str:
+    type = arrow_type(column.type)
+    assert type is not None, "partition columns have simple types"
+    value = to_arrow_constant(constants.get(column.name), column, type).as_py()
+    return "n" if value is None else _encode_key(to_key(value, column.type))
 
 
 # Starting a task takes as long as reading 100,000 rows, so more than one task a core is used only above these rows.
@@ -404,6 +431,8 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
         by_driver: whether the driver may read.
     """
     data, work = read.table.catalog.data, count_work(read.pruned)
+    if isinstance(data, SourceFiles):
+        return Reader.NATIVE if data.native else Reader.TASKS
     joined = any(len(plan.choice) > 1 for plan in read.pruned)
     sooner = are_tasks_sooner(read, work)
     if not (joined or sooner or not data.is_plain or has_deleted_rows(read)):
@@ -457,13 +486,40 @@ def plan_read(
         reader = choose_reader(read, by_driver=False)
     if reader is Reader.TASKS or files is None:
         return scan.over(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
-    clean, rest = split_by_deletes(read)
+    native, rest = _split_by_reader(read)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
-    return _plan_native_read(clean, scan, files, label, rest_plan)
+    if rest is not None and not native.segments:
+        return scan.over(rest_plan)
+    return _plan_native_read(native, scan, files, label, rest_plan)
+
+
+# Spark's reader reads external files whole if at least this share of their bytes is needed: it takes half the time of
+# tasks for each byte, and skips row groups by the footers' minima and maxima itself.
+_WHOLE_SHARE: Final = 0.5
+
+
+def _split_by_reader(read: TableRead) -> tuple[TableRead, TableRead | None]:
+    """Split a read of one layout into the blocks for Spark's own reader and those for tasks (None for none)."""
+    data = read.table.catalog.data
+    if not isinstance(data, SourceFiles):
+        return split_by_deletes(read)
+    column = partition_column(read.table)
+    in_folders = set() if column is None else {column.name}
+    masks = []
+    for plan in read.pruned:
+        blocks, n = plan.source.blocks, len(plan.source.blocks.files)
+        total, needed = (np.bincount(blocks.file, weights, n) for weights in (blocks.bytes, blocks.bytes * plan.read))
+        native = np.array(
+            [file in data.native and data.held[file].constants.keys() <= in_folders for file in blocks.files], np.bool_
+        )
+        masks.append(plan.read & ~(native & (needed >= _WHOLE_SHARE * total))[blocks.file])
+    return split_blocks(read, masks)
 
 
 def _plan_native_read(read: TableRead, scan: Any, files: SnapshotFiles, label: str, rest: Any) -> Any:
     plan_files, ids = needed_blocks(read)
+    if isinstance(read.table.catalog.data, SourceFiles):  # the rows of external files have no block id
+        ids = None
     # The numbers ascend, since plans are numbered one after the other.
     pairs = zip(files.numbers, plan_files, strict=True)
     numbers = [number for plan_numbers, needed in pairs for number in plan_numbers[needed].tolist()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -91,3 +93,55 @@ def dates(spark: SparkSession, folder: Path, mode: str, day: str) -> DataFrame:
 def test_such_rows_are_not_changed(spark: SparkSession, folder: Path) -> None:
     with pytest.raises(SourceIndexError):
         open_for_change(spark, str(folder / "indexes"))
+
+
+def uses_native_reader(rows: DataFrame) -> bool:
+    """Whether Spark's own Parquet reader reads all of a query's rows."""
+    plan = str(rows._jdf.queryExecution().executedPlan())
+    return "FileScan parquet" in plan and "MapInArrow" not in plan
+
+
+KINDS = {
+    "atoms": pa.table(
+        {
+            "n": pa.array(range(40), pa.int16()),
+            "x": [float("nan"), -0.0, None, 1.5] * 10,
+            "f": pa.array([0.0, -0.0, float("nan"), 2.5] * 10, pa.float32()),
+            "s": ["é", "", None, "b%"] * 10,
+            "b": [b"\x00", b"", None, b"\xff"] * 10,
+            "c": pa.array([Decimal("1.10"), None, Decimal("-9.99"), Decimal("0.00")] * 10, pa.decimal128(5, 2)),
+            "d": pa.array([dt.date(1500, 1, 1), None, dt.date(2024, 2, 29), dt.date(9999, 12, 31)] * 10),
+            "t": pa.array([dt.datetime(1800, 1, 1), None, dt.datetime(2024, 7, 1, 12), dt.datetime(1970, 1, 1)] * 10),
+            "z": pa.array([-(2**60) // 1000, None, 0, 1] * 10, pa.timestamp("us", "UTC")),
+        }
+    ),
+    "nested": pa.table(
+        {
+            "n": range(40),
+            "st": [{"a": i, "l": [i, None]} for i in range(40)],
+            "m": pa.array([[("k", i)] for i in range(40)], pa.map_(pa.string(), pa.int64())),
+        }
+    ),
+    "unsigned": pa.table({"n": pa.array(range(40), pa.uint32())}),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("folders", [[""], ["p=1", "p=2", "p=__HIVE_DEFAULT_PARTITION__"], ["p=a b/q=1", "p=%25/q=2"]])
+def test_native_reads_return_the_rows_of_tasks(
+    spark: SparkSession, tmp_path: Path, kind: str, folders: list[str]
+) -> None:
+    for folder in folders:
+        write(tmp_path / "rows" / folder / "a.parquet", KINDS[kind])
+    index(tmp_path / "rows", tmp_path / "indexes", [])
+    session = spark.newSession()
+    skipping.register(session, "t", str(tmp_path / "indexes"))
+    skipping.enable(session)
+    native = kind in ("atoms", "nested") and len(folders) != 2
+    columns = [name for name in session.table("t").columns if name != "m"]
+    for condition in ("true", "n >= 10", "n < 30 AND n > 4", *[f"{name} IS NULL" for name in columns]):
+        rows = session.table("t").where(condition)
+        if condition == "true":
+            assert uses_native_reader(rows) is native
+        expected = opened(tmp_path / "indexes").sql(f"SELECT * FROM t WHERE {condition}").to_pylist()
+        assert sorted(map(repr, rows.toArrow().to_pylist())) == sorted(map(repr, expected)), condition
