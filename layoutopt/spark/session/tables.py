@@ -239,8 +239,7 @@ def create_view(spark: SparkSession, state: SessionTables, entry: Registration) 
 def make_relation(spark: SparkSession, state: SessionTables, entry: Registration) -> Any:
     """Return the relation that represents a table in plans until the rule replaces it."""
     table = entry.table
-    read = plan_full_read(table)
-    size = sum(int(plan.source.blocks.bytes[plan.read].sum()) for plan in read.pruned)
+    size = sum(entry.bytes for entry in table.catalog.partitions)
     column = partition_column(table)
     return state.rule.register(
         java_session(spark),
