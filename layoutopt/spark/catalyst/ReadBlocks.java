@@ -66,16 +66,16 @@ public class ReadBlocks extends Rule {
   private static final ThreadLocal ONLY_PLANNING = new ThreadLocal();
   private static final Map PLANNING = Collections.synchronizedMap(new WeakHashMap());
 
-  private final java.util.function.BiFunction ask;
+  private final java.util.function.BiFunction handler;
 
   private final Map usual;
 
   /**
-   * ask: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table.
+   * handler: called with a scan as JSON and the {@link Scan}; returns a plan, or null to leave the whole table.
    * usual: the settings under which expressions have the meaning that layoutopt knows.
    */
-  public ReadBlocks(java.util.function.BiFunction ask, Map usual) {
-    this.ask = ask;
+  public ReadBlocks(java.util.function.BiFunction handler, Map usual) {
+    this.handler = handler;
     this.usual = new HashMap(usual);
   }
 
@@ -108,11 +108,11 @@ public class ReadBlocks extends Rule {
     if (table != null) {
       if (condition != null) condition = withSubqueries(condition);
       Scan scan = new Scan(table, (LogicalRelation) below, condition, projected);
-      LogicalPlan made = read(scan, plan, above);
-      if (projected == null) return made;
-      made = withSubqueriesOf(new Project(projected, made));
+      LogicalPlan result = read(scan, plan, above);
+      if (projected == null) return result;
+      result = withSubqueriesOf(new Project(projected, result));
       // Spark's rule that prunes fields of structs ran before the files were known to be Parquet.
-      return scan.isNested() ? (LogicalPlan) SchemaPruning$.MODULE$.apply(made) : made;
+      return scan.isNested() ? (LogicalPlan) SchemaPruning$.MODULE$.apply(result) : result;
     }
     Expression passed = through(plan, above);
     scala.collection.immutable.Seq children = plan.children();
@@ -188,11 +188,11 @@ public class ReadBlocks extends Rule {
 
   Expression withSubqueries(Expression expression) {
     if (!expression.containsPattern(TreePattern.PLAN_EXPRESSION())) return expression;
-    Expression made = (Expression) expression.mapChildren(new Subqueries(this));
-    if (!(made instanceof PlanExpression) || !(((PlanExpression) made).plan() instanceof LogicalPlan)) return made;
-    LogicalPlan before = (LogicalPlan) ((PlanExpression) made).plan();
+    Expression result = (Expression) expression.mapChildren(new Subqueries(this));
+    if (!(result instanceof PlanExpression) || !(((PlanExpression) result).plan() instanceof LogicalPlan)) return result;
+    LogicalPlan before = (LogicalPlan) ((PlanExpression) result).plan();
     LogicalPlan after = visit(before, null);
-    return before == after ? made : (Expression) ((PlanExpression) made).withNewPlan(after);
+    return before == after ? result : (Expression) ((PlanExpression) result).withNewPlan(after);
   }
 
   /** Asks Python for the plan that replaces a scan. If this fails before the answer, the whole table is read. */
@@ -206,26 +206,26 @@ public class ReadBlocks extends Rule {
       String text = scan.toJson(unusual(), scan.all());
       // Details that Python does not need, such as the plans of subqueries, are left out.
       key = Arrays.asList(new Object[] {text + scan.ids(), scan.condition, scan.above});
-      LogicalPlan known = (LogicalPlan) planning.made.get(key);
+      LogicalPlan known = (LogicalPlan) planning.plans.get(key);
       if (known != null) return known;
-      answer = ask.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
+      answer = handler.apply((isOnlyPlanned ? "plan " : "read ") + planning.token + "\n" + text, scan);
     } catch (Throwable failure) {
       answer = whole(scan, planning, failure);
     }
     if (answer instanceof String) raise((String) answer);
-    LogicalPlan made = isOnlyPlanned ? scan.nothing() : (LogicalPlan) answer;
-    if (key != null) planning.made.put(key, made);
-    return made;
+    LogicalPlan result = isOnlyPlanned ? scan.nothing() : (LogicalPlan) answer;
+    if (key != null) planning.plans.put(key, result);
+    return result;
   }
 
   private Object whole(Scan scan, Planning planning, Throwable failure) {
     org.slf4j.LoggerFactory.getLogger("layoutopt.spark").warn(
-        "layoutopt could not be asked (" + failure + "): the table " + scan.table.name + " is read whole");
+        "planning the scan of the table " + scan.table.name + " failed (" + failure + "): the whole table is read");
     try {
-      return ask.apply("read " + planning.token + "\n" + scan.toJson(null, null), scan);
+      return handler.apply("read " + planning.token + "\n" + scan.toJson(null, null), scan);
     } catch (Throwable again) {
-      return "layoutopt can't be asked what to read of the table " + scan.table.name + " (" + again
-          + "); run the query again in a process in which Python has not ended";
+      return "Python did not answer what to read of the table " + scan.table.name + " (" + again
+          + "); its process may have ended: run the query again in a session whose Python process runs";
     }
   }
 
@@ -246,7 +246,7 @@ public class ReadBlocks extends Rule {
   /** The state of planning one query and its subqueries: the snapshots that it reads, and its scans. */
   static class Planning {
     final long token = TOKENS.incrementAndGet();
-    final Map made = new ConcurrentHashMap();
+    final Map plans = new ConcurrentHashMap();
   }
 
   static class Subqueries extends scala.runtime.AbstractFunction1 {
@@ -267,7 +267,7 @@ public class ReadBlocks extends Rule {
     if (partition != null) partitions = partitions.add(schema.apply(partition));
     Map options = new HashMap();
     options.put(OPTION, name);
-    HadoopFsRelation relation = new HadoopFsRelation(new RegisteredIndex(id, name, partitions, bytes, ask),
+    HadoopFsRelation relation = new HadoopFsRelation(new RegisteredIndex(id, name, partitions, bytes, handler),
         partitions, schema, scala.Option.apply(null), new RegisteredFormat(), Seqs.map(options),
         (org.apache.spark.sql.SparkSession) session);
     return new LogicalRelation(relation, Seqs.attributes(relation.schema()), scala.Option.apply(null), false,
@@ -294,7 +294,7 @@ public class ReadBlocks extends Rule {
   /** Adds the table function that reads a table by its path: {@code SELECT ... FROM name('PATH')}. */
   public void addFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
     session.sessionState().tableFunctionRegistry().registerFunction(ofSession(name),
-        new ExpressionInfo("layoutopt.TableFunction", name), new TableFunction(ask, name));
+        new ExpressionInfo("layoutopt.TableFunction", name), new TableFunction(handler, name));
   }
 
   /** Removes the table function. */
@@ -308,18 +308,18 @@ public class ReadBlocks extends Rule {
   }
 
   static class TableFunction extends scala.runtime.AbstractFunction1 {
-    private final java.util.function.BiFunction ask;
+    private final java.util.function.BiFunction handler;
     private final String name;
 
-    TableFunction(java.util.function.BiFunction ask, String name) { this.ask = ask; this.name = name; }
+    TableFunction(java.util.function.BiFunction handler, String name) { this.handler = handler; this.name = name; }
 
     public Object apply(Object arguments) {
       scala.collection.immutable.Seq given = (scala.collection.immutable.Seq) arguments;
       boolean isPath = given.size() == 1 && ((Expression) given.apply(0)).foldable()
           && ((Expression) given.apply(0)).dataType() instanceof StringType;
       Object path = isPath ? ((Expression) given.apply(0)).eval(null) : null;
-      if (path == null) raise(name + "(...) takes the path of a table, as one text");
-      Object answer = ask.apply("open -\n" + path, null);
+      if (path == null) raise(name + "(...) expects the path of a table as its only argument, a string literal");
+      Object answer = handler.apply("open -\n" + path, null);
       if (answer instanceof String) raise((String) answer);
       return answer;
     }
@@ -376,7 +376,7 @@ public class ReadBlocks extends Rule {
     }
 
     /** The rows of a replacement plan that meet the conditions further up. */
-    public LogicalPlan ofUse(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
+    public LogicalPlan withConditionsAbove(LogicalPlan plan) { return above == null ? plan : new Filter(above, plan); }
 
     String ids() {
       StringBuilder text = new StringBuilder();
@@ -407,24 +407,24 @@ public class ReadBlocks extends Rule {
       List values = columns(source);
       for (int i = 0; i < wanted.size(); i++)
         aliases.add(named((Expression) values.get(i), (AttributeReference) wanted.get(i)));
-      LogicalPlan made = new Project(Seqs.of(aliases), source);
-      return condition == null ? made : new Filter(condition, made);
+      LogicalPlan result = new Project(Seqs.of(aliases), source);
+      return condition == null ? result : new Filter(condition, result);
     }
 
     private List columns(LogicalPlan source) {
-      List found = new ArrayList();
-      for (int i = 0; i < wanted.size(); i++) found.add(column(source, (AttributeReference) wanted.get(i)));
-      return found;
+      List result = new ArrayList();
+      for (int i = 0; i < wanted.size(); i++) result.add(column(source, (AttributeReference) wanted.get(i)));
+      return result;
     }
 
     /** The source column of a wanted attribute, by name. */
     private Expression column(LogicalPlan source, AttributeReference attribute) {
-      Expression found = null;
+      Expression result = null;
       for (int i = 0; i < source.output().size(); i++)
         if (((Attribute) source.output().apply(i)).name().equals(attribute.name()))
-          found = (Expression) source.output().apply(i);
-      checkType(attribute, found == null ? null : found.dataType());
-      return found;
+          result = (Expression) source.output().apply(i);
+      checkType(attribute, result == null ? null : result.dataType());
+      return result;
     }
 
     private void checkType(AttributeReference attribute, DataType type) {
@@ -487,18 +487,18 @@ public class ReadBlocks extends Rule {
       BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes);
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
-      LogicalPlan made = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
+      LogicalPlan result = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
           scala.Option.apply(null));
-      if (blocks != null) made = new Filter(Blocks.among(block, Text.longs(blocks)), made);
+      if (blocks != null) result = new Filter(Blocks.isIn(block, Text.longs(blocks)), result);
       // With changed columns, Spark finds no condition that it can push to Parquet.
       Expression pushed = hasHidden && condition != null ? pushed(condition, hidden) : null;
-      if (pushed != null) made = new Filter(pushed, made);
-      if (hasHidden || blocks != null) made = new Project(Seqs.of(shown), made);
-      if (condition != null) made = new Filter(condition, made);
-      if (rest == null) return made;
+      if (pushed != null) result = new Filter(pushed, result);
+      if (hasHidden || blocks != null) result = new Project(Seqs.of(shown), result);
+      if (condition != null) result = new Filter(condition, result);
+      if (rest == null) return result;
       // Both sides have the condition, which may be random: it is evaluated once for each row.
       List both = new ArrayList();
-      both.add(made);
+      both.add(result);
       both.add(over(rest));
       return new Union(Seqs.of(both), false, false);
     }
@@ -513,8 +513,8 @@ public class ReadBlocks extends Rule {
       while (rows.hasNext()) copies.add(((InternalRow) rows.next()).copy());
       LogicalPlan local = new LocalRelation(Seqs.of(wanted), Seqs.of(copies), false, scala.Option.apply(null));
       // Always true: it shows in the plan what was read.
-      Expression said = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
-      return new Filter(condition == null ? said : new And(said, condition), local);
+      Expression isLabelled = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
+      return new Filter(condition == null ? isLabelled : new And(isLabelled, condition), local);
     }
 
     /** The parts of a condition that can be pushed to Parquet, without some columns; null if there is none. */
@@ -674,20 +674,20 @@ public class ReadBlocks extends Rule {
               new FileStatusWithMetadata(snapshot.status(files[i], configuration), Seqs.map(new HashMap())));
         }
       } catch (java.io.FileNotFoundException missing) {
-        raise("a data file of the snapshot that was planned is gone (" + missing.getMessage()
-            + "); make the DataFrame again, since a vacuum or a hard delete has removed it");
+        raise("a data file of the query's snapshot is missing (" + missing.getMessage()
+            + "), since a vacuum or a hard delete has removed it; make the DataFrame again");
       } catch (java.io.IOException failure) {
         new scala.util.Failure(failure).get();
       }
-      List found = new ArrayList();
+      List result = new ArrayList();
       java.util.Iterator entries = byPartition.entrySet().iterator();
       while (entries.hasNext()) {
         Map.Entry entry = (Map.Entry) entries.next();
         InternalRow values = partitions.isEmpty() ? new GenericInternalRow(new Object[0])
             : snapshot.values[((Integer) entry.getKey()).intValue()];
-        found.add(new PartitionDirectory(values, Seqs.of((List) entry.getValue())));
+        result.add(new PartitionDirectory(values, Seqs.of((List) entry.getValue())));
       }
-      return Seqs.of(found);
+      return Seqs.of(result);
     }
 
     private boolean[] kept(scala.collection.immutable.Seq filters) {
@@ -707,9 +707,9 @@ public class ReadBlocks extends Rule {
     }
 
     public String[] inputFiles() {
-      String[] found = new String[files.length];
-      for (int i = 0; i < files.length; i++) found[i] = snapshot.paths[files[i]];
-      return found;
+      String[] result = new String[files.length];
+      for (int i = 0; i < files.length; i++) result[i] = snapshot.paths[files[i]];
+      return result;
     }
 
     public void refresh() {}
@@ -735,14 +735,14 @@ public class ReadBlocks extends Rule {
     final String name;
     private final StructType partitions;
     private final long bytes;
-    private final java.util.function.BiFunction ask;
+    private final java.util.function.BiFunction handler;
 
-    RegisteredIndex(String id, String name, StructType partitions, long bytes, java.util.function.BiFunction ask) {
+    RegisteredIndex(String id, String name, StructType partitions, long bytes, java.util.function.BiFunction handler) {
       this.id = id;
       this.name = name;
       this.partitions = partitions;
       this.bytes = bytes;
-      this.ask = ask;
+      this.handler = handler;
     }
 
     public scala.collection.immutable.Seq rootPaths() { return Seqs.none(); }
@@ -764,7 +764,7 @@ public class ReadBlocks extends Rule {
     }
 
     public void refresh() {
-      Object answer = ask.apply("refresh " + id + "\n", null);
+      Object answer = handler.apply("refresh " + id + "\n", null);
       if (answer instanceof String) raise((String) answer);
     }
 
@@ -801,7 +801,7 @@ public class ReadBlocks extends Rule {
 
     /** Fails if a plan runs to which the rule was not applied. */
     static scala.Function1 refuse(String name) {
-      raise("the table " + name + " was registered with layoutopt, which this session no longer has; call"
+      raise("the session no longer has layoutopt's optimiser rule, which reads the table " + name + "; call"
           + " layoutopt.spark.enable(spark), and run the query again");
       return null;
     }
@@ -819,7 +819,7 @@ public class ReadBlocks extends Rule {
     // For fewer values Spark compiles a comparison with each, so each query would need its own code.
     private static final int LEAST_LISTED = 11;
 
-    static Expression among(AttributeReference block, long[] ids) {
+    static Expression isIn(AttributeReference block, long[] ids) {
       List parts = new ArrayList();
       for (int start = 0; start < Math.max(ids.length, 1); start += MOST_LISTED)
         parts.add(listed(block, ids, start, Math.min(ids.length, start + MOST_LISTED), ids.length > MOST_LISTED));
@@ -852,17 +852,17 @@ public class ReadBlocks extends Rule {
     static int[] ints(String text) {
       if (text.isEmpty()) return new int[0];
       String[] parts = text.split(",");
-      int[] found = new int[parts.length];
-      for (int i = 0; i < parts.length; i++) found[i] = Integer.parseInt(parts[i]);
-      return found;
+      int[] result = new int[parts.length];
+      for (int i = 0; i < parts.length; i++) result[i] = Integer.parseInt(parts[i]);
+      return result;
     }
 
     static long[] longs(String text) {
       if (text.isEmpty()) return new long[0];
       String[] parts = text.split(",");
-      long[] found = new long[parts.length];
-      for (int i = 0; i < parts.length; i++) found[i] = Long.parseLong(parts[i]);
-      return found;
+      long[] result = new long[parts.length];
+      for (int i = 0; i < parts.length; i++) result[i] = Long.parseLong(parts[i]);
+      return result;
     }
 
     static Object value(String text, DataType type) {
@@ -893,13 +893,13 @@ public class ReadBlocks extends Rule {
     }
 
     static scala.collection.immutable.Seq attributes(StructType schema) {
-      List found = new ArrayList();
+      List result = new ArrayList();
       for (int i = 0; i < schema.length(); i++) {
         StructField field = (StructField) schema.fields()[i];
-        found.add(new AttributeReference(field.name(), field.dataType(), field.nullable(), field.metadata(),
+        result.add(new AttributeReference(field.name(), field.dataType(), field.nullable(), field.metadata(),
             NamedExpression$.MODULE$.newExprId(), none()));
       }
-      return of(found);
+      return of(result);
     }
   }
 

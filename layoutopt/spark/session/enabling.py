@@ -295,7 +295,7 @@ def check_scan(spark: SparkSession, read: TableRead, scan: Any, plan: Any) -> No
         return
     try:
         whole = scan.over(get_optimized_plan(read_to_dataframe(spark, whole_read(read))))
-        expected, count = (plan_to_dataframe(spark, scan.ofUse(rows)).count() for rows in (whole, plan))
+        expected, count = (plan_to_dataframe(spark, scan.withConditionsAbove(rows)).count() for rows in (whole, plan))
     except PySparkException:  # the user's query will fail, too
         TALLY["undecided scans"] += 1
         return
