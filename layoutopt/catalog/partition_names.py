@@ -113,3 +113,8 @@ def _find_instant(entry: PartitionEntry, column: str) -> int | None:
     if bounds is None or bounds.nulls != 0 or bounds.low != bounds.high or not isinstance(bounds.low, int):
         return None
     return bounds.low
+
+
+def null_first_key(value: PlainValue) -> tuple[bool, PlainValue]:
+    """Return a key that sorts partition values, NULL first."""
+    return value is not None, value if value is not None else 0

@@ -110,9 +110,10 @@ def start_spark(
     udfs = session.udfs()  # fails before Spark starts, which takes seconds
     private = encrypt is not None and bool(key_of(encrypt))
     private |= table is not None and TableFiles(table, key=encrypt).keys is not None
-    from layoutopt.spark.core.functions import declare
     from layoutopt.spark.core.sessions import spark_session
 
     spark = spark_session(name, session.debug, private, **session.spark_properties())
+    from layoutopt.spark.core.functions import declare
+
     declare(spark, *udfs)
     return spark

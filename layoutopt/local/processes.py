@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import partial
 from threading import Thread
@@ -13,6 +13,9 @@ import pyarrow as pa
 from layoutopt.errors import WorkerLostError
 
 Value = TypeVar("Value")
+Batches = Iterable[pa.RecordBatch]
+# Returns batches of results for the batches of a segment or of a part of the rows.
+Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
 class Tasks(Protocol):

@@ -20,20 +20,23 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.errors import NeedsSparkError
+from layoutopt.errors import BoundError, NeedsSparkError
 from layoutopt.local.parquet_files import plain_partition_values
 from layoutopt.local.splits import CutJob, Split, read_split
 from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.schema import Column, Schema, word_names
-from layoutopt.writer.evaluation import segment_words
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.writer.evaluation import read_word_columns, segment_words
 from layoutopt.writer.segment import pack_shuffle_batch
 
 KEY: Final = "_key"
 COUNT: Final = "_count"
 ROWS: Final = "_rows"
 CHUNK: Final = "_chunk"
+# The driver holds at most so many (vector, count) pairs: about a gigabyte at 128 features.
+MAX_PAIRS: Final = 8_000_000
 # A row is drawn where its number, one of so many, is below a limit.
 DRAWS: Final = 1_000_000
 
@@ -125,6 +128,30 @@ class ChunkCountJob:
     def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
         """Merge the counts of several parts of the rows."""
         return _group(pa.concat_tables(parts), [KEY, CHUNK], [(ROWS, "sum", ROWS)])
+
+
+def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:
+    """Return the vectors of each key with their counts, in the order of the vectors.
+
+    ``pairs`` are the key ``_key``, the words of a vector, and the ``_count`` of its rows, in any order.
+
+    Raises:
+        BoundError: there are more than ``max_pairs``.
+    """
+    if pairs.num_rows > max_pairs:
+        raise BoundError(
+            f"{n_features} features make more than {max_pairs} pairs of partition and vector; lower num_features"
+        )
+    vectors: dict[PlainValue, VectorCounts] = {}
+    coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
+    codes = np.asarray(coded.indices, dtype=np.int64)
+    words = read_word_columns(pairs, n_features)
+    counts = np.asarray(pairs[COUNT], dtype=np.int64)
+    in_order = np.lexsort((*words.T[::-1], codes))
+    for code, key in enumerate(coded.dictionary.to_pylist()):
+        rows = in_order[codes[in_order] == code]
+        vectors[key] = VectorCounts(words[rows], counts[rows], n_features)
+    return vectors
 
 
 def merge_nan_bounds(bounds: pa.Table, bounded: Sequence[Column]) -> pa.Table:

@@ -48,6 +48,10 @@ from layoutopt.writer.segment import (
     unpack_shuffle_batches,
 )
 
+# With fewer rows, the additional jobs of reading by Arrow take longer than they save.
+LEAST_ROWS: Final = 200_000
+
+_TASK_BYTES: Final = 1 << 25
 _BATCH_BYTES: Final = 1 << 27  # of rows in memory that are cut together
 _BATCH_ROWS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 13  # few, since decoding a dictionary column can expand it 1000 times
@@ -467,3 +471,17 @@ def _cut_ranges(footer: pq.FileMetaData, size: int) -> Iterator[tuple[int, int, 
         groups.append(group)
         range_bytes += footer.row_group(group).total_byte_size
     yield start, size, groups
+
+
+def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:
+    """Group successive splits into tasks large enough to be worth starting; about ``most`` tasks at most."""
+    task_bytes = max(_TASK_BYTES, sum(split.stop - split.start for split in splits) // most if most else 0)
+    tasks: list[list[Split]] = []
+    size = task_bytes
+    for split in splits:
+        if size >= task_bytes:
+            tasks.append([])
+            size = 0
+        tasks[-1].append(split)
+        size += split.stop - split.start
+    return tuple(map(tuple, tasks))

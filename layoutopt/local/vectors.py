@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from layoutopt.catalog.keys import has_key, key_array, one_chunk
 from layoutopt.errors import NeedsSparkError
+from layoutopt.local.splits import CutJob, Split, read_first_rows
 from layoutopt.model.arrays import Bits, Ints, Words
-from layoutopt.model.feature import Feature
+from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import InSet, Literal, Node, describe
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
@@ -23,7 +24,7 @@ from layoutopt.model.vectors import pack
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
-from layoutopt.writer.evaluation import KeyedRows, matching_rows, segment_words
+from layoutopt.writer.evaluation import KeyedRows, features_left_to_spark, matching_rows, segment_words
 
 
 def evaluate_exact_vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
@@ -150,3 +151,9 @@ def _point_bounds(values: pa.ChunkedArray, type: str) -> ColumnBounds:
         return ColumnBounds(zeros, zeros, zeros.astype(np.bool_), nulls, type)
     keys = key_array(values, type)
     return ColumnBounds(keys, keys, has_key(values, type), nulls, type)
+
+
+def check_features_by_arrow(job: CutJob, split: Split, features: FeatureSet) -> None:
+    """Raise NeedsSparkError where some rows of a split show that only Spark can read the file or evaluate a feature."""
+    if features_left_to_spark(features.features, job.schema.names):
+        evaluate_exact_vectors(features.features, read_first_rows(job, split), job.schema)

@@ -20,8 +20,8 @@ import pytest
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.job import LEAST_ROWS
 from layoutopt.spark.loading.load import load
 from tests.effort import long_too
 

@@ -27,6 +27,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import NotATableError, SettingError
 from layoutopt.inspect.status import current_plan
+from layoutopt.local.processes import Batches, Task
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter, Node
 from layoutopt.model.schema import PLACE, TID, Column, schema_ddl
@@ -42,7 +43,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.source import hash_column, measure_content
-from layoutopt.spark.core.workers import Batches, Task, map_in_workers
+from layoutopt.spark.core.workers import map_in_workers
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.session.enabling import plan_reads, table_to_dataframe, with_functions
 from layoutopt.spark.session.readers import segment_numbers

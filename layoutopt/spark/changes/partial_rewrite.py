@@ -61,10 +61,11 @@ from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.workers import map_segments
-from layoutopt.spark.loading.dry_run import dry_run_loads, needed_columns
+from layoutopt.spark.loading.dry_run import dry_run_loads
 from layoutopt.spark.loading.job import discard_files_after
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
+from layoutopt.writer.dry_run import needed_columns
 from layoutopt.writer.load_ids import ANY_FAILURE, COMMIT_REFUSALS, check_block_numbers, first_block, fresh_load_id
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import WriteJob, write_segment

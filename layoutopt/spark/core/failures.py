@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import errno
 import re
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from typing import Final
 
 from layoutopt.errors import (
     BoundError,
@@ -23,7 +22,9 @@ from layoutopt.errors import (
 )
 from layoutopt.model.types import split_parts
 from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
-from layoutopt.spark.core.workers import MISSING_PACKAGE
+
+# The beginning of the message of a worker that lacks layoutopt.
+MISSING_PACKAGE: Final = "Spark's workers run a Python without layoutopt"
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
@@ -59,15 +60,24 @@ def translate_spark_errors(source: str) -> Iterator[None]:
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
-        translated = translate_message(str(error), source)
-        if translated is None:
-            raise
-        raise translated from error
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
         raise _disk_full() from error
+    except Exception as error:
+        translated = translate_message(str(error), source) if _is_of_spark(error) else None
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _is_of_spark(error: Exception) -> bool:
+    if "pyspark" not in sys.modules:  # it takes a second to import, and work without Spark does not need it
+        return False
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    return isinstance(error, PySparkException | Py4JJavaError)
 
 
 def translate_message(text: str, source: str) -> LayoutoptError | None:

@@ -10,8 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.errors import BoundError, SettingError
+from layoutopt.errors import SettingError
 from layoutopt.indexes.expressions import select_for_spark
+from layoutopt.local.profile import COUNT, MAX_PAIRS, counts_by_key
 from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
@@ -20,11 +21,7 @@ from layoutopt.model.types import quote_name
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import limit_method_size
-from layoutopt.writer.evaluation import features_left_to_spark, read_word_columns
-
-_COUNT = "_count"
-# The driver holds at most so many (vector, count) pairs: about a gigabyte at 128 features.
-MAX_PAIRS = 8_000_000
+from layoutopt.writer.evaluation import features_left_to_spark
 
 
 def _word_sql(features: Sequence[Feature], word: int) -> str:
@@ -97,34 +94,10 @@ def count_vectors(
     """
     names = word_names(len(features))
     key = partition_column(df, by).alias("_key")
-    grouped = df.select(key, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(_COUNT))
+    grouped = df.select(key, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(COUNT))
     with limit_method_size(df.sparkSession):
         pairs = grouped.limit(max_pairs + 1).toArrow()
     return counts_by_key(pairs, len(features), max_pairs)
-
-
-def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) -> dict[PlainValue, VectorCounts]:
-    """Return the vectors of each key with their counts, in the order of the vectors.
-
-    ``pairs`` are the key ``_key``, the words of a vector, and the ``_count`` of its rows, in any order.
-
-    Raises:
-        BoundError: there are more than ``max_pairs``.
-    """
-    if pairs.num_rows > max_pairs:
-        raise BoundError(
-            f"{n_features} features make more than {max_pairs} pairs of partition and vector; lower num_features"
-        )
-    vectors: dict[PlainValue, VectorCounts] = {}
-    coded = pairs["_key"].combine_chunks().dictionary_encode(null_encoding="encode")
-    codes = np.asarray(coded.indices, dtype=np.int64)
-    words = read_word_columns(pairs, n_features)
-    counts = np.asarray(pairs[_COUNT], dtype=np.int64)
-    in_order = np.lexsort((*words.T[::-1], codes))
-    for code, key in enumerate(coded.dictionary.to_pylist()):
-        rows = in_order[codes[in_order] == code]
-        vectors[key] = VectorCounts(words[rows], counts[rows], n_features)
-    return vectors
 
 
 def pairs_table(counts: Mapping[PlainValue, VectorCounts], names: PartitionNames) -> pa.Table:

@@ -161,8 +161,3 @@ def plain_type(type: DataType) -> DataType:
     if isinstance(type, DateType):
         return IntegerType()
     return LongType() if isinstance(type, TimestampType | TimestampNTZType) else type
-
-
-def null_first_key(value: PlainValue) -> tuple[bool, PlainValue]:
-    """Return a key that sorts partition values, NULL first."""
-    return value is not None, value if value is not None else 0

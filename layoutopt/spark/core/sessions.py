@@ -11,15 +11,14 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Final, TypeAlias
-
-from pyspark import SparkConf, SparkContext
-from pyspark.java_gateway import launch_gateway
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from layoutopt.errors import SettingError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.sql.types import normal_zone
+
+if TYPE_CHECKING:  # PySpark takes a second to import
+    from pyspark.sql import SparkSession
 
 # For sessions started here; the settings of spark-submit and of an existing session take precedence.
 LOCAL_DEFAULTS: Final = {
@@ -85,7 +84,14 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
         debug: whether a new session logs as Spark and Java do by default; otherwise only exceptions report failures.
         private: whether a new session encrypts what it shuffles and spills to its local disks.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They override all others.
+
+    Raises:
+        SettingError: PySpark is not installed.
     """
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise SettingError("this needs Spark, but PySpark is not installed; run `pip install pyspark`") from error
     settings = {key.replace("__", "."): value for key, value in conf.items()}
     active = SparkSession.getActiveSession()
     if active is not None:
@@ -126,6 +132,9 @@ def _start_java(properties: Mapping[str, str]) -> None:
 
     Java needs some of Spark's properties when it starts (memory, options).
     """
+    from pyspark import SparkConf, SparkContext
+    from pyspark.java_gateway import launch_gateway
+
     if SparkContext._gateway is not None:
         return
     conf = SparkConf().setAll(list(properties.items()))

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -23,14 +23,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import decode_error, encode_errors
+from layoutopt.local.processes import Batches, Task
 from layoutopt.model.schema import SEGMENT
+from layoutopt.spark.core.failures import MISSING_PACKAGE
 
 Value = TypeVar("Value")
-Batches = Iterable[pa.RecordBatch]
-Task = Callable[[Batches], Iterator[pa.RecordBatch]]
-
-# The beginning of the message of a worker that lacks layoutopt.
-MISSING_PACKAGE: Final = "Spark's workers run a Python without layoutopt"
 
 
 @contextmanager

@@ -16,23 +16,21 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.entries import partition_entries
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import Snapshot
-from layoutopt.catalog.table import Catalog
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
-from layoutopt.model.layout import Layout, Plan, Scheme
+from layoutopt.local.segments import cut_segments
+from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
-from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions, with_segments
+from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, limit_method_size
 from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
 from layoutopt.spark.core.workers import map_segments
+from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan, needed_columns
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
 from layoutopt.writer.task_result import to_arrow_stream
@@ -106,35 +104,6 @@ def _check_plans(plans: Sequence[Plan]) -> Plan:
     return widest
 
 
-def needed_columns(plans: Sequence[Plan], columns: Iterable[str]) -> tuple[str, ...]:
-    """Return these columns and all that the plans use, in the schema's order."""
-    wanted = set(columns)
-    for plan in plans:
-        wanted.update(*(query.columns for query in plan.queries), *(f.columns for f in plan.features.features))
-        wanted.update(*(layout.ordering_columns for layout in plan.scheme.layouts))
-        wanted.update([] if plan.partition_by is None else [plan.partition_by])
-    return tuple(name for name in plans[0].schema.names if name in wanted)
-
-
-def narrow_plan(plan: Plan, names: Sequence[str]) -> Plan:
-    """Return the plan of a table of these columns, without layouts that would have none."""
-    layouts = [
-        Layout(
-            tuple(name for name in layout.columns if name in names),
-            layout.features,
-            tuple(name for name in layout.master if name in names),
-            layout.blocking,
-            layout.guides,
-            layout.serves,
-            tuple(name for name in layout.row_order if name in names),
-        )
-        for layout in plan.scheme.layouts
-    ]
-    scheme = Scheme(tuple(layout for layout in layouts if layout.columns))
-    indexes = tuple(index for index in plan.indexes if index.subject.columns <= set(names))
-    return replace(plan, schema=plan.schema.select(names), scheme=scheme, indexes=indexes)
-
-
 def _write_job(plan: Plan, keys: tuple[str, ...], numbers: tuple[int, ...]) -> WriteJob:
     return WriteJob(
         plan=plan,
@@ -161,18 +130,3 @@ def _measure_segment(jobs: Sequence[WriteJob], batches: Iterable[pa.RecordBatch]
         yield pa.RecordBatch.from_arrays(
             [pa.array([number], pa.int32()), pa.array([to_arrow_stream(blocks)])], schema=_RESULT
         )
-
-
-def dry_run_catalog(plan: Plan, job: WriteJob, blocks: pa.Table) -> Catalog:
-    """Return the catalog that a commit of these blocks would leave, without partition values."""
-    snapshot = Snapshot(
-        number=0,
-        parent=None,
-        created_at="1970-01-01T00:00:00.000000+00:00",
-        operation="rehearsal",
-        load_id=job.load_id,
-        schema=plan.schema,
-        partition_by=plan.partition_by,
-        partitions=partition_entries(blocks, plan, job.load_id, dict.fromkeys(job.keys)),
-    )
-    return Catalog.rehearsed(snapshot, plan, BlockTable.from_arrow(blocks, plan))

@@ -30,40 +30,37 @@ from layoutopt.errors import NeedsSparkError
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.local.parquet_files import check_columns
+from layoutopt.local.processes import Batches
+from layoutopt.local.segments import Segment, segment_ranges
 from layoutopt.local.splits import (
     CutJob,
     SegmentRanges,
     Split,
     check_split,
     cut_rows,
-    read_first_rows,
+    group_splits,
     read_segment_rows,
 )
-from layoutopt.local.vectors import evaluate_exact_vectors, evaluate_words
-from layoutopt.model.feature import FeatureSet
+from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, Schema
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.partition_values import partition_column
-from layoutopt.spark.core.segments import Segment, with_positions, with_segments
+from layoutopt.spark.core.segments import with_positions, with_segments
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import content_columns, content_of, measure_content
-from layoutopt.spark.core.workers import Batches, map_in_workers, map_segments
+from layoutopt.spark.core.workers import map_in_workers, map_segments
 from layoutopt.sql.schema import folder_values
-from layoutopt.writer.evaluation import features_left_to_spark
 from layoutopt.writer.load_ids import check_block_numbers, first_block, remove_on_failure
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 from layoutopt.writer.task import WriteJob, write_segment
 from layoutopt.writer.task_result import RESULT_SCHEMA, WriteResult, combine_task_results, read_task_results
 
-# With fewer rows, the additional jobs of reading by Arrow take longer than they save.
-LEAST_ROWS: Final = 200_000
 # With more pieces (the rows of a partition in a file), each has to have ``LEAST_IN_PIECE`` rows on average.
 MOST_SMALL_PIECES: Final = 2_000
 LEAST_IN_PIECE: Final = 500
 _MOST_PIECES: Final = 1 << 19  # half a kilobyte each in the driver
-_TASK_BYTES: Final = 1 << 25
 _CHECKED_SPLITS: Final = 16
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
 _MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
@@ -295,32 +292,3 @@ def _overlapping_segments(piece: Row, ranges: SegmentRanges) -> Iterator[int]:
     for segment in range(*ranges.by_value.get(piece["value"], (0, 0))):
         if ranges.lows[segment] <= piece["high"] and piece["low"] < ranges.highs[segment]:
             yield segment
-
-
-def check_features_by_arrow(job: CutJob, split: Split, features: FeatureSet) -> None:
-    """Raise NeedsSparkError where some rows of a split show that only Spark can read the file or evaluate a feature."""
-    if features_left_to_spark(features.features, job.schema.names):
-        evaluate_exact_vectors(features.features, read_first_rows(job, split), job.schema)
-
-
-def segment_ranges(segments: Sequence[Segment]) -> SegmentRanges:
-    """Return the values and ranges of segments."""
-    return SegmentRanges(
-        tuple(segment.value for segment in segments),
-        tuple(segment.low for segment in segments),
-        tuple(segment.high for segment in segments),
-    )
-
-
-def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:
-    """Group successive splits into tasks large enough to be worth starting; about ``most`` tasks at most."""
-    task_bytes = max(_TASK_BYTES, sum(split.stop - split.start for split in splits) // most if most else 0)
-    tasks: list[list[Split]] = []
-    size = task_bytes
-    for split in splits:
-        if size >= task_bytes:
-            tasks.append([])
-            size = 0
-        tasks[-1].append(split)
-        size += split.stop - split.start
-    return tuple(map(tuple, tasks))

@@ -50,7 +50,8 @@ from layoutopt.errors import (
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.status import current_plan
-from layoutopt.local.splits import CutJob
+from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.local.splits import LEAST_ROWS, CutJob
 from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
@@ -60,16 +61,7 @@ from layoutopt.sources.snapshot import SourcePartition, parse_source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
-from layoutopt.spark.core.segments import (
-    Chunk,
-    Cutter,
-    Segment,
-    chunks_from_counts,
-    count_chunks,
-    cut_in_input_order,
-    cut_segments,
-    with_positions,
-)
+from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import (
     check_partition_column,
     checksum_column,
@@ -79,15 +71,7 @@ from layoutopt.spark.core.source import (
     open_source,
     rename_columns,
 )
-from layoutopt.spark.loading.job import (
-    LEAST_ROWS,
-    Basis,
-    LoadRun,
-    cut_job,
-    discard_files_after,
-    run_write_job,
-    written_entries,
-)
+from layoutopt.spark.loading.job import Basis, LoadRun, cut_job, discard_files_after, run_write_job, written_entries
 from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
 from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers

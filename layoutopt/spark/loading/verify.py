@@ -40,6 +40,7 @@ from layoutopt.inspect.verify import (
     SourceCheck,
     check_files,
 )
+from layoutopt.local.processes import Batches
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
@@ -48,7 +49,7 @@ from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conform_columns, hash_input, measure_content, schema_of
-from layoutopt.spark.core.workers import Batches, map_in_workers
+from layoutopt.spark.core.workers import map_in_workers
 from layoutopt.spark.session.readers import read_to_dataframe
 from layoutopt.sql.scans import TableScan
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
@@ -30,7 +30,6 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import TRIED
 from layoutopt.model.query import Query
-from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.hold_out import (
     BYTES,
     TIME,
@@ -46,6 +45,9 @@ from layoutopt.spark.planning.hold_out import (
 from layoutopt.spark.planning.plan import SINGLE_LAYOUT, make_plan, request_from_settings
 from layoutopt.spark.planning.row_order import AUTO, NONE
 from layoutopt.spark.planning.source_profile import Rows
+
+if TYPE_CHECKING:
+    from layoutopt.spark.core.sessions import AnySession
 
 # The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
 CANDIDATES: Final = TRIED

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.planning.plan import (
     build_plan,
     guiding_features,
@@ -55,6 +54,9 @@ from layoutopt.spark.planning.sample_evaluation import (
 )
 from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
 from layoutopt.spark.planning.source_profile import SAMPLE_ROWS, Rows, features_within, tasks_for, warm_up
+
+if TYPE_CHECKING:
+    from layoutopt.spark.core.sessions import AnySession
 
 BYTES: Final = "bytes"
 CELLS: Final = "cells"

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable
@@ -35,23 +34,23 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
+from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sources.external_tables import pin_version
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.featurize import with_feature_words, with_index_values
-from layoutopt.spark.core.functions import find_declared_udfs
-from layoutopt.spark.core.sessions import AnySession, limit_method_size, start_session
-from layoutopt.spark.core.workers import map_segments
-from layoutopt.spark.loading.dry_run import dry_run_catalog
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.hold_out import EvaluatedPlan
 from layoutopt.spark.planning.plan import open_by_spark
-from layoutopt.spark.planning.segment_evaluation import choose_segments, select_segment_rows
+from layoutopt.spark.planning.segment_evaluation import choose_segments
+from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
 from layoutopt.writer.task_result import to_arrow_stream
+
+if TYPE_CHECKING:
+    from layoutopt.spark.core.sessions import AnySession
 
 # Bytes of an index that a load's driver may hold, for all blocks.
 _MOST_HELD: Final = 1 << 30
@@ -73,7 +72,11 @@ def plan_with_indexes(
         PlanError: as that function.
     """
     # Checked before the work begins.
-    functions = {} if callable(spark) else find_declared_udfs(spark)
+    functions: Udfs = {}
+    if not callable(spark):
+        from layoutopt.spark.core.functions import find_declared_udfs
+
+        functions = find_declared_udfs(spark)
     indexes = parse_indexes(settings.index, document.schema, document.features.settings, functions)
     settings = settings.model_copy(update={"source": pin_version(settings.source)})
     plan = replace(
@@ -85,11 +88,11 @@ def plan_with_indexes(
     if settings.index_budget is None:
         return plan
     say = progress or (lambda sentence: None)
-    return _add_indexes(start_session(spark), settings, plan, document, settings.index_budget, say)
+    return _add_indexes(spark, settings, plan, document, settings.index_budget, say)
 
 
 def _add_indexes(
-    spark: SparkSession, settings: PlanSettings, plan: Plan, document: FeaturesDocument, share: float, say: Progress
+    spark: AnySession, settings: PlanSettings, plan: Plan, document: FeaturesDocument, share: float, say: Progress
 ) -> Plan:
     """Add indexes to a plan, of at most this share of the data's compressed bytes, the plan's own indexes included.
 
@@ -160,15 +163,20 @@ class _IndexTrial:
 
 
 def _measure_indexes(
-    spark: SparkSession,
+    spark: AnySession,
     settings: PlanSettings,
     plan: Plan,
     possible: tuple[IndexSpec, ...],
     document: FeaturesDocument,
 ) -> _IndexTrial | None:
     """Make the blocks of some segments; None where the source has no rows."""
+    from layoutopt.spark.core.featurize import with_feature_words, with_index_values
+    from layoutopt.spark.core.sessions import limit_method_size
+    from layoutopt.spark.core.workers import map_segments
+    from layoutopt.spark.planning.frame_rows import select_segment_rows
+
     rows = open_by_spark(spark, settings.source, document, settings.partition_by)
-    with translate_spark_errors(repr(settings.source)), limit_method_size(spark):
+    with translate_spark_errors(repr(settings.source)), limit_method_size(rows.sparkSession):
         chosen = choose_segments(rows, plan)
         if not chosen.segments:
             return None

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from pyspark.sql import DataFrame
+from typing import TYPE_CHECKING, Final
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
@@ -25,9 +23,6 @@ from layoutopt.model.schema import Schema
 from layoutopt.partitioning.registry import with_effort
 from layoutopt.search.problem import Unit
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.functions import check_features
-from layoutopt.spark.core.sessions import AnySession, has_local_paths, start_session
-from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
 from layoutopt.spark.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.spark.planning.sample_evaluation import unit_in_bytes
 from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
@@ -40,6 +35,11 @@ from layoutopt.spark.planning.source_profile import (
     select_heaviest,
     warm_up,
 )
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from layoutopt.spark.core.sessions import AnySession
 
 # The method of a single layout, which ``auto`` uses where there are no queries to choose by.
 SINGLE_LAYOUT: Final = "sop"
@@ -154,7 +154,7 @@ def _prepare(
 
 
 def _describe_source(source: DataFrame | str | Path) -> str:
-    return "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
+    return repr(str(source)) if isinstance(source, str | Path) else "DataFrame"
 
 
 def _propose(
@@ -205,6 +205,9 @@ def open_source_rows(
     partition_by = _resolve_names(request, document.schema).partition_by
     by_spark = partial(open_by_spark, spark, source, document, partition_by)
     if not callable(spark):
+        from layoutopt.spark.core.functions import check_features
+        from layoutopt.spark.core.sessions import has_local_paths
+
         check_features(spark, document.features, "the features document")
         if not has_local_paths(spark):
             return by_spark()
@@ -229,7 +232,12 @@ def open_by_spark(
     Raises:
         SettingError, SchemaError, SourceError: as :func:`make_plan`.
     """
-    session = start_session(spark)
+    from layoutopt.spark.core.sessions import start_session
+
+    session = start_session(spark)  # first: it may raise that PySpark is not installed
+    from layoutopt.spark.core.functions import check_features
+    from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
+
     check_features(session, document.features, "the features document")
     rows = conform_columns(open_source(session, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)

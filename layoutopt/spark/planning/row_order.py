@@ -26,7 +26,7 @@ from layoutopt.model.schema import BLOCK, TID, Schema
 from layoutopt.model.values import key_kind
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
-from layoutopt.spark.loading.dry_run import dry_run_catalog
+from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.row_order import ReadBlock, RowOrder, find_row_order
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import (

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
@@ -30,32 +30,28 @@ from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
-from layoutopt.model.schema import POSITION, TID, Schema
+from layoutopt.model.schema import TID, Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
-from layoutopt.spark.core.featurize import with_feature_words
-from layoutopt.spark.core.partition_values import filter_partitions
-from layoutopt.spark.core.segments import with_positions
-from layoutopt.spark.core.sessions import limit_method_size
-from layoutopt.spark.core.source import with_binaries
-from layoutopt.spark.loading.dry_run import dry_run_catalog, narrow_plan
 from layoutopt.spark.planning.source_profile import (
     SAMPLE_ROWS,
     SAMPLED_PARTITIONS,
+    PlainRows,
     Rows,
     by_arrow_or_spark,
     column_names,
     count_partition_rows,
-    draw_rows,
-    draw_share,
 )
+from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan
 from layoutopt.writer.encodings import bytes_per_row
-from layoutopt.writer.evaluation import read_word_columns, segment_words
 from layoutopt.writer.routing import weigh_reaching_queries
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import WriteJob, shrink_blocks, write_layouts
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _MEASURED_BLOCKS = 2
 # Rows encoded at most to measure the bytes of cells.
@@ -81,11 +77,12 @@ def _draw_all_columns(
 
     Spark draws by the columns of ``features`` and short columns.
     """
-    value, count = partition
+    value, _ = partition
 
     def by_spark(frame: DataFrame) -> pa.Table:
-        some = frame if partition_by is None else filter_partitions(frame, partition_by, [value])
-        return with_binaries(draw_share(some, features, wanted / max(1, count))).toArrow()
+        from layoutopt.spark.planning import frame_rows
+
+        return frame_rows.draw_all_columns(frame, features, partition, partition_by, wanted)
 
     drawn = by_arrow_or_spark(rows, lambda plain: plain.draw_from_few_files(value, wanted), by_spark)
     return drawn.slice(0, 2 * wanted)
@@ -232,13 +229,17 @@ def draw_sample(
 
 def draw_requested_sample(rows: Rows, request: SampleRequest) -> RowSample:
     """Draw rows as :func:`draw_sample` does, of the partitions of a request."""
-    return by_arrow_or_spark(
-        rows,
-        lambda plain: sample_from_table(
-            plain.draw(request.partition_rows, request.sample_rows, request.columns), plain.schema, request
-        ),
-        lambda frame: _draw_by_content(frame, request),
-    )
+
+    def by_arrow(plain: PlainRows) -> RowSample:
+        drawn = plain.draw(request.partition_rows, request.sample_rows, request.columns)
+        return sample_from_table(drawn, plain.schema, request)
+
+    def by_spark(frame: DataFrame) -> RowSample:
+        from layoutopt.spark.planning import frame_rows
+
+        return request.build_sample(*frame_rows.draw_in_order(frame, request))
+
+    return by_arrow_or_spark(rows, by_arrow, by_spark)
 
 
 def sample_from_table(drawn: pa.Table, schema: Schema, request: SampleRequest) -> RowSample:
@@ -248,22 +249,6 @@ def sample_from_table(drawn: pa.Table, schema: Schema, request: SampleRequest) -
         NeedsSparkError: Arrow can't evaluate a feature.
     """
     return request.build_sample(drawn, evaluate_vectors(request.features.features, drawn, schema))
-
-
-def _draw_by_content(rows: DataFrame, request: SampleRequest) -> RowSample:
-    """Draw rows by a hash of their content, in the source's order."""
-    features, columns = request.features, request.columns
-    # Positions are added last: which rows are drawn depends on content alone.
-    few = draw_rows(rows, features, request.partition_by, request.partition_rows, request.sample_rows)
-    with limit_method_size(rows.sparkSession):
-        drawn = with_binaries(
-            with_feature_words(with_positions(few), features.features, (*columns, POSITION))
-        ).toArrow()
-    drawn = drawn.take(pa.array(np.argsort(np.asarray(drawn[POSITION]), kind="stable")))
-    words = segment_words(
-        features.features, drawn.select(list(columns)), lambda left: read_word_columns(drawn, len(left))
-    )
-    return request.build_sample(drawn, words)
 
 
 def build_histograms(

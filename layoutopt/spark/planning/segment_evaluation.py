@@ -20,18 +20,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import count_work
-from layoutopt.local.processes import Tasks
+from layoutopt.local.processes import Task, Tasks
+from layoutopt.local.segments import Segment, cut_segments
 from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Floats, Ints, spread
 from layoutopt.model.engine_costs import QueryWork
@@ -39,16 +39,9 @@ from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, filtered_columns
-from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.model.vectors import project
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.featurize import with_feature_words
-from layoutopt.spark.core.partition_values import filter_partitions
-from layoutopt.spark.core.segments import Segment, count_chunks, cut_segments, with_positions, with_segments
-from layoutopt.spark.core.sessions import limit_method_size
-from layoutopt.spark.core.workers import Task, map_segments
-from layoutopt.spark.loading.dry_run import narrow_plan, needed_columns
 from layoutopt.spark.planning.row_order import (
     dry_run_table,
     find_row_orders,
@@ -64,9 +57,13 @@ from layoutopt.spark.planning.sample_evaluation import (
     sample_from_table,
 )
 from layoutopt.spark.planning.source_profile import PlainRows, Rows, by_arrow_or_spark, tasks_for
+from layoutopt.writer.dry_run import narrow_plan, needed_columns
 from layoutopt.writer.row_order import sort_block_rows
 from layoutopt.writer.segment import FindWords, GatheredSegment, gather_segment
 from layoutopt.writer.task import WriteJob, route_segment
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 _FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
 # Rows of all segments together: the fewest segments are evaluated where they are large.
@@ -200,10 +197,9 @@ def _map_by_arrow(
 def _map_by_spark(
     rows: DataFrame, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: Task
 ) -> tuple[pa.Table, RowSample]:
-    with limit_method_size(rows.sparkSession):
-        routed = select_segment_rows(rows, plan, chosen)
-        featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
-        results = map_segments(featurised, chosen.shares * len(chosen.segments), task, _RESULT_SCHEMA).toArrow()
+    from layoutopt.spark.planning import frame_rows
+
+    results = frame_rows.map_chosen_segments(rows, plan, chosen, request, task, _RESULT_SCHEMA)
     if not request.partition_rows:
         return results, RowSample(request.features, ())
     return results, draw_requested_sample(rows, request)
@@ -245,7 +241,9 @@ def choose_segments(rows: Rows, plan: Plan, trials: int = 1) -> ChosenSegments:
     if isinstance(rows, PlainRows):
         chunks = rows.chunks(plan.segment_rows)
     else:
-        chunks = count_chunks(with_positions(rows), plan.partition_by, plan.segment_rows)
+        from layoutopt.spark.planning import frame_rows
+
+        chunks = frame_rows.count_row_chunks(rows, plan.partition_by, plan.segment_rows)
     segments = cut_segments(chunks, plan.segment_rows)
     up_to = np.cumsum([segment.rows for segment in segments])
     if not segments or not up_to[-1]:
@@ -262,19 +260,6 @@ def choose_segments(rows: Rows, plan: Plan, trials: int = 1) -> ChosenSegments:
         partition_rows[segment.value] = partition_rows.get(segment.value, 0) + segment.rows
     shares = max(1, min(trials, tasks_for(rows).cores // len(chosen)))
     return ChosenSegments(tuple(replace(segment, id=i) for i, segment in enumerate(chosen)), partition_rows, shares)
-
-
-def select_segment_rows(rows: DataFrame, plan: Plan, chosen: ChosenSegments) -> DataFrame:
-    """Return the rows of some segments of a source, for each task that gets them."""
-    segments, shares = chosen.segments, chosen.shares
-    positioned = with_positions(rows)
-    if plan.partition_by is not None and all(
-        segment.rows == chosen.partition_rows[segment.value] for segment in segments
-    ):
-        # A filter on partitions skips the other files; the rows then have other positions, which do not matter.
-        positioned = with_positions(filter_partitions(rows, plan.partition_by, [s.value for s in segments]))
-    tasks = [replace(segment, id=shares * segment.id + share) for segment in segments for share in range(shares)]
-    return with_segments(rows.sparkSession, positioned, tasks, plan.partition_by)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,37 +17,36 @@ from functools import cache, cached_property, partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.catalog.keys import FLOATS, has_key, key_array
-from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import BoundError, NeedsSparkError, PlanError
 from layoutopt.events import Progress
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.local.parquet_files import arrow_schema
-from layoutopt.local.processes import Processes, Tasks
+from layoutopt.local.processes import Processes, Task, Tasks
 from layoutopt.local.profile import (
     CHUNK,
-    DRAWS,
     KEY,
+    MAX_PAIRS,
     ROWS,
     ChunkCountJob,
     DrawJob,
     Profile,
     ProfileJob,
+    counts_by_key,
     draw_limit,
     first_row_numbers,
     merge_nan_bounds,
 )
+from layoutopt.local.segments import Chunk, Segment, chunk_bits, chunks_from_counts, segment_ranges
 from layoutopt.local.splits import (
+    LEAST_ROWS,
     NO_RANGES,
     CutJob,
     LocalFile,
@@ -55,33 +54,30 @@ from layoutopt.local.splits import (
     SplitCounts,
     count_files,
     estimate_rows,
+    group_splits,
     list_local_files,
     read_shuffle_batches,
     write_shuffle_batches,
 )
+from layoutopt.local.vectors import check_features_by_arrow
 from layoutopt.methods.interface import PartitionHistogram
 from layoutopt.model.arrays import Bits, Floats, spread
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
-from layoutopt.model.types import quote_name
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 from layoutopt.sources.snapshot import parse_source_name
-from layoutopt.spark.core.featurize import MAX_PAIRS, count_vectors, counts_by_key
-from layoutopt.spark.core.partition_values import filter_partitions, null_first_key, partition_column, to_literal
-from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, chunks_from_counts
-from layoutopt.spark.core.source import hash_input
-from layoutopt.spark.core.workers import SparkTasks, Task
-from layoutopt.spark.loading.job import LEAST_ROWS, check_features_by_arrow, group_splits, segment_ranges
 from layoutopt.writer.segment import sort_by_position
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SAMPLED_PARTITIONS = 3
 # Rows sampled of one partition.
 SAMPLE_ROWS = 40_000
-_SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
 _TEXTS = ("string", "binary")
 # The share of rows by which Spark decides whether a column's bounds can exclude a query from a partition.
 _BOUNDS_SHARE = 0.01
@@ -247,7 +243,7 @@ class PlainRows:
 
 
 # A source's rows, read by Spark or by Arrow.
-Rows: TypeAlias = DataFrame | PlainRows
+Rows: TypeAlias = "DataFrame | PlainRows"
 
 
 def _run_or_collect(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:
@@ -294,7 +290,7 @@ def choose_rows(
         say: receives the reason when Spark reads the rows of a path, now or later; not for small sources.
         include_small: whether Arrow reads small sources too.
     """
-    if isinstance(source, DataFrame) or parse_source_name(source) is not None:
+    if not isinstance(source, str | Path) or parse_source_name(source) is not None:
         return open_frame()
     try:
         files = list_local_files(str(source), schema, partition_by)
@@ -353,61 +349,20 @@ def column_names(rows: Rows) -> Sequence[str]:
 
 def tasks_for(rows: Rows) -> Tasks:
     """Return the tasks in which work on rows, and on samples of them, runs in parallel."""
-    return rows.tasks if isinstance(rows, PlainRows) else SparkTasks(rows.sparkSession)
+    if isinstance(rows, PlainRows):
+        return rows.tasks
+    from layoutopt.spark.core.workers import SparkTasks
 
-
-def sample_vectors(
-    rows: DataFrame,
-    features: FeatureSet,
-    partition_by: str | None,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int = SAMPLE_ROWS,
-) -> dict[PlainValue, VectorCounts]:
-    """Return the vectors of about ``sample_rows`` rows of each partition in ``partition_rows``."""
-    some = draw_rows(rows, features, partition_by, partition_rows, sample_rows)
-    return count_vectors(some, features.features, partition_by)
-
-
-def draw_rows(
-    rows: DataFrame,
-    features: FeatureSet,
-    partition_by: str | None,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int = SAMPLE_ROWS,
-) -> DataFrame:
-    """Return the rows that :func:`sample_vectors` counts, by the same arguments."""
-    draw = _draw_number(rows, features)
-    limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
-    if partition_by is None:
-        return rows.where(draw < F.lit(limits.get(None, 0)))
-    key, type = F.col(quote_name(partition_by)), rows.schema[partition_by].dataType
-    limit_of_row = F.lit(0)
-    for value, limit in limits.items():
-        limit_of_row = F.when(key.eqNullSafe(to_literal(value, type)), F.lit(limit)).otherwise(limit_of_row)
-    return filter_partitions(rows, partition_by, list(limits)).where(draw < limit_of_row)
-
-
-def draw_share(rows: DataFrame, features: FeatureSet, share: float) -> DataFrame:
-    """Return about that share of the rows with all columns; the same ones whatever their order."""
-    return rows.where(_draw_number(rows, features) < F.lit(draw_limit(share)))
-
-
-def _draw_number(rows: DataFrame, features: FeatureSet) -> SparkColumn:
-    """Return a number from 0 to ``DRAWS - 1`` that depends on a row's content alone."""
-    used = frozenset().union(*(feature.columns for feature in features))
-    short = [field for field in rows.schema.fields if field.name in used or isinstance(field.dataType, _SHORT)]
-    values = [hash_input(field.name, field.dataType) for field in short or rows.schema.fields]
-    return F.pmod(F.xxhash64(*values), F.lit(DRAWS))
+    return SparkTasks(rows.sparkSession)
 
 
 def count_partition_rows(rows: Rows, partition_by: str | None) -> dict[PlainValue, int]:
     """Return the rows of each partition by its value, NULL first; a table without partitions has the value None."""
     if isinstance(rows, PlainRows):
         return dict(rows.partition_rows)
-    keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
-    counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
-    counts = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
-    return {value: counts[value] for value in sorted(counts, key=null_first_key)}
+    from layoutopt.spark.planning import frame_rows
+
+    return frame_rows.count_rows(rows, partition_by)
 
 
 @dataclass(frozen=True)
@@ -465,6 +420,8 @@ def _count_within_memory(
 def _count_by_spark(
     request: CountRequest, features: FeatureSet, rows: DataFrame
 ) -> tuple[dict[PlainValue, VectorCounts], _Reached | None]:
+    from layoutopt.spark.core.featurize import count_vectors
+
     return count_vectors(rows, features.features, request.partition_by), None
 
 
@@ -491,12 +448,18 @@ def sample_histograms(request: CountRequest, features: FeatureSet) -> tuple[Part
     counts, reached = by_arrow_or_spark(
         request.rows,
         partial(_sample_by_arrow, request, features, sampled),
-        lambda rows: (
-            sample_vectors(rows, features, request.partition_by, sampled),
-            _find_reached(request, list(sampled)),
-        ),
+        partial(_sample_by_spark, request, features, sampled),
     )
     return _build_histograms(request, features, counts, reached)
+
+
+def _sample_by_spark(
+    request: CountRequest, features: FeatureSet, sampled: Mapping[PlainValue, int], rows: DataFrame
+) -> tuple[dict[PlainValue, VectorCounts], _Reached]:
+    from layoutopt.spark.planning import frame_rows
+
+    counts = frame_rows.sample_vectors(rows, features, request.partition_by, sampled, SAMPLE_ROWS)
+    return counts, _find_reached(request, list(sampled))
 
 
 def _sample_by_arrow(
@@ -558,15 +521,18 @@ def _find_reached(request: CountRequest, values: Sequence[PlainValue] | None = N
     hundredth of the rows lie within those of all, so they exclude at least as much: a query that reaches a partition
     by these needs no others, and :func:`_select_excluding_columns` selects the columns that the remaining ones need.
     """
+    from layoutopt.spark.core.partition_values import filter_partitions
+    from layoutopt.spark.planning.frame_rows import measure_bounds
+
     rows = to_dataframe(request.rows)
     if values is not None and request.partition_by is not None:
         rows = filter_partitions(rows, request.partition_by, values)
-    some_bounds = _measure_bounds(rows.sample(fraction=_BOUNDS_SHARE, seed=0), request.partition_by, request.bounded)
+    some_bounds = measure_bounds(rows, request.partition_by, request.bounded, _BOUNDS_SHARE)
     columns = _select_excluding_columns(some_bounds, request.queries, request.bounded)
-    bounds = _measure_bounds(rows, request.partition_by, columns)
+    bounds = measure_bounds(rows, request.partition_by, columns)
     if len(bounds) > len(some_bounds):  # the sample says nothing of a partition without rows in it
         columns = request.bounded
-        bounds = _measure_bounds(rows, request.partition_by, columns)
+        bounds = measure_bounds(rows, request.partition_by, columns)
     return _reached_by_bounds(request, bounds, columns)
 
 
@@ -595,19 +561,10 @@ def _select_excluding_columns(
     return [column for column in columns if column.name in selected]
 
 
-def _measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column]) -> pa.Table:
-    """Return by partition its rows, and each column's bounds as :func:`partition_bounds` takes them."""
-    aggregates = [F.count(F.lit(1)).alias("_rows")]
-    for i, column in enumerate(columns):
-        value = quote_name(column.name)
-        aggregates += map(F.expr, (f"min({value}) AS _low{i}", f"max({value}) AS _high{i}", f"count({value}) AS _n{i}"))
-    return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
-
-
 def _find_excluded(
     bounds: pa.Table, queries: Sequence[Query], columns: Sequence[Column], ignored: Collection[str] = ()
 ) -> Bits:
-    """Return which query the bounds of :func:`_measure_bounds` exclude from where, ``bool[queries, partitions]``."""
+    """Return which query bounds exclude from which partition, ``bool[queries, partitions]``."""
     counted = np.asarray(bounds["_rows"], dtype=np.int64)
     known = {
         column.name: partition_bounds(bounds, i, column.type, counted)

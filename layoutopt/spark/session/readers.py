@@ -33,6 +33,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import SourceFiles
 from layoutopt.inspect.cost import count_work
+from layoutopt.local.processes import Batches, Task
 from layoutopt.model.arrays import Ints
 from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
@@ -49,7 +50,7 @@ from layoutopt.scan.table_read import TableRead, has_deleted_rows, read_rows, sp
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
-from layoutopt.spark.core.workers import Batches, Task, map_in_workers
+from layoutopt.spark.core.workers import map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
 # Dates before 1582 must not be rebased, whatever the session's mode for files of unknown writers.

@@ -18,11 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.inspect.verify import verify
+from layoutopt.local.segments import cut_segments
 from layoutopt.local.splits import CutJob, Split
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
+from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import conform_columns, open_source, schema_of
 from layoutopt.spark.loading import job as by_arrow
 from layoutopt.spark.loading import job as plain_files

@@ -13,8 +13,9 @@ from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.dry_run import dry_run_load, dry_run_loads, needed_columns
+from layoutopt.spark.loading.dry_run import dry_run_load, dry_run_loads
 from layoutopt.spark.loading.load import load
+from layoutopt.writer.dry_run import needed_columns
 from tests.spark.tables import plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:

@@ -20,15 +20,15 @@ from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.local.processes import Processes, Value
 from layoutopt.local.profile import Profile
-from layoutopt.local.splits import CutJob, Split, read_split
+from layoutopt.local.segments import cut_segments
+from layoutopt.local.splits import CutJob, Split, group_splits, read_split
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
-from layoutopt.spark.core.segments import count_chunks, cut_segments, with_positions
+from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading.job import group_splits
 from layoutopt.spark.planning import automatic, sample_evaluation
 from layoutopt.spark.planning import source_profile as reading
 from layoutopt.spark.planning.automatic import plan_best
@@ -446,7 +446,7 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
     elsewhere = replace(of, features=replace(of.features, settings=SessionSettings(time_zone="Asia/Tokyo")))
     with pytest.raises(SettingError, match="Asia/Tokyo"):
         make_plan(spark, source, elsewhere, request)
-    monkeypatch.setattr("layoutopt.spark.planning.plan.has_local_paths", lambda session: False)
+    monkeypatch.setattr("layoutopt.spark.core.sessions.has_local_paths", lambda session: False)
     assert not isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
 
 

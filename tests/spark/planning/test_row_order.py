@@ -24,7 +24,6 @@ from layoutopt.model.vectors import pack
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading.dry_run import dry_run_catalog
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.row_order import (
@@ -36,6 +35,7 @@ from layoutopt.spark.planning.row_order import (
     with_orders,
 )
 from layoutopt.spark.planning.segment_evaluation import measure_query_bytes, prune_queries, try_on_segment
+from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.row_order import RowOrder
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import RoutedFile, WriteJob, route_segment, write_layouts

@@ -10,7 +10,8 @@ import pytest
 from layoutopt.model.arrays import spread
 from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.source_profile import sample_vectors
+from layoutopt.spark.planning.frame_rows import sample_vectors
+from layoutopt.spark.planning.source_profile import SAMPLE_ROWS
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
@@ -27,13 +28,13 @@ def test_values_are_spread_evenly() -> None:
 def test_all_rows_are_taken_where_they_are_few(spark: SparkSession) -> None:
     source = simple_rows(spark)
     features = simple_document(source).features
-    found = sample_vectors(source, features, "day", {1: 100, 3: 100})
+    found = sample_vectors(source, features, "day", {1: 100, 3: 100}, SAMPLE_ROWS)
     expected = count_vectors(source, features.features, "day")
     assert set(found) == {1, 3}
     for value, vectors in found.items():
         assert vectors.words.tolist() == expected[value].words.tolist()
         assert vectors.counts.tolist() == expected[value].counts.tolist()
-    (whole,) = sample_vectors(source, features, None, {None: 400}).values()
+    (whole,) = sample_vectors(source, features, None, {None: 400}, SAMPLE_ROWS).values()
     assert whole.rows == 400
 
 
@@ -54,5 +55,5 @@ def test_rows_of_every_type_and_the_null_partition_are_sampled(spark: SparkSessi
     source = every_type(spark, 300)
     schema = schema_of(source)
     features = document(schema, [is_value(schema, "flag", "=", True)]).features
-    found = sample_vectors(source, features, "year", {None: 100, 1994: 100})
+    found = sample_vectors(source, features, "year", {None: 100, 1994: 100}, SAMPLE_ROWS)
     assert {value: vectors.rows for value, vectors in found.items()} == {None: 100, 1994: 100}
