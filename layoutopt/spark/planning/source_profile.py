@@ -4,9 +4,9 @@ Rows of plain Parquet files on this machine are read by Arrow in processes (:cla
 sources. What only a plan depends on needs no proof by Spark: a load reads every row again and verifies it.
 
 Methods that search over more features than rows can be counted by plan from samples: with hundreds of features nearly
-every row has a vector of its own (Sun 2017, 4.5). Samples are the same on any number of cores. Spark draws by a hash of
-a row's short columns and of those that features name; long columns would take most of the work to read and hash. Rows
-of plain files are drawn by their places in the files (:mod:`layoutopt.local.profile`).
+every row has a vector of its own (Sun 2017, 4.5). Samples are the same on any number of cores: rows of plain files are
+drawn by their places in the files (:mod:`layoutopt.local.profile`), others by their content
+(:mod:`layoutopt.spark.planning.frame_rows`). PySpark, which takes a second to import, is imported only for the latter.
 """
 
 from __future__ import annotations
