@@ -22,9 +22,6 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col, Expr
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.skipping.derived_bounds import FUNCTION_RULES
-from layoutopt.sql.functions import EXTRACT_UNITS, TRY_ARITHMETIC
-from layoutopt.sql.functions import FUNCTIONS as OF_FILTERS
 from layoutopt.sql.scans import find_scans
 from tests.skipping.falsifiable import ARROW, SCHEMA, statistics_of
 
@@ -187,12 +184,3 @@ def test_a_function_of_an_unknown_column_is_unknown() -> None:
     statistics = BlockStatistics(np.array([5, 5]))
     for condition in ("a + 1 > 5", "trunc(d, 'MM') = date'2020-03-01'", "coalesce(a, b) = 3", "s RLIKE '^a'"):
         assert skipped(condition, statistics) == [False, False]
-
-
-def test_every_function_of_filters_is_looked_at() -> None:
-    """A function that filters learn has to be thought of here too: what keeps its order, and when it is NULL."""
-    of_filters = {function.name for function in (*OF_FILTERS.values(), *EXTRACT_UNITS.values())}
-    others = {"try_cast", "abs", "trim", "ltrim", "rtrim", "trunc", "date_trunc", "rlike", "left", "right"}
-    others |= {"floor", "ceil", "round", "date_add", "array_max", "array_min"}
-    others |= {"split_part", "substring_index", "regexp_extract", "get_json_object", "try_variant_get"}
-    assert of_filters | set(TRY_ARITHMETIC.values()) | others == set(FUNCTION_RULES)
