@@ -23,7 +23,7 @@ from layoutopt.functions.ranges import Range, has_int_keys
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.arrays import Ints
 from layoutopt.model.predicates import Call, Col, Const, Expr, InSet
-from layoutopt.model.values import ValueSet
+from layoutopt.model.values import ValueSet, key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
 
 _OPTIONAL_QUANTIFIERS: Final = "*?{"
@@ -65,6 +65,8 @@ def _regex_prefix(pattern: str) -> str:
 _MAX_DEPTH: Final = 16
 # The cache of derived bounds is cleared beyond so many functions.
 _MAX_CACHED: Final = 32
+# Functions are evaluated on the single values of so many blocks at most, which bounds the time of a decision.
+_MAX_EVALUATED: Final = 10_000
 
 
 def derive_bounds(expr: Expr, statistics: BlockStatistics) -> ColumnBounds | None:
@@ -101,11 +103,35 @@ def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds
     known_args = [arg for arg in args if arg is not None]
     if function.bounds is None or len(known_args) < len(args) or not function.accepts([arg.type for arg in known_args]):
         return None
-    values = function.bounds(call, [_to_range(arg) for arg in known_args])
+    ranges = [_to_range(arg) for arg in known_args]
+    values = _evaluate_single_values(function, ranges, function.bounds(call, ranges), call.type)
     nulls = _count_nulls(function, known_args, statistics.rows)
     if values is None:
         return _without_range(call.type, nulls, statistics.n)
     return ColumnBounds(values.low, values.high, values.known & (nulls != statistics.rows), nulls, call.type)
+
+
+def _evaluate_single_values(function: Function, args: Sequence[Range], values: Range | None, type: str) -> Range | None:
+    """Return the bounds with exact ones where each argument has a single value (Edara 2021, 5.3.11).
+
+    In such a block the function has that value, or is NULL where an argument is.
+    """
+    if function.compute is None or not function.strict or key_kind(type) is None:
+        return values
+    single = np.logical_and.reduce([arg.known & (arg.low == arg.high) for arg in args]).astype(np.bool_)
+    places = np.flatnonzero(single)[:_MAX_EVALUATED]
+    if not len(places):
+        return values
+    n = len(single)
+    keys = np.zeros(n, np.int64) if has_int_keys(type) else np.full(n, "", np.object_)
+    low, high, known = keys, keys.copy(), np.zeros(n, np.bool_)
+    if values is not None:
+        low, high, known = values.low.copy(), values.high.copy(), values.known.copy()
+    for place, *arguments in zip(places, *(arg.low[places].tolist() for arg in args), strict=True):
+        value = function.evaluate(arguments)
+        if isinstance(value, int if keys.dtype == np.int64 else str):
+            low[place], high[place], known[place] = value, value, True
+    return Range(low, high, known, type)
 
 
 def _to_range(bounds: ColumnBounds) -> Range:

@@ -63,6 +63,7 @@ TIMES = {"ts": [[at("2020-01-10"), at("2020-01-20")], [at("2020-03-10"), at("202
 TEXTS = {"s": [["apple", "apricot"], ["banana", "cherry"], [None, "cider"]]}
 MONEY = {"p": [[Decimal("1.05"), Decimal("1.95")], [Decimal("20.00"), Decimal("30.00")]]}
 ONE_DAY = {"d": [[dt.date(2020, 5, 4)] * 2, [dt.date(2020, 4, 1)] * 2]}
+ONE_TEXT = {"s": [["a", "a", None], ["b-", "b-"], ["b-c"], ["a", "b"]]}
 ONE_NUMBER = {"a": [[12, 12], [10, 10]]}
 FLOATS = {"x": [[1.0, 2.0], [3.0, float("nan")], [-4.0, 4.0], [float("-inf"), 5.0]]}
 
@@ -117,6 +118,8 @@ FLOATS = {"x": [[1.0, 2.0], [3.0, float("nan")], [-4.0, 4.0], [float("-inf"), 5.
         ("5.3.11 same value in the block", "month(d) = 4", ONE_DAY, [True, False]),
         ("5.3.11 same value in the block", "a % 7 = 3", ONE_NUMBER, [True, False]),
         ("5.3.11 same value in the block", "a <> 10", ONE_NUMBER, [False, True]),
+        ("5.3.11 same value in the block", "upper(s) = 'A'", ONE_TEXT, [False, True, True, False]),
+        ("5.3.11 same value in the block", "split_part(s, '-', 2) > 'b'", ONE_TEXT, [True, True, False, False]),
         ("of several arguments", "greatest(a, b) < 150", NUMBERS, [False, False, True]),
         ("of several arguments", "least(a, b) > 50", NUMBERS, [True, True, False]),
         ("5.3.9 negations", "NOT (a + 1 <= 15)", NUMBERS, [True, False, False]),
