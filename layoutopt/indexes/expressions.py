@@ -8,15 +8,16 @@ unknown and their blocks get no index.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import one_chunk
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import GET_FIELD
@@ -24,7 +25,8 @@ from layoutopt.model.predicates.normal import MAP_KEYS, MAP_VALUES, array_of
 from layoutopt.model.types import nested_parts, struct_fields
 
 _STRUCT: Final = "struct"
-_ON_ASCII: Final[Mapping[str, Callable[[Any], Any]]] = {"lower": pc.ascii_lower, "upper": pc.ascii_upper}
+# The functions that Arrow computes for texts of ASCII.
+_ON_ASCII: Final = {name: function.on_ascii for name, function in FUNCTIONS.items() if function.on_ascii is not None}
 
 
 @dataclass(frozen=True, eq=False)

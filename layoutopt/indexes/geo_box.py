@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, key_storage, one_chunk, stored_keys
+from layoutopt.functions.ranges import keys_to_floats
 from layoutopt.indexes.lists import find_blocks_without, flatten_lists, list_array
 from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.predicates import InSet, Like
 from layoutopt.model.types import struct_fields
 from layoutopt.model.values import NAN_KEY
-from layoutopt.skipping.ranges import keys_to_floats
 from layoutopt.skipping.zone_maps import overlaps
 
 # The ends of a box: the first and last key of one coordinate, then of the other.

@@ -19,6 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.indexes.bloom import list_single_keys
 from layoutopt.indexes.protocol import BlockColumn, Parameter
 from layoutopt.indexes.value_list import ValueList
@@ -153,7 +154,7 @@ def _sample(texts: list[str], most: int) -> list[str]:
 
 
 # The functions that return a piece of a string.
-PIECES: Final = frozenset({"regexp_extract", "split_part", "substring_index", "get_json_object"})
+_PIECES: Final = frozenset(name for name, function in FUNCTIONS.items() if function.is_piece)
 
 
 class Formatted(ValueList):
@@ -163,4 +164,4 @@ class Formatted(ValueList):
 
     def suits(self, subject: Expr) -> bool:
         """Return whether the expression is a piece of a string."""
-        return isinstance(subject, Call) and subject.fn in PIECES and subject.type == "string"
+        return isinstance(subject, Call) and subject.fn in _PIECES and subject.type == "string"

@@ -7,11 +7,11 @@ nothing follows from ``NOT array_contains`` or from conditions that NULL makes T
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Const, Expr, InSet, Like
 from layoutopt.model.predicates.nodes import GET_FIELD
 from layoutopt.model.predicates.normal import (
@@ -22,7 +22,6 @@ from layoutopt.model.predicates.normal import (
     keys_of,
     values_of,
 )
-from layoutopt.model.predicates.patterns import extract_group
 from layoutopt.model.values import Key, ValueSet
 
 # Functions that return an element of their first argument, an array, or NULL.
@@ -119,40 +118,8 @@ def _evaluate(expr: Expr, subject: Expr, text: Key) -> str | None:
     if not isinstance(expr, Call) or expr.type != "string" or not expr.args or not expr.columns:
         return None
     first, rest = _evaluate(expr.args[0], subject, text), [arg.value for arg in expr.args[1:] if isinstance(arg, Const)]
-    compute = _FUNCTIONS.get(expr.fn)
-    if compute is None or first is None or len(rest) < len(expr.args) - 1:
+    function = FUNCTIONS.get(expr.fn)
+    if function is None or first is None or len(rest) < len(expr.args) - 1:
         return None
-    return compute(first, rest)
-
-
-def _case_function(change: Callable[[str], str]) -> Callable[[str, list[Key | None]], str | None]:
-    return lambda text, rest: change(text) if text.isascii() and not rest else None
-
-
-def _split_part(text: str, rest: list[Key | None]) -> str | None:
-    separator, position = rest if len(rest) == 2 else (None, None)
-    if not isinstance(separator, str) or not isinstance(position, int) or not position:
-        return None
-    parts = text.split(separator) if separator else [text]
-    is_inside = -len(parts) <= position <= len(parts)
-    return parts[position - 1 if position > 0 else position] if is_inside else ""
-
-
-def _regexp_extract(text: str, rest: list[Key | None]) -> str | None:
-    pattern, group = rest if len(rest) == 2 else (None, None)
-    return extract_group(text, pattern, group) if isinstance(pattern, str) and isinstance(group, int) else None
-
-
-def _left(text: str, rest: list[Key | None]) -> str | None:
-    return text[: max(rest[0], 0)] if len(rest) == 1 and isinstance(rest[0], int) else None
-
-
-_FUNCTIONS: Final[Mapping[str, Callable[[str, list[Key | None]], str | None]]] = MappingProxyType(
-    {
-        "lower": _case_function(str.lower),
-        "upper": _case_function(str.upper),
-        "left": _left,
-        "split_part": _split_part,
-        "regexp_extract": _regexp_extract,
-    }
-)
+    value = function.evaluate([first, *rest])
+    return value if isinstance(value, str) else None

@@ -9,18 +9,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Final
 
 from sqlglot import exp
 
+from layoutopt.functions.function import Function
 from layoutopt.model.predicates import Call, Const, Expr
 from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import typed_arithmetic as numbers
 from layoutopt.sql.constant_folding import type_beside_decimal
-from layoutopt.sql.functions import TRY_ARITHMETIC
+from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS, TRY_ARITHMETIC
 from layoutopt.sql.operands import (
     Context,
     Operand,
@@ -144,18 +146,8 @@ def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``-a``."""
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
-    return numbers.negate(_check_subject(read(node.this), node), context, node.sql("spark"))
-
-
-def floor_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
-    """Return the reader of ``floor(a)`` or ``ceil(a)`` of exact numbers; of a float they may fail."""
-
-    def read_floor(node: exp.Expr, context: Context, read: Reader) -> Subject:
-        if node.args.get("decimals") is not None or node.args.get("to") is not None:
-            raise Unusable("unsupported-function", f"{node.sql('spark')} with decimal places is not supported")
-        return numbers.floor_or_ceil(name, _check_subject(read(node.this), node), node.sql("spark"))
-
-    return read_floor
+    text = node.sql("spark")
+    return numbers.negate(_check_subject(read(node.this), text), context, text)
 
 
 def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
@@ -174,70 +166,16 @@ def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Sub
     return numbers.floor_or_ceil_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
 
 
-def read_round(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``round(a, 2)``: half away from zero."""
-    number, places = _check_subject(read(node.this), node), 0
-    if node.args.get("decimals") is not None:
-        places = int(str(constant_value(read(node.args["decimals"]), int, node.sql("spark"))))
-    if node.args.get("truncate") is not None:
-        raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
-    return numbers.round_number(number, places, node.sql("spark"))
-
-
-def read_abs(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``abs(a)``."""
-    number = _check_subject(read(node.this), node)
-    if is_integer(number.type) and not context.settings.ansi:
-        raise Unusable("coercion", f"{node.sql('spark')} may be negative without ANSI mode")
-    return numbers.absolute_value(number, node.sql("spark"))
-
-
-def _check_subject(operand: Operand, node: exp.Expr) -> Subject:
+def _check_subject(operand: Operand, text: str) -> Subject:
     if isinstance(operand, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is a constant")
+        raise Unusable("unsupported-expression", f"{text} is a constant")
     return operand
-
-
-def selection_reader(name: str) -> Callable[[exp.Expr, Context, Reader], Subject]:
-    """Return the reader of ``coalesce``, ``greatest`` or ``least`` of expressions of one type: NULL if all are."""
-
-    def read_selection(node: exp.Expr, context: Context, read: Reader) -> Subject:
-        operands = [read(argument) for argument in (node.this, *node.expressions)]
-        kind = list_type((operand.type for operand in operands), ansi=context.settings.ansi)
-        return Subject(Call(name, tuple(cast_operand(operand, kind, context) for operand in operands), kind), kind)
-
-    return read_selection
 
 
 _JSON_KEY: Final = re.compile(r"[A-Za-z_]\w{0,63}", re.ASCII)
 _VARIANT_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){0,50}", re.ASCII)
 _VARIANT_TYPES: Final = frozenset({*INTEGER_BITS, "boolean", "float", "double", "string", "date"})
 _SYNONYMS: Final = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"}
-
-
-def read_split_part(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``split_part(text, ',', 2)``: NULL only for NULL, and '' if there are fewer parts."""
-    position = _read_int(read, node.args["part_index"])
-    if position == 0:
-        raise Unusable("can-fail", f"{node.sql('spark')} requests part 0, which Spark rejects")
-    return _text_part("split_part", node, "delimiter", position, context, read)
-
-
-def read_substring_index(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``substring_index(text, '.', 2)``."""
-    return _text_part("substring_index", node, "delimiter", _read_int(read, node.args["count"]), context, read)
-
-
-def read_regexp_extract(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``regexp_extract(text, 'a(.)', 1)``: '' if there is no match."""
-    if any(node.args.get(name) for name in ("position", "occurrence", "parameters")):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
-    pattern = str(constant_value(read(node.expression), str, node.sql("spark")))
-    group = _read_int(read, node.args["group"]) if node.args.get("group") is not None else 1
-    groups = template_groups(pattern)
-    if groups is None or not 0 <= group <= groups:
-        raise Unusable("can-fail", f"Java may reject the pattern {pattern!r} with group {group}")
-    return _text_part("regexp_extract", node, "expression", group, context, read)
 
 
 def read_get_json_object(node: exp.Expr, context: Context, read: Reader) -> Subject:
@@ -260,47 +198,137 @@ def _format_json_step(part: exp.Expr) -> str:
     raise Unusable("unsupported-expression", "JSON paths are supported with plain keys and positions only")
 
 
-def read_try_variant_get(node: exp.Expr, context: Context, read: Reader) -> Subject:
-    """Return ``try_variant_get(v, '$.a.b[0]', 'int')`` with plain keys and positions: NULL if nothing can be cast.
+# Builds a function's call from its arguments, for the readers of SQL texts and of Catalyst's trees.
+Builder = Callable[[Sequence[Operand], Context, str], Subject]
 
-    ``variant_get`` is not supported: it fails on values of other types.
+
+def build_call(function: Function, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Return the call of a function that has a rule of its own for its type.
+
+    Raises:
+        Unusable: the call has no exact meaning, or may fail; ``text`` is for the message.
     """
-    arguments = node.expressions
-    if len(arguments) != 3:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has {len(arguments)} arguments, expected 3")
-    variant = read(arguments[0])
-    if isinstance(variant, TypedConstant) or variant.type != VARIANT:
-        raise Unusable("coercion", f"{node.sql('spark')}: {variant.type} is not a variant column")
-    path, type_name = (str(constant_value(read(argument), str, node.sql("spark"))) for argument in arguments[1:])
-    type = _SYNONYMS.get(type_name.strip().lower(), type_name.strip().lower())
-    if not _VARIANT_PATH.fullmatch(path) or not (type in _VARIANT_TYPES or decimal_digits(type)):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has an unsupported path or type")
-    return Subject(Call("try_variant_get", (variant.expr, Const(path, "string"), Const(type, "string")), type), type)
+    if function.argument_types(len(arguments)) is None or function.name not in _BUILDERS:
+        raise Unusable("unsupported-function", f"{text} is not supported")
+    return _BUILDERS[function.name](arguments, context, text)
 
 
-def array_end(name: str, array: Subject, text: str) -> Subject:
-    """Return ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
+def _build_floor(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``floor(a)`` or ``ceil(a)`` of exact numbers; of a float they may fail."""
+    return numbers.floor_or_ceil(name, _check_subject(arguments[0], text), text)
+
+
+def _build_round(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``round(a, 2)``: half away from zero."""
+    places = _read_int(arguments[1], text) if len(arguments) == 2 else 0
+    return numbers.round_number(_check_subject(arguments[0], text), places, text)
+
+
+def _build_abs(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    number = _check_subject(arguments[0], text)
+    if is_integer(number.type) and not context.settings.ansi:
+        raise Unusable("coercion", f"{text} may be negative without ANSI mode")
+    return numbers.absolute_value(number, text)
+
+
+def _build_selection(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``coalesce``, ``greatest`` or ``least`` of expressions of one type: NULL if all are."""
+    kind = list_type((operand.type for operand in arguments), ansi=context.settings.ansi)
+    return Subject(Call(name, tuple(cast_operand(operand, kind, context) for operand in arguments), kind), kind)
+
+
+def _build_array_end(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
+    array = _check_subject(arguments[0], text)
     kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:
         raise Unusable("unordered-type", f"{text}: {array.type} is not an array of ordered elements")
     return Subject(Call(name, (array.expr,), parts[0]), parts[0])
 
 
-def _read_int(read: Reader, node: exp.Expr) -> int:
-    value = constant_value(read(node), int, node.sql("spark"))
+def _build_trunc(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``trunc(d, 'MM')``."""
+    date, unit = arguments[0], _read_text(arguments[1], text).upper()
+    if unit not in TRUNC_UNITS or isinstance(date, TypedConstant) or date.type != "date":
+        raise Unusable("unsupported-function", f"{text} is supported for dates and plain units only")
+    return Subject(Call("trunc", (explicit_cast(date), Const(unit, "string")), "date"), "date")
+
+
+def _build_date_trunc(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``date_trunc('month', ts)``."""
+    unit, time = _read_text(arguments[0], text).upper(), arguments[1]
+    is_time = isinstance(time, Subject) and time.type in ("date", "timestamp")
+    if unit not in DATE_TRUNC_UNITS or not is_time:
+        raise Unusable("unsupported-function", f"{text} is supported for dates and timestamps only")
+    args = (Const(unit, "string"), cast_operand(time, "timestamp", context))
+    return Subject(Call("date_trunc", args, "timestamp"), "timestamp")
+
+
+def _build_split_part(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``split_part(text, ',', 2)``: NULL only for NULL, and '' if there are fewer parts."""
+    if _read_int(arguments[2], text) == 0:
+        raise Unusable("can-fail", f"{text} requests part 0, which Spark rejects")
+    return _build_text_part("split_part", arguments, context, text)
+
+
+def _build_regexp_extract(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``regexp_extract(text, 'a(.)', 1)``: '' if there is no match."""
+    pattern, group = _read_text(arguments[1], text), _read_int(arguments[2], text) if len(arguments) == 3 else 1
+    groups = template_groups(pattern)
+    if groups is None or not 0 <= group <= groups:
+        raise Unusable("can-fail", f"Java may reject the pattern {pattern!r} with group {group}")
+    return _build_text_part("regexp_extract", [*arguments[:2], TypedConstant(group, "int")], context, text)
+
+
+def _build_text_part(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    operand, separator, position = arguments
+    if operand.type == "binary":
+        raise Unusable("coercion", f"{text} is of binary; only texts are supported")
+    constants = Const(_read_text(separator, text), "string"), Const(_read_int(position, text), "int")
+    return Subject(Call(name, (cast_operand(operand, "string", context), *constants), "string"), "string")
+
+
+def _build_try_variant_get(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
+    """Build ``try_variant_get(v, '$.a.b[0]', 'int')`` with plain keys and positions: NULL if nothing can be cast.
+
+    ``variant_get`` is not supported in texts: it fails on values of other types.
+    """
+    variant, path, name = arguments[0], _read_text(arguments[1], text), _read_text(arguments[2], text).strip().lower()
+    type = _SYNONYMS.get(name, name)
+    if isinstance(variant, TypedConstant) or variant.type != VARIANT:
+        raise Unusable("coercion", f"{text}: {variant.type} is not a variant column")
+    if not _VARIANT_PATH.fullmatch(path) or not (type in _VARIANT_TYPES or decimal_digits(type)):
+        raise Unusable("unsupported-expression", f"{text} has an unsupported path or type")
+    return Subject(Call("try_variant_get", (variant.expr, Const(path, "string"), Const(type, "string")), type), type)
+
+
+def _read_text(operand: Operand, text: str) -> str:
+    return str(constant_value(operand, str, text))
+
+
+def _read_int(operand: Operand, text: str) -> int:
+    value = constant_value(operand, int, text)
     assert isinstance(value, int), "constant_value checks the type"
     if not -(1 << 31) <= value < 1 << 31:
         raise Unusable("inexact", f"{value} is out of range for int")
     return value
 
 
-def _text_part(name: str, node: exp.Expr, separator: str, position: int, context: Context, read: Reader) -> Subject:
-    separator_value = str(constant_value(read(node.args[separator]), str, node.sql("spark")))
-    operand = read(node.this)
-    if operand.type == "binary":
-        raise Unusable("coercion", f"{node.sql('spark')} is of binary; only texts are supported")
-    args = (cast_operand(operand, "string", context), Const(separator_value, "string"), Const(position, "int"))
-    return Subject(Call(name, args, "string"), "string")
+_BUILDERS: Final[Mapping[str, Builder]] = MappingProxyType(
+    {
+        **{name: partial(_build_floor, name) for name in ("floor", "ceil")},
+        **{name: partial(_build_selection, name) for name in ("coalesce", "greatest", "least")},
+        **{name: partial(_build_array_end, name) for name in ("array_max", "array_min")},
+        "round": _build_round,
+        "abs": _build_abs,
+        "trunc": _build_trunc,
+        "date_trunc": _build_date_trunc,
+        "split_part": _build_split_part,
+        "substring_index": partial(_build_text_part, "substring_index"),
+        "regexp_extract": _build_regexp_extract,
+        "try_variant_get": _build_try_variant_get,
+    }
+)
 
 
 _CHOICES: Final = (exp.Case, exp.If, exp.Nullif, exp.Nvl2)

@@ -16,6 +16,7 @@ from typing import Any
 from sqlglot import exp
 
 from layoutopt.model.types import INTEGER_BITS
+from layoutopt.sql.functions import PARSED, list_arguments
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
 from layoutopt.sql.types import (
@@ -243,22 +244,16 @@ def _fold_date_add(node: exp.Expr, zone: str) -> TypedConstant:
     return _shift_time(start, fold(node.expression, zone), node, days=1)
 
 
-def _fold_concat(node: exp.Expr, zone: str) -> TypedConstant:
-    parts = node.expressions if isinstance(node, exp.Concat) else [node.this, node.expression]
-    texts = [cast_constant(fold(part, zone), "string", zone).value for part in parts]
-    if any(text is None for text in texts):
-        return TypedConstant(None, "string")
-    return TypedConstant("".join(str(text) for text in texts), "string")
-
-
-def _case_folder(change: Callable[[str], str]) -> Callable[[exp.Expr, str], TypedConstant]:
-    def fold_case(node: exp.Expr, zone: str) -> TypedConstant:
-        text = cast_constant(fold(node.this, zone), "string", zone).value
-        if isinstance(text, str) and not text.isascii():
-            raise Unusable("inexact", f"{node.sql('spark')} depends on Unicode's case tables")
-        return TypedConstant(change(text) if isinstance(text, str) else None, "string")
-
-    return fold_case
+def _fold_call(node: exp.Expr, zone: str) -> TypedConstant:
+    function, parts = PARSED[type(node)], list_arguments(node)
+    kinds = function.argument_types(len(parts)) or ()
+    values = [cast_constant(fold(p, zone), kind, zone).value for p, kind in zip(parts, kinds, strict=False)]
+    if None in values:
+        return TypedConstant(None, str(function.gives))
+    value = function.evaluate([value for value in values if isinstance(value, int | str)])
+    if value is None:
+        raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
+    return TypedConstant(value, str(function.gives))
 
 
 def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
@@ -290,9 +285,6 @@ _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
     exp.IntDiv: _fold_arithmetic,
     exp.AddMonths: _fold_add_months,
     exp.TsOrDsAdd: _fold_date_add,
-    exp.Concat: _fold_concat,
-    exp.DPipe: _fold_concat,
-    exp.Lower: _case_folder(str.lower),
-    exp.Upper: _case_folder(str.upper),
     exp.Coalesce: _fold_coalesce,
+    **{kind: _fold_call for kind, function in PARSED.items() if function.compute and function.gives},
 }

@@ -14,6 +14,8 @@ from typing import Final
 
 from sqlglot import exp
 
+from layoutopt.functions.function import Function
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Col, Comparison, Const, Expr, Node, simplified
 from layoutopt.model.predicates.nodes import GET_FIELD, RUN_CODE
 from layoutopt.model.predicates.normal import keys_of, values_of
@@ -22,13 +24,11 @@ from layoutopt.model.values import key_kind
 from layoutopt.sql import calls
 from layoutopt.sql.constant_folding import fold
 from layoutopt.sql.functions import (
-    DATE_TRUNC_UNITS,
     EXTRACT_UNITS,
-    FUNCTIONS,
-    TRUNC_UNITS,
+    PARSED,
     TRY_ARITHMETIC,
-    Function,
     is_non_deterministic,
+    list_arguments,
 )
 from layoutopt.sql.operands import Context, Operand, Reader, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable
@@ -62,12 +62,15 @@ def read_subject(node: exp.Expr, context: Context) -> Subject:
     reader = _READERS.get(type(node))
     if reader is not None:
         return reader(node, context)
-    function = FUNCTIONS.get(type(node))
-    if function is not None:
+    if type(node) in PARSED:
+        function = PARSED[type(node)]
         if any(node.args.get(name) for name in function.refused):
             raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
-        arguments = [node.args[name] for name in function.arguments if node.args.get(name) is not None]
-        return _read_call(function, arguments, context)
+        arguments = list_arguments(node)
+        if function.gives is not None:
+            return _read_call(function, arguments, context)
+        operands = [read_operand(argument, context) for argument in arguments]
+        return calls.build_call(function, operands, context, node.sql("spark"))
     code = "unsupported-function" if isinstance(node, exp.Func) else "unsupported-expression"
     raise Unusable(code, f"{node.sql('spark')} is not supported")
 
@@ -215,7 +218,10 @@ def _read_to_date(node: exp.Expr, context: Context) -> Subject:
 
 
 def _read_call(function: Function, arguments: Sequence[exp.Expr], context: Context) -> Subject:
-    cast = tuple(_read_argument(a, kind, context) for a, kind in zip(arguments, function.takes, strict=False))
+    kinds = function.argument_types(len(arguments))
+    if kinds is None or function.gives is None:
+        raise Unusable("unsupported-function", f"{function.name} of {len(arguments)} arguments is not supported")
+    cast = tuple(_read_argument(node, kind, context) for node, kind in zip(arguments, kinds, strict=True))
     return Subject(Call(function.name, cast, function.gives), function.gives)
 
 
@@ -235,7 +241,8 @@ def _read_named_function(node: exp.Expr, context: Context) -> Subject:
     if name == "map_values" and name not in context.udfs and len(node.expressions) == 1:
         return _read_map_part(node, node.expressions[0], context, values=True)
     if name == "try_variant_get" and name not in context.udfs:
-        return calls.read_try_variant_get(node, context, lambda argument: read_operand(argument, context))
+        operands = [read_operand(argument, context) for argument in node.expressions]
+        return calls.build_call(FUNCTIONS[name], operands, context, node.sql("spark"))
     udf = context.udfs.get(name)
     if udf is None or udf.name in RUN_CODE:
         raise Unusable("unsupported-function", f"{node.sql('spark')} is an unknown function; declare it as a UDF")
@@ -259,11 +266,7 @@ def _read_trim(node: exp.Expr, context: Context) -> Subject:
     if node.expression is not None and not isinstance(node.expression, str):
         raise Unusable("unsupported-function", f"{node.sql('spark')} names the characters to trim")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
-    return _read_call(Function(name, ("string",), "string"), [node.this], context)
-
-
-def _read_concat(node: exp.Expr, context: Context) -> Subject:
-    return _read_call(Function("concat", ("string",) * len(node.expressions), "string"), node.expressions, context)
+    return _read_call(FUNCTIONS[name], [node.this], context)
 
 
 def _read_left(node: exp.Expr, context: Context) -> Subject:
@@ -284,27 +287,6 @@ def _text_call(name: str, node: exp.Expr, arguments: tuple[Expr, ...], context: 
     return Subject(Call(name, (_read_argument(node.this, "string", context), *arguments), "string"), "string")
 
 
-def _read_trunc(node: exp.Expr, context: Context) -> Subject:
-    unit = node.args["unit"].name.upper()
-    subject = read_subject(node.this, context)
-    if unit not in TRUNC_UNITS or subject.type != "date":
-        raise Unusable("unsupported-function", f"{node.sql('spark')} is supported for dates and plain units only")
-    return Subject(Call("trunc", (explicit_cast(subject), Const(unit, "string")), "date"), "date")
-
-
-def _read_date_trunc(node: exp.Expr, context: Context) -> Subject:
-    unit = node.args["unit"].name.upper()
-    subject = read_subject(node.this, context)
-    if unit not in DATE_TRUNC_UNITS or subject.type not in ("date", "timestamp"):
-        raise Unusable("unsupported-function", f"{node.sql('spark')} is supported for dates and timestamps only")
-    timestamp = explicit_cast(cast_subject(subject, "timestamp", context))
-    return Subject(Call("date_trunc", (Const(unit, "string"), timestamp), "timestamp"), "timestamp")
-
-
-def _array_end_reader(name: str) -> Callable[[exp.Expr, Context], Subject]:
-    return lambda node, context: calls.array_end(name, read_subject(node.this, context), node.sql("spark"))
-
-
 def _with_arguments(reader: Callable[[exp.Expr, Context, Reader], Subject]) -> Callable[[exp.Expr, Context], Subject]:
     return lambda node, context: reader(node, context, lambda argument: read_operand(argument, context))
 
@@ -316,28 +298,13 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.TsOrDsToDate: _read_to_date,
     exp.Extract: _read_extract,
     exp.Trim: _read_trim,
-    exp.Concat: _read_concat,
-    exp.Abs: _with_arguments(calls.read_abs),
     exp.Left: _read_left,
     exp.Right: _read_right,
-    exp.DateTrunc: _read_trunc,
-    exp.TimestampTrunc: _read_date_trunc,
-    exp.Coalesce: _with_arguments(calls.selection_reader("coalesce")),
-    exp.Greatest: _with_arguments(calls.selection_reader("greatest")),
-    exp.Least: _with_arguments(calls.selection_reader("least")),
     exp.Neg: _with_arguments(calls.read_negation),
     **dict.fromkeys(TRY_ARITHMETIC, _with_arguments(calls.read_arithmetic)),
-    exp.Floor: _with_arguments(calls.floor_reader("floor")),
-    exp.Ceil: _with_arguments(calls.floor_reader("ceil")),
-    exp.Round: _with_arguments(calls.read_round),
     exp.TsOrDsAdd: _with_arguments(calls.read_date_add),
     exp.AddMonths: _with_arguments(calls.read_add_months),
-    exp.SplitPart: _with_arguments(calls.read_split_part),
-    exp.SubstringIndex: _with_arguments(calls.read_substring_index),
-    exp.RegexpExtract: _with_arguments(calls.read_regexp_extract),
     **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(calls.read_get_json_object)),
-    exp.ArrayMax: _array_end_reader("array_max"),
-    exp.ArrayMin: _array_end_reader("array_min"),
     exp.Anonymous: _read_named_function,
     exp.Dot: _read_field,
     exp.Bracket: _read_element,

@@ -1,80 +1,23 @@
-"""Functions of columns that a filter may contain: deterministic, and failing on no row.
-
-A function that can fail is listed in a form that can't (``try_add``, ``try_cast``), so that a load can evaluate it on
-all rows.
-"""
+"""The functions of the registry as sqlglot parses them, and those that are not deterministic."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
 
 from sqlglot import exp
 
+from layoutopt.functions.function import Function
+from layoutopt.functions.registry import FUNCTIONS
 
-@dataclass(frozen=True)
-class Function:
-    """The signature of a Spark function.
-
-    Attributes:
-        name: lower-case Spark name.
-        takes: the type of each argument as Spark coerces it; the last ones may be left out.
-        gives: the result's type.
-        arguments: sqlglot's keys of the arguments.
-        refused: sqlglot's keys of arguments that change the meaning.
-    """
-
-    name: str
-    takes: tuple[str, ...]
-    gives: str
-    arguments: tuple[str, ...] = ("this",)
-    refused: tuple[str, ...] = ()
-
-
-_DATE_PARTS: dict[type[exp.Expr], Function] = {
-    exp.Year: Function("year", ("date",), "int"),
-    exp.Quarter: Function("quarter", ("date",), "int"),
-    exp.Month: Function("month", ("date",), "int"),
-    exp.WeekOfYear: Function("weekofyear", ("date",), "int"),
-    exp.Day: Function("day", ("date",), "int"),
-    exp.DayOfMonth: Function("day", ("date",), "int"),
-    exp.DayOfYear: Function("dayofyear", ("date",), "int"),
-    exp.DayOfWeek: Function("dayofweek", ("date",), "int"),
-    exp.LastDay: Function("last_day", ("date",), "date"),
-    exp.Hour: Function("hour", ("timestamp",), "int"),
-    exp.Minute: Function("minute", ("timestamp",), "int"),
-    exp.Second: Function("second", ("timestamp",), "int"),
-}
+# The functions by sqlglot's class.
+PARSED: Final[Mapping[type[exp.Expr], Function]] = MappingProxyType(
+    {getattr(exp, name): function for function in FUNCTIONS.values() for name in function.parsed}
+)
 
 # ``extract(unit FROM x)``, by unit.
-EXTRACT_UNITS: dict[str, Function] = {
-    "YEAR": _DATE_PARTS[exp.Year],
-    "QUARTER": _DATE_PARTS[exp.Quarter],
-    "MONTH": _DATE_PARTS[exp.Month],
-    "WEEK": _DATE_PARTS[exp.WeekOfYear],
-    "DAY": _DATE_PARTS[exp.Day],
-    "DOY": _DATE_PARTS[exp.DayOfYear],
-    "DOW": _DATE_PARTS[exp.DayOfWeek],
-    "DAYOFWEEK": _DATE_PARTS[exp.DayOfWeek],
-    "HOUR": _DATE_PARTS[exp.Hour],
-    "MINUTE": _DATE_PARTS[exp.Minute],
-}
-
-_BOTH = ("this", "expression")
-# Functions by sqlglot's class.
-FUNCTIONS: dict[type[exp.Expr], Function] = _DATE_PARTS | {
-    exp.Lower: Function("lower", ("string",), "string"),
-    exp.Upper: Function("upper", ("string",), "string"),
-    exp.Reverse: Function("reverse", ("string",), "string"),
-    exp.Length: Function("length", ("string",), "int"),
-    exp.Substring: Function("substring", ("string", "int", "int"), "string", ("this", "start", "length")),
-    exp.DPipe: Function("concat", ("string", "string"), "string", _BOTH),
-    exp.StrPosition: Function("instr", ("string", "string"), "int", ("this", "substr"), ("position", "occurrence")),
-    exp.Levenshtein: Function(
-        "levenshtein", ("string", "string"), "int", _BOTH, ("ins_cost", "del_cost", "sub_cost", "max_dist")
-    ),
-    exp.Sqrt: Function("sqrt", ("double",), "double"),
-    exp.DateDiff: Function("datediff", ("date", "date"), "int", _BOTH, ("unit",)),
-}
+EXTRACT_UNITS: Final = {unit: function for function in FUNCTIONS.values() for unit in function.units}
 
 # Arithmetic in the form that gives NULL instead of failing; a condition that would fail is never TRUE.
 TRY_ARITHMETIC: dict[type[exp.Expr], str] = {
@@ -115,3 +58,10 @@ def is_non_deterministic(node: exp.Expr) -> bool:
     if isinstance(node, exp.Anonymous):
         return node.name.casefold() in _NON_DETERMINISTIC_NAMES
     return isinstance(node, _NON_DETERMINISTIC)
+
+
+def list_arguments(node: exp.Expr) -> list[exp.Expr]:
+    """Return the arguments of a call of the registry's functions; units, which are words to sqlglot, as texts."""
+    given = (node.args.get(key) for key in PARSED[type(node)].keys)
+    parts = [part for value in given if value is not None for part in (value if isinstance(value, list) else [value])]
+    return [exp.Literal.string(part.name) if isinstance(part, exp.Var) else part for part in parts]

@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import And, Call, Col, Comparison, Constant, Expr, InSet, Like, Node, Or
 from layoutopt.model.schema import Schema
 from layoutopt.sql.filters import split_conjuncts
@@ -96,15 +97,6 @@ _IN_ON = {
     "semi": (Mode.FREE, Mode.FREE),
     "anti": (Mode.BLOCKED, Mode.FREE),
 }
-# Functions that are NULL for NULL. Nothing is assumed of other functions, since some replace NULL.
-_STRICT = frozenset(
-    {
-        "try_cast", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod", "abs", "sqrt",
-        "year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "last_day", "hour", "minute",
-        "second", "lower", "upper", "reverse", "length", "substring", "left", "right", "trim", "ltrim", "rtrim",
-        "instr", "concat", "datediff", "trunc", "date_trunc", "rlike",
-    }
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -168,7 +160,8 @@ def rejects_nulls(node: Node) -> bool:
 
 def _is_null_for_nulls(expr: Expr) -> bool:
     if isinstance(expr, Call):
-        return expr.fn in _STRICT and any(_is_null_for_nulls(argument) for argument in expr.args)
+        function = FUNCTIONS.get(expr.fn)  # others may replace NULL
+        return function is not None and function.strict and any(map(_is_null_for_nulls, expr.args))
     return isinstance(expr, Col)
 
 

@@ -18,6 +18,7 @@ from math import inf, nextafter
 from typing import Final
 from zoneinfo import ZoneInfo
 
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import ANY_STRING, Call, Const, Expr, InSet, Node, conjunction, like
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, whole_type
 from layoutopt.model.values import NAN_KEY, Key, ValueSet
@@ -209,8 +210,9 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
     argument = call.args[0] if call.args else None
     if argument is None or isinstance(argument, Const):
         return None
-    if call.fn == "year" and argument.type == "date":
-        return _map_bounds(values, _first_day_of_year, _DAY_LIMIT, "date")
+    function = FUNCTIONS.get(call.fn)
+    if function is not None and function.first_argument is not None and function.accepts([argument.type]):
+        return _map_bounds(values, function.first_argument, _DAY_LIMIT, argument.type)
     if is_rounded_double(call):
         first = _first_floored if call.fn == "floor" else _first_ceiled
         numbers = _map_bounds(values, first, NAN_KEY, "double").intersect(ValueSet.interval(None, NAN_KEY))
@@ -303,16 +305,6 @@ def _map_bounds(values: ValueSet, start: Callable[[int], int], limit: int, kind:
             (None if first is None or first <= -limit else first, None if last is None or last >= limit else last)
         )
     return ValueSet.normalised(tuple(intervals), kind)
-
-
-def _first_day_of_year(year: int) -> int:
-    """Return the days from 1970-01-01 to January 1 of a year (proleptic Gregorian calendar).
-
-    >>> _first_day_of_year(1970), _first_day_of_year(1971), _first_day_of_year(0)
-    (0, 365, -719528)
-    """
-    before = year - 1
-    return before * 365 + before // 4 - before // 100 + before // 400 - 719162
 
 
 def _as_like(expr: Expr, values: ValueSet, null: bool) -> Node | None:

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +16,13 @@ from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.keys import key_array, stored_keys
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.indexes.lists import matching_keys
-from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or
+from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.skipping.cannot_match import BlockStatistics
 from layoutopt.sql.scans import find_scans
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 SCHEMA = Schema(
     tuple(
@@ -242,6 +245,16 @@ class Values:
     def of(cls, array: pa.Array, type: str) -> Values:
         stored = stored_keys(array, type)
         return cls(key_array(array, type), np.asarray(stored.is_valid()), stored, array)
+
+
+def computed(frame: DataFrame, expressions: Sequence[Expr]) -> dict[Expr, Values]:
+    """The values of expressions as Spark has them, many in one query."""
+    found: dict[Expr, Values] = {}
+    for start in range(0, len(expressions), 200):
+        part = expressions[start : start + 200]
+        rows = frame.selectExpr(*(f"{to_sql(expr)} AS v{i}" for i, expr in enumerate(part))).toArrow()
+        found |= {expr: Values.of(rows[i], expr.type) for i, expr in enumerate(part)}
+    return found
 
 
 def holds(node: Node, values: Mapping[Expr, Values]) -> np.ndarray[Any, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import calendar
 import datetime as dt
 from collections.abc import Callable
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Context, Decimal
@@ -17,11 +16,12 @@ from hypothesis import given, settings
 
 from layoutopt.catalog.bounds import column_bounds
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
-from layoutopt.skipping.derived_bounds import FUNCTION_RULES, derive_bounds
+from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.sql.constant_folding import plus_months
 from layoutopt.sql.types import arithmetic_type
 from tests.effort import examples
@@ -53,22 +53,6 @@ NUMBERS: dict[str, Callable[[int, int, tuple[int, int]], int | None]] = {
     "try_subtract": lambda a, b, limits: within(a - b, limits),
     "try_multiply": lambda a, b, limits: within(a * b, limits),
     "try_mod": lambda a, b, limits: remainder(a, b),
-}
-DATES: dict[str, Callable[[dt.date], Any]] = {
-    "year": lambda d: d.year,
-    "quarter": lambda d: (d.month + 2) // 3,
-    "month": lambda d: d.month,
-    "weekofyear": lambda d: d.isocalendar()[1],
-    "day": lambda d: d.day,
-    "dayofyear": lambda d: d.timetuple().tm_yday,
-    "dayofweek": lambda d: d.isoweekday() % 7 + 1,
-    "last_day": lambda d: d.replace(day=calendar.monthrange(d.year, d.month)[1]),
-}
-TRUNCATED: dict[str, Callable[[dt.date], dt.date]] = {
-    "YEAR": lambda d: d.replace(month=1, day=1),
-    "QUARTER": lambda d: d.replace(month=(d.month - 1) // 3 * 3 + 1, day=1),
-    "MM": lambda d: d.replace(day=1),
-    "WEEK": lambda d: d - dt.timedelta(days=d.weekday()),
 }
 
 
@@ -112,7 +96,7 @@ def test_calls_that_no_filter_has_are_unknown_or_harmless(data: st.DataObject) -
         Const(1, "boolean"),
     ]
     args = data.draw(st.lists(st.sampled_from(columns + constants), max_size=4))
-    fn = data.draw(st.sampled_from([*FUNCTION_RULES, "coalesce"]))
+    fn = data.draw(st.sampled_from([*FUNCTIONS]))
     type = data.draw(st.sampled_from([column.type for column in SCHEMA.columns]))
     if fn == "try_cast":
         args = args[:1] or [A]
@@ -137,23 +121,6 @@ def test_arithmetic_of_integers(fn: str, data: st.DataObject, long: bool) -> Non
     check(int_call(fn, constant, column), column.name, values, [of(value, constant, limits) for value in values])
     swapped = Call(fn, (Const(constant, column.type), column), column.type)
     check(swapped, column.name, values, [of(constant, value, limits) for value in values])
-
-
-@pytest.mark.parametrize("fn", DATES)
-@given(data=st.data())
-@settings(max_examples=examples(60))
-def test_parts_of_dates(fn: str, data: st.DataObject) -> None:
-    start = data.draw(st.dates(dt.date(2, 1, 1), dt.date(9998, 1, 1)))
-    steps = data.draw(st.lists(st.integers(0, data.draw(st.sampled_from([3, 40, 500]))), min_size=1, max_size=4))
-    days = [start + dt.timedelta(days=step) for step in steps]
-    check(Call(fn, (D,), "date" if fn == "last_day" else "int"), "d", days, [DATES[fn](day) for day in days])
-
-
-@pytest.mark.parametrize("unit", TRUNCATED)
-@given(days=st.lists(st.dates(dt.date(2, 1, 1)), min_size=1, max_size=3))
-@settings(max_examples=examples(30))
-def test_truncated_dates(unit: str, days: list[dt.date]) -> None:
-    check(Call("trunc", (D, Const(unit, "string")), "date"), "d", days, [TRUNCATED[unit](day) for day in days])
 
 
 @given(values=st.lists(st.decimals(-(10**13) + 1, 10**13 - 1, places=2), min_size=1, max_size=3))
@@ -284,19 +251,3 @@ def test_dates_and_times_that_are_moved(data: st.DataObject, days: int, months: 
     plain = [each.replace(tzinfo=None) for each in moments]
     moved = [each + dt.timedelta(days=days) for each in plain]
     check(Call("try_add", (local, day), "timestamp_ntz"), "n", plain, moved)
-
-
-@given(data=st.data(), fn=st.sampled_from(["greatest", "least"]))
-@settings(max_examples=examples(100))
-def test_extremes_of_what_is_not_null(data: st.DataObject, fn: str) -> None:
-    pairs = data.draw(st.lists(st.tuples(*[st.none() | st.integers(-9, 9)] * 2), min_size=1, max_size=4))
-    of = max if fn == "greatest" else min
-    table = pa.table({name: pa.array([pair[i] for pair in pairs], pa.int32()) for i, name in enumerate("ab")})
-    for name in ARROW.names[2:]:
-        table = table.append_column(name, pa.nulls(len(pairs), ARROW.field(name).type))
-    bounds = derive_bounds(Call(fn, (A, Col("b", "int")), "int"), statistics_of(table, [np.arange(len(pairs))]))
-    assert bounds is not None
-    found = [of(each for each in pair if each is not None) for pair in pairs if pair != (None, None)]
-    if bounds.known[0]:
-        assert all(bounds.low[0] <= each <= bounds.high[0] for each in found)
-    assert bounds.nulls[0] in (-1, len(pairs) - len(found))

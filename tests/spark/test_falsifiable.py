@@ -20,6 +20,7 @@ from tests.effort import examples
 from tests.skipping.falsifiable import (
     SCHEMA,
     Values,
+    computed,
     conditions,
     holds,
     parts_of,
@@ -32,7 +33,7 @@ from tests.skipping.indexed import NESTED, indexed_conditions, nested_rows, with
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from layoutopt.model.predicates import Expr, Node
     from layoutopt.model.schema import Schema
@@ -42,16 +43,6 @@ pytestmark = pytest.mark.spark
 TEMPLATES = (
     "^([A-Z]+)-(\\d+)", "(\\d+)$", ".", "^.{2}", "[^-]+-", "(\\w)(\\s?)", "[A-Z]{1,2}", "\\.", "([a-z_]*)/", "b?-",
 )  # fmt: skip
-
-
-def computed(frame: DataFrame, expressions: Sequence[Expr]) -> dict[Expr, Values]:
-    """The values of expressions as Spark has them, many in one query."""
-    found: dict[Expr, Values] = {}
-    for start in range(0, len(expressions), 200):
-        part = expressions[start : start + 200]
-        rows = frame.selectExpr(*(f"{to_sql(expr)} AS v{i}" for i, expr in enumerate(part))).toArrow()
-        found |= {expr: Values.of(rows[i], expr.type) for i, expr in enumerate(part)}
-    return found
 
 
 def check(spark: SparkSession, folder: Path, count: int, seed: int) -> float:

@@ -6,10 +6,11 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
+from layoutopt.functions.function import Function
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Col, Const, Expr
 from layoutopt.model.predicates.nodes import RUN_CODE
-from layoutopt.model.predicates.patterns import template_groups
-from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.model.values.keys import from_key
 from layoutopt.spark.catalyst.trees import (
@@ -25,12 +26,10 @@ from layoutopt.spark.catalyst.trees import (
     text_constant,
     unknown,
 )
-from layoutopt.sql import calls as sql_calls
 from layoutopt.sql import expressions as sql_expressions
 from layoutopt.sql import typed_arithmetic as sql_arithmetic
-from layoutopt.sql.calls import MAX_SHIFT, shift_by, shift_by_days
-from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS
-from layoutopt.sql.operands import Subject, explicit_cast
+from layoutopt.sql.calls import MAX_SHIFT, build_call, shift_by, shift_by_days
+from layoutopt.sql.operands import Operand, Subject, explicit_cast
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import TypedConstant, is_floating, is_integer, is_number, normal_type
 
@@ -38,8 +37,6 @@ Handler = Callable[[Tree, Reader], Subject]
 
 _MODE: Final = re.compile(r"NumericEvalContext\((\w+),(\w+)\)")
 _JSON_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){1,50}", re.ASCII)
-_VARIANT_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){0,50}", re.ASCII)
-_VARIANT_TYPES: Final = frozenset({*INTEGER_BITS, "boolean", "float", "double", "string", "date"})
 _CONTAINED_TYPES: Final = frozenset(
     {*INTEGER_BITS, "string", "boolean", "date", "timestamp", "timestamp_ntz", "float", "double"}
 )
@@ -107,47 +104,45 @@ def read_cast(tree: Tree, reader: Reader) -> Subject:
     return cast_operand(tree, reader.subject(tree.only), reader.context)
 
 
-def function_call(name: str, kinds: Sequence[str] | None = None, result: str | None = None) -> Handler:
-    """Return the handler of a function of its operands.
-
-    Args:
-        name: Spark's name of the function.
-        kinds: the types of the operands; None accepts all types.
-        result: the result type; None is Catalyst's type.
-    """
+def function_call(function: Function) -> Handler:
+    """Return the handler of a function of the registry."""
 
     def read(tree: Tree, reader: Reader) -> Subject:
+        if function.gives is None:
+            return _build_call(function, tree, [_read_operand(child, reader) for child in tree.children], reader)
         check_zone(tree, reader)
-        if kinds is not None and tuple(child.type for child in tree.children) != tuple(kinds):
+        if not function.accepts([child.type for child in tree.children]):
             raise Unusable("unsupported-function", f"{describe(tree)} has other arguments than are supported")
-        takes_text = kinds is not None and "string" in kinds
         args = tuple(
-            text_argument(child, reader) if takes_text and child.type == "string" else read_argument(child, reader)
+            text_argument(child, reader) if child.type == "string" else read_argument(child, reader)
             for child in tree.children
         )
-        kind = result or tree.type
-        return Subject(Call(name, args, kind), kind)
+        return Subject(Call(function.name, args, function.gives), function.gives)
 
     return read
 
 
-def clock_part(name: str) -> Handler:
-    """Return the handler of ``hour`` and similar functions, for both timestamp types."""
-
-    def read(tree: Tree, reader: Reader) -> Subject:
-        check_zone(tree, reader)
-        if tree.only.type not in ("timestamp", "timestamp_ntz"):
-            raise unknown(tree)
-        return Subject(Call(name, (read_argument(tree.only, reader),), "int"), "int")
-
-    return read
+def _read_operand(tree: Tree, reader: Reader) -> Operand:
+    constant = get_constant(tree)
+    if constant is None:
+        return Subject(text_argument(tree, reader), "string") if tree.type == "string" else reader.subject(tree)
+    if constant.type != "string" and constant.type not in INTEGER_BITS:
+        raise Unusable("unsupported-expression", f"{describe(tree)} is a constant of type {constant.type}")
+    return TypedConstant(constant.value, constant.type)  # the key of a text or a whole number is its value
 
 
-def concat(tree: Tree, reader: Reader) -> Subject:
-    """Read ``concat`` of texts."""
-    if tree.type != "string":
-        raise unknown(tree)
-    return Subject(Call("concat", tuple(text_argument(c, reader) for c in tree.children), "string"), "string")
+def _build_call(function: Function, tree: Tree, operands: Sequence[Operand], reader: Reader) -> Subject:
+    check_zone(tree, reader)
+    result = build_call(function, operands, reader.context, describe(tree))
+    if result.type != tree.type:
+        raise Unusable("coercion", f"{describe(tree)} is {tree.type}, and {result.type} here")
+    return result
+
+
+def variant_get(tree: Tree, reader: Reader) -> Subject:
+    """Read ``try_variant_get(v, '$.a', 'int')``, or ``variant_get``, which fails if that is NULL."""
+    operands = [*(_read_operand(child, reader) for child in tree.children), TypedConstant(tree.type, "string")]
+    return _build_call(FUNCTIONS["try_variant_get"], tree, operands, reader)
 
 
 def read_substring(tree: Tree, reader: Reader) -> Subject:
@@ -224,26 +219,12 @@ def absolute_value(tree: Tree, reader: Reader) -> Subject:
     return sql_arithmetic.absolute_value(reader.subject(tree.only), describe(tree))
 
 
-def floor_or_ceil(name: str) -> Handler:
-    """Return the handler of ``floor`` or ``ceil`` of exact numbers."""
-    return lambda tree, reader: sql_arithmetic.floor_or_ceil(name, reader.subject(tree.only), describe(tree))
-
-
 def floor_or_ceil_double(tree: Tree, reader: Reader) -> Subject | None:
     """Read ``floor(x)`` or ``ceil(x)`` of a double, compared with a constant; None for other expressions."""
     if tree.name not in ("Floor", "Ceil") or len(tree.children) != 1 or not is_floating(tree.children[0].type):
         return None
     _check_ansi_mode(tree)
     return sql_arithmetic.floor_or_ceil_double(tree.name.lower(), reader.subject(tree.children[0]), reader.context)
-
-
-def round_number(tree: Tree, reader: Reader) -> Subject:
-    """Read ``round(a, 2)``."""
-    number, places = tree.pair
-    result = sql_arithmetic.round_number(reader.subject(number), int_constant(places, tree), describe(tree))
-    if result.type != tree.type:
-        raise Unusable("coercion", f"{describe(tree)} is {tree.type}, and {result.type} here")
-    return result
 
 
 def same_type_call(name: str) -> Handler:
@@ -256,25 +237,6 @@ def same_type_call(name: str) -> Handler:
         return Subject(Call(name, tuple(args), tree.type), tree.type)
 
     return read
-
-
-def trunc_date(tree: Tree, reader: Reader) -> Subject:
-    """Read ``trunc(d, 'MM')``."""
-    date, unit = tree.pair
-    name = text_constant(unit, tree).upper()
-    if name not in TRUNC_UNITS or date.type != "date":
-        raise Unusable("unsupported-function", f"{describe(tree)} is supported for dates and plain units only")
-    return Subject(Call("trunc", (read_argument(date, reader), Const(name, "string")), "date"), "date")
-
-
-def trunc_time(tree: Tree, reader: Reader) -> Subject:
-    """Read ``date_trunc('month', ts)``."""
-    check_zone(tree, reader)
-    unit, time = tree.pair
-    name = text_constant(unit, tree).upper()
-    if name not in DATE_TRUNC_UNITS or time.type != "timestamp":
-        raise Unusable("unsupported-function", f"{describe(tree)} is supported for timestamps and plain units only")
-    return Subject(Call("date_trunc", (Const(name, "string"), read_argument(time, reader)), "timestamp"), "timestamp")
 
 
 def add_days(sign: int) -> Handler:
@@ -338,7 +300,10 @@ def container_element(from_one: bool) -> Handler:
     def read(tree: Tree, reader: Reader) -> Subject:
         container, key = tree.pair
         if container.name == "StringSplitSQL":
-            return _split_part(tree, container, key, reader)
+            if tree.detail("failOnError") != "false":
+                raise unknown(tree)
+            operands = [_read_operand(part, reader) for part in (*container.pair, key)]
+            return _build_call(FUNCTIONS["split_part"], tree, operands, reader)
         operand = reader.subject(container)
         constant = get_constant(key)
         if constant is None or constant.value is None:
@@ -350,41 +315,6 @@ def container_element(from_one: bool) -> Handler:
     return read
 
 
-def _split_part(tree: Tree, split: Tree, place: Tree, reader: Reader) -> Subject:
-    """Read ``split_part(text, ',', 2)``."""
-    text, separator = split.pair
-    number = int_constant(place, tree)
-    if number == 0 or tree.detail("failOnError") != "false":
-        raise unknown(tree)
-    args = (text_argument(text, reader), Const(text_constant(separator, tree), "string"), Const(number, "int"))
-    return Subject(Call("split_part", args, "string"), "string")
-
-
-def substring_index(tree: Tree, reader: Reader) -> Subject:
-    """Read ``substring_index(text, '.', 2)``."""
-    if len(tree.children) != 3:
-        raise unknown(tree)
-    text, separator, count = tree.children
-    args = (
-        text_argument(text, reader),
-        Const(text_constant(separator, tree), "string"),
-        Const(int_constant(count, tree), "int"),
-    )
-    return Subject(Call("substring_index", args, "string"), "string")
-
-
-def regexp_extract(tree: Tree, reader: Reader) -> Subject:
-    """Read ``regexp_extract(text, 'a(.)', 1)`` with a pattern that Java surely accepts."""
-    if len(tree.children) != 3:
-        raise unknown(tree)
-    pattern, group = text_constant(tree.children[1], tree), int_constant(tree.children[2], tree)
-    groups = template_groups(pattern)
-    if groups is None or not 0 <= group <= groups:
-        raise Unusable("can-fail", f"{pattern!r} may not be a valid Java pattern with a group {group}")
-    args = (text_argument(tree.children[0], reader), Const(pattern, "string"), Const(group, "int"))
-    return Subject(Call("regexp_extract", args, "string"), "string")
-
-
 def get_json_object(tree: Tree, reader: Reader) -> Subject:
     """Read ``get_json_object(text, '$.a.b[0]')`` with plain keys and indexes."""
     text, path = tree.pair
@@ -394,18 +324,6 @@ def get_json_object(tree: Tree, reader: Reader) -> Subject:
     return Subject(
         Call("get_json_object", (text_argument(text, reader), Const(path_text, "string")), "string"), "string"
     )
-
-
-def variant_get(tree: Tree, reader: Reader) -> Subject:
-    """Read ``try_variant_get(v, '$.a', 'int')``, or ``variant_get``, which fails if that is NULL."""
-    check_zone(tree, reader)
-    variant, path = tree.pair
-    path_text, operand = text_constant(path, tree), reader.subject(variant)
-    is_supported = tree.type in _VARIANT_TYPES or decimal_digits(tree.type)
-    if operand.type != VARIANT or not is_supported or not _VARIANT_PATH.fullmatch(path_text):
-        raise Unusable("unsupported-expression", f"{describe(tree)} has a path or type that is not supported")
-    args = (operand.expr, Const(path_text, "string"), Const(tree.type, "string"))
-    return Subject(Call("try_variant_get", args, tree.type), tree.type)
 
 
 def array_contains(tree: Tree, reader: Reader) -> Subject:
@@ -427,11 +345,6 @@ def make_array_contains(array: Expr, value: Const, text: str) -> Call:
     if value.value is None or array.type != f"array<{value.type}>" or value.type not in _CONTAINED_TYPES:
         raise Unusable("coercion", f"{text} looks for {value.type} among elements of {array.type}")
     return Call("array_contains", (array, value), "boolean")
-
-
-def array_end(name: str) -> Handler:
-    """Return the handler of ``array_max`` or ``array_min``."""
-    return lambda tree, reader: sql_calls.array_end(name, reader.subject(tree.only), describe(tree))
 
 
 def map_part(values: bool) -> Handler:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, TypeAlias
 
 from layoutopt.errors import LayoutoptError
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import (
     ANY_STRING,
@@ -104,8 +105,6 @@ def _value(handler: e.Handler, passes_null: bool = True) -> Entry:
     return Entry(None, handler, passes_null)
 
 
-_STRINGS: Final = ("string", "string")
-
 _OPERATORS: Final = {
     "EqualTo": "=",
     "LessThan": "<",
@@ -136,22 +135,11 @@ TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
         "NotLikeAll": Entry(like_several(every=True, negated=True)),
         "NotLikeAny": Entry(like_several(every=False, negated=True)),
         "RLike": Entry(regex),
-        "Lower": _value(e.function_call("lower", ("string",), "string")),
-        "Upper": _value(e.function_call("upper", ("string",), "string")),
-        "Reverse": _value(e.function_call("reverse", ("string",), "string")),
-        "Length": _value(e.function_call("length", ("string",), "int")),
         "Substring": _value(e.read_substring),
-        "StringTrim": _value(e.function_call("trim", ("string",), "string")),
-        "StringTrimLeft": _value(e.function_call("ltrim", ("string",), "string")),
-        "StringTrimRight": _value(e.function_call("rtrim", ("string",), "string")),
-        "Concat": _value(e.concat),
-        "StringInstr": _value(e.function_call("instr", _STRINGS, "int")),
         "StringLocate": _value(e.locate),
-        "Levenshtein": _value(e.function_call("levenshtein", _STRINGS, "int")),
-        "SubstringIndex": _value(e.substring_index),
         "StringSplitSQL": Entry(),  # within an element alone
-        "RegExpExtract": _value(e.regexp_extract),
         "GetJsonObject": _value(e.get_json_object),
+        **{name: _value(e.function_call(f)) for f in FUNCTIONS.values() for name in f.catalyst},
         # columns and casts
         "AttributeReference": _value(e.read_column),
         "NamedLambdaVariable": _value(e.read_element),
@@ -168,29 +156,11 @@ TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
         "Remainder": _value(e.arithmetic("try_mod")),
         "UnaryMinus": _value(e.negate),
         "Abs": _value(e.absolute_value),
-        "Floor": _value(e.floor_or_ceil("floor")),
-        "Ceil": _value(e.floor_or_ceil("ceil")),
-        "Round": _value(e.round_number),
-        "Sqrt": _value(e.function_call("sqrt", ("double",), "double")),
         # choices; CASE and IF are the reader's own
         "Coalesce": _value(e.same_type_call("coalesce"), passes_null=False),
         "Greatest": _value(e.same_type_call("greatest"), passes_null=False),
         "Least": _value(e.same_type_call("least"), passes_null=False),
         # dates and times
-        "Year": _value(e.function_call("year", ("date",), "int")),
-        "Quarter": _value(e.function_call("quarter", ("date",), "int")),
-        "Month": _value(e.function_call("month", ("date",), "int")),
-        "WeekOfYear": _value(e.function_call("weekofyear", ("date",), "int")),
-        "DayOfMonth": _value(e.function_call("day", ("date",), "int")),
-        "DayOfYear": _value(e.function_call("dayofyear", ("date",), "int")),
-        "DayOfWeek": _value(e.function_call("dayofweek", ("date",), "int")),
-        "LastDay": _value(e.function_call("last_day", ("date",), "date")),
-        "DateDiff": _value(e.function_call("datediff", ("date", "date"), "int")),
-        "Hour": _value(e.clock_part("hour")),
-        "Minute": _value(e.clock_part("minute")),
-        "Second": _value(e.clock_part("second")),
-        "TruncDate": _value(e.trunc_date),
-        "TruncTimestamp": _value(e.trunc_time),
         "DateAdd": _value(e.add_days(1)),
         "DateSub": _value(e.add_days(-1)),
         **dict.fromkeys(("AddMonths", "DateAddYMInterval", "TimestampAddYMInterval"), _value(e.add_months)),
@@ -202,8 +172,6 @@ TABLE: Final[Mapping[str, Entry]] = MappingProxyType(
         "ElementAt": _value(e.container_element(from_one=True)),
         "MapKeys": _value(e.map_part(values=False)),
         "MapValues": _value(e.map_part(values=True)),
-        "ArrayMax": _value(e.array_end("array_max")),
-        "ArrayMin": _value(e.array_end("array_min")),
         "ArrayContains": _value(e.array_contains),
         "ArrayExists": Entry(array_exists),
         "ArraysOverlap": Entry(arrays_overlap),

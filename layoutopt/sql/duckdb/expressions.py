@@ -21,6 +21,7 @@ from layoutopt.model.types import INTEGER_BITS, decimal_digits, nested_parts
 from layoutopt.model.udf import Udf, Udfs
 from layoutopt.sql import types
 from layoutopt.sql.elements import without_lambda
+from layoutopt.sql.functions import PARSED
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import (
     arithmetic_type,
@@ -246,8 +247,8 @@ class ExpressionTyper(ABC):
             exp.LTE: self._type_comparison, exp.NullSafeEQ: self._type_comparison, exp.Between: self._type_comparison,
             exp.In: self._type_comparison, exp.Is: self._type_is, exp.Like: self._type_like,
             exp.Case: self._type_case, exp.If: self._type_case, exp.Coalesce: self._type_case,
-            exp.Year: self._type_date_part, exp.Month: self._type_date_part, exp.Day: self._type_date_part,
-            exp.Quarter: self._type_date_part, exp.Substring: self._type_substring, exp.DPipe: self._type_concat,
+            **{kind: self._type_date_part for kind, function in PARSED.items() if function.is_portable},
+            exp.Substring: self._type_substring, exp.DPipe: self._type_concat,
             exp.Count: self._type_count, exp.Sum: lambda e: _sum_type(self.type_of(e.this)),
             exp.Avg: self._type_average, exp.Min: self._type_extreme, exp.Max: self._type_extreme,
             exp.Exists: self._type_exists,

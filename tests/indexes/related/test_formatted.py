@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
 
 from layoutopt.indexes.choosing import find_candidates
 from layoutopt.indexes.measuring import measure_indexes
@@ -18,7 +16,6 @@ from layoutopt.model.predicates.patterns import extract_group
 from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
 from layoutopt.skipping.implied_literals import derive_function_literal
-from tests.effort import examples
 
 S = Col("code", "string")
 AIRLINE = Call("regexp_extract", (S, Const("^([A-Z]{2})-(\\d+)$", "string"), Const(1, "int")), "string")
@@ -58,21 +55,6 @@ def test_tashma_formatted_denies_pieces_and_whole_texts(kind: str, asked: Node, 
 def test_a_filter_on_a_piece_asks_for_it() -> None:
     assert IndexSpec(AIRLINE, "formatted") in find_candidates([InSet(AIRLINE, ValueSet.of(["AB"]))])
     assert IndexSpec(S, "formatted") not in find_candidates([one_of("AB-1")])
-
-
-@given(st.text(st.sampled_from("aAbÉ-_ \n"), max_size=6), st.sampled_from("ab- "), st.integers(-4, 4))
-@settings(max_examples=examples(200))
-def test_what_follows_is_the_functions_value(text: str, separator: str, place: int) -> None:
-    part = Call("split_part", (S, Const(separator, "string"), Const(place, "int")), "string")
-    parts = text.split(separator)
-    inside = place and -len(parts) <= place <= len(parts)
-    follows = derive_function_literal(part, one_of(text))
-    assert (follows is None) == (place == 0)
-    if follows is not None:
-        assert follows.values.points() == ((parts[place - 1 if place > 0 else place] if inside else ""),)
-    folded = derive_function_literal(Call("lower", (part,), "string"), one_of(text))
-    if folded is not None and follows is not None:
-        assert folded.values.points() == (str(follows.values.points()[0]).lower(),)  # type: ignore[index]
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,6 @@ from layoutopt.model.predicates import Call, Col, InSet
 from layoutopt.model.values import NAN_KEY, ValueSet, to_key
 from layoutopt.sql.types import in_set
 
-_YEARS = st.lists(st.tuples(st.integers(1, 9999), st.integers(1, 9999)), max_size=3).map(
-    lambda pairs: [pair for pair in pairs if pair[0] < pair[1]]
-)
-
-
-@given(years=_YEARS, day=st.dates())
-def test_years_of_dates(years: list[tuple[int, int]], day: dt.date) -> None:
-    values = ValueSet.normalised(years, "int")
-    node = in_set(Call("year", (Col("d", "date"),), "int"), values, False, "UTC")
-    holds = isinstance(node, InSet) and node.values.contains(to_key(day, "date"))
-    assert holds == values.contains(day.year)
-
 
 @given(
     low=st.dates(),

@@ -12,10 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats, Ints
-from layoutopt.model.types import INTEGER_BITS, decimal_digits
-from layoutopt.model.values.keys import float_keys
-from layoutopt.skipping.ranges import (
+from layoutopt.functions.ranges import (
     FLOATS,
     Ends,
     Range,
@@ -26,6 +23,9 @@ from layoutopt.skipping.ranges import (
     limits,
     to_floats,
 )
+from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
+from layoutopt.model.values.keys import float_keys
 
 _SAFE = 2.0**62
 _MAX_PLACES: Final = 18

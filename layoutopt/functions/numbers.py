@@ -1,0 +1,118 @@
+"""Functions of numbers, casts, and functions of values of any type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from types import MappingProxyType
+from typing import Final
+
+from layoutopt.functions.arithmetic import (
+    absolute_value,
+    add,
+    cast_number,
+    combine_decimals,
+    divide,
+    divide_decimals,
+    floor_decimal,
+    multiply,
+    remainder,
+    round_number,
+    square_root,
+    subtract,
+)
+from layoutopt.functions.dates import cast_time
+from layoutopt.functions.function import TIMES, Function, is_bounded_number, unbounded
+from layoutopt.functions.ranges import Range
+from layoutopt.model.predicates import Call, Const
+from layoutopt.model.types import decimal_digits
+from layoutopt.model.values import key_kind
+
+_SIGNS: Final = MappingProxyType({"try_add": "+", "try_subtract": "-", "try_multiply": "*"})
+
+
+def _arithmetic(
+    operate: Callable[[Range, Range, str], Range | None], call: Call, args: Sequence[Range]
+) -> Range | None:
+    if decimal_digits(call.type) is not None:
+        if call.fn == "try_divide":
+            return divide_decimals(args[0], args[1], call.type)
+        sign = _SIGNS.get(call.fn)
+        return None if sign is None else combine_decimals(sign, args[0], args[1], call.type)
+    return operate(args[0], args[1], call.type) if is_bounded_number(call.type) else None
+
+
+def _round(call: Call, args: Sequence[Range]) -> Range | None:
+    places = call.args[1].value if len(call.args) == 2 and isinstance(call.args[1], Const) else None
+    return round_number(args[0], places, call.type) if isinstance(places, int) and 0 <= places <= 30 else None
+
+
+def _cast(call: Call, args: Sequence[Range]) -> Range | None:
+    (a,) = args
+    if a.type == call.type:
+        return a
+    if {a.type, call.type} <= TIMES:
+        return cast_time(a, call.type)
+    if a.type in TIMES | {"boolean"} or call.type in TIMES | {"boolean"} or key_kind(a.type) != "int":
+        return None
+    return cast_number(a, call.type)
+
+
+def _make_arithmetic(name: str, operate: Callable[[Range, Range, str], Range | None]) -> Function:
+    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate))
+
+
+FUNCTIONS: Final = (
+    _make_arithmetic("try_add", add),
+    _make_arithmetic("try_subtract", subtract),
+    _make_arithmetic("try_multiply", multiply),
+    _make_arithmetic("try_divide", divide),
+    _make_arithmetic("try_mod", remainder),
+    Function("try_cast", ("any",), bounds=_cast),
+    Function("abs", ("number",), parsed=("Abs",), bounds=lambda call, args: absolute_value(args[0], call.type)),
+    Function(
+        "sqrt",
+        ("double",),
+        "double",
+        parsed=("Sqrt",),
+        catalyst=("Sqrt",),
+        bounds=lambda call, args: square_root(args[0], call.type),
+        total=True,
+    ),
+    Function(
+        "floor",
+        ("number",),
+        parsed=("Floor",),
+        refused=("decimals", "to"),
+        catalyst=("Floor",),
+        bounds=lambda call, args: floor_decimal(args[0], False, call.type),
+        total=True,
+    ),
+    Function(
+        "ceil",
+        ("number",),
+        parsed=("Ceil",),
+        refused=("decimals", "to"),
+        catalyst=("Ceil",),
+        bounds=lambda call, args: floor_decimal(args[0], True, call.type),
+        total=True,
+    ),
+    Function(
+        "round",
+        ("number", "int"),
+        optional=1,
+        parsed=("Round",),
+        keys=("this", "decimals"),
+        refused=("truncate",),
+        catalyst=("Round",),
+        bounds=_round,
+        total=True,
+    ),
+    # Bounds of the next three also follow from NULLs of the arguments: see skipping/derived_bounds.py.
+    Function("coalesce", ("any",), variadic=True, parsed=("Coalesce",), keys=("this", "expressions"), strict=False),
+    Function("greatest", ("any",), variadic=True, parsed=("Greatest",), keys=("this", "expressions"), strict=False),
+    Function("least", ("any",), variadic=True, parsed=("Least",), keys=("this", "expressions"), strict=False),
+    Function("try_variant_get", ("variant", "string", "string"), bounds=unbounded),
+    Function("array_max", ("any",), parsed=("ArrayMax",), catalyst=("ArrayMax",), bounds=unbounded),
+    Function("array_min", ("any",), parsed=("ArrayMin",), catalyst=("ArrayMin",), bounds=unbounded),
+)

@@ -1,0 +1,190 @@
+"""Functions of texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow.compute as pc
+
+from layoutopt.functions.function import Function, unbounded
+from layoutopt.functions.ranges import Range, limits
+from layoutopt.model.arrays import Keys
+from layoutopt.model.predicates import Call, Const
+from layoutopt.model.predicates.patterns import extract_group
+
+_MAX_INT: Final = limits("int")[1]
+
+
+def _take_prefix(a: Range, length: int) -> Range:
+    """Bound the first characters of a text, which keep order."""
+    return _map_texts(a, lambda text: text[: max(length, 0)])
+
+
+def _map_texts(a: Range, function: Callable[[str], str]) -> Range:
+    return Range(_map_keys(a.low, a, function), _map_keys(a.high, a, function), a.known, "string")
+
+
+def _map_keys(keys: Keys, a: Range, function: Callable[[str], str]) -> Keys:
+    mapped = np.empty(len(keys), dtype=np.object_)
+    mapped[:] = ""
+    mapped[a.known] = [function(key) for key in keys[a.known]]
+    return mapped
+
+
+def _left(call: Call, args: Sequence[Range]) -> Range | None:
+    length = call.args[1]
+    if not isinstance(length, Const) or not isinstance(length.value, int):
+        return None
+    return _take_prefix(args[0], length.value)
+
+
+def _substring(call: Call, args: Sequence[Range]) -> Range | None:
+    """Bound ``substring(text, start, length)`` from the beginning; position 0 is the first character too."""
+    places = [arg.value if isinstance(arg, Const) else None for arg in call.args[1:]]
+    if not places or places[0] not in (0, 1) or not all(isinstance(place, int) for place in places):
+        return None
+    return _take_prefix(args[0], int(places[1]) if len(places) > 1 and places[1] is not None else 2**31 - 1)
+
+
+def _concat(call: Call, args: Sequence[Range]) -> Range | None:
+    """Bound a constant text followed by another text."""
+    first = call.args[0]
+    if len(args) != 2 or args[1].type != "string" or not isinstance(first, Const) or not isinstance(first.value, str):
+        return None
+    text = first.value
+    return _map_texts(args[1], lambda suffix: text + suffix)
+
+
+def _bound_distance(call: Call, args: Sequence[Range]) -> Range:
+    n = len(args[0].low)
+    return Range(np.zeros(n, np.int64), np.full(n, _MAX_INT), np.ones_like(args[0].known), "int")
+
+
+def _change_case(change: Callable[[str], str]) -> Callable[[str], str | None]:
+    # Java and Python fold the case of other letters by other tables.
+    return lambda text: change(text) if text.isascii() else None
+
+
+def _split_part(text: str, separator: str, position: int) -> str | None:
+    if not position:
+        return None
+    parts = text.split(separator) if separator else [text]
+    is_inside = -len(parts) <= position <= len(parts)
+    return parts[position - 1 if position > 0 else position] if is_inside else ""
+
+
+# Those bounded by `unbounded` don't keep the order of texts.
+FUNCTIONS: Final = (
+    Function(
+        "lower",
+        ("string",),
+        "string",
+        parsed=("Lower",),
+        catalyst=("Lower",),
+        bounds=unbounded,
+        total=True,
+        compute=_change_case(str.lower),
+        on_ascii=pc.ascii_lower,
+    ),
+    Function(
+        "upper",
+        ("string",),
+        "string",
+        parsed=("Upper",),
+        catalyst=("Upper",),
+        bounds=unbounded,
+        total=True,
+        compute=_change_case(str.upper),
+        on_ascii=pc.ascii_upper,
+    ),
+    Function(
+        "reverse", ("string",), "string", parsed=("Reverse",), catalyst=("Reverse",), bounds=unbounded, total=True
+    ),
+    Function("trim", ("string",), "string", catalyst=("StringTrim",), bounds=unbounded, total=True),
+    Function("ltrim", ("string",), "string", catalyst=("StringTrimLeft",), bounds=unbounded, total=True),
+    Function("rtrim", ("string",), "string", catalyst=("StringTrimRight",), bounds=unbounded, total=True),
+    Function("length", ("string",), "int", parsed=("Length",), catalyst=("Length",), bounds=unbounded, total=True),
+    Function(
+        "substring",
+        ("string", "int", "int"),
+        "string",
+        optional=1,
+        parsed=("Substring",),
+        keys=("this", "start", "length"),
+        bounds=_substring,
+        total=True,
+    ),
+    Function("left", ("string", "int"), bounds=_left, total=True, compute=lambda text, length: text[: max(length, 0)]),
+    Function("right", ("string", "int"), bounds=unbounded, total=True),
+    Function(
+        "concat",
+        ("string",),
+        "string",
+        variadic=True,
+        parsed=("DPipe", "Concat"),
+        keys=("this", "expression", "expressions"),
+        catalyst=("Concat",),
+        bounds=_concat,
+        total=True,
+        compute=lambda *texts: "".join(texts),
+    ),
+    Function(
+        "instr",
+        ("string", "string"),
+        "int",
+        parsed=("StrPosition",),
+        keys=("this", "substr"),
+        refused=("position", "occurrence"),
+        catalyst=("StringInstr",),
+        bounds=unbounded,
+        total=True,
+    ),
+    Function(
+        "levenshtein",
+        ("string", "string"),
+        "int",
+        parsed=("Levenshtein",),
+        keys=("this", "expression"),
+        refused=("ins_cost", "del_cost", "sub_cost", "max_dist"),
+        catalyst=("Levenshtein",),
+        bounds=_bound_distance,
+        total=True,
+    ),
+    Function("rlike", ("string", "string"), bounds=unbounded, total=True),
+    Function(
+        "split_part",
+        ("string", "string", "int"),
+        parsed=("SplitPart",),
+        keys=("this", "delimiter", "part_index"),
+        bounds=unbounded,
+        total=True,
+        compute=_split_part,
+        is_piece=True,
+    ),
+    Function(
+        "substring_index",
+        ("string", "string", "int"),
+        parsed=("SubstringIndex",),
+        keys=("this", "delimiter", "count"),
+        catalyst=("SubstringIndex",),
+        bounds=unbounded,
+        total=True,
+        is_piece=True,
+    ),
+    Function(
+        "regexp_extract",
+        ("string", "string", "int"),
+        optional=1,
+        parsed=("RegexpExtract",),
+        keys=("this", "expression", "group"),
+        refused=("position", "occurrence", "parameters"),
+        catalyst=("RegExpExtract",),
+        bounds=unbounded,
+        total=True,
+        compute=lambda text, pattern, group=1: extract_group(text, pattern, group),
+        is_piece=True,
+    ),
+    Function("get_json_object", ("string", "string"), bounds=unbounded, is_piece=True),
+)
