@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -87,6 +89,28 @@ def blocks_of(
     }
     columns |= known
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def run_threads(work: Callable[..., object], arguments: Iterable[tuple[Any, ...]]) -> None:
+    """Do some work in a thread for each tuple of arguments, all at once."""
+    threads = [threading.Thread(target=work, args=args) for args in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def write_at_once(files: TableFiles) -> list[bytes]:
+    """Let eight threads create one file ``f`` with contents of their own; return those that were told they did."""
+    won: list[bytes] = []
+
+    def write(content: bytes) -> None:
+        with suppress(FileExistsError):
+            files.write_new("f", content)
+            won.append(content)
+
+    run_threads(write, [(bytes([65 + i]) * 100_000,) for i in range(8)])
+    return won
 
 
 class Killed(BaseException):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import threading
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, 
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col
 from layoutopt.model.schema import Column, Schema
-from tests.catalog.loads import SCHEMA, Killed, SmallLoad, kill_at, plan_of
+from tests.catalog.loads import SCHEMA, Killed, SmallLoad, kill_at, plan_of, run_threads
 
 
 @pytest.fixture
@@ -173,11 +172,7 @@ def test_what_counts_is_the_snapshot_planned_on_not_the_latest(files: TableFiles
 
 def test_many_loaders_at_once_lose_nothing(files: TableFiles) -> None:
     loads = [SmallLoad(f"l{year}", (year,)) for year in range(1990, 1996)]
-    threads = [threading.Thread(target=load.commit, args=(files, None)) for load in loads]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(lambda load: load.commit(files, None), [(load,) for load in loads])
     assert state(files) == {str(year): f"l{year}" for year in range(1990, 1996)}
     assert snapshot_numbers(files) == tuple(range(6))
 

@@ -135,14 +135,9 @@ def test_a_file_of_other_columns_than_are_known_is_not_read(
     template, sizes = made
     changed = sizes.sizes.copy()
     changed[row_group, sizes.names.index(name)] = size
-    with pytest.raises(UnknownFooterError):
-        template.footer(["int"], replace(sizes, sizes=changed), [5, 6])
-
-
-def test_row_groups_that_begin_nowhere_are_not_read(made: tuple[Template, ChunkSizes]) -> None:
-    template, sizes = made
-    with pytest.raises(UnknownFooterError):
-        template.footer(["int"], replace(sizes, starts=np.array([4, -1])), [5, 6])
+    for unknown in (replace(sizes, sizes=changed), replace(sizes, starts=np.array([4, -1]))):
+        with pytest.raises(UnknownFooterError):
+            template.footer(["int"], unknown, [5, 6])
 
 
 def test_files_of_one_schema_share_a_template() -> None:
