@@ -23,6 +23,7 @@ def covered(ranges: list[Range]) -> set[int]:
 
 @given(RANGES, st.integers(0, 20), st.integers(1, 300))
 @example([(0, 1), (2, 2)], 1, 2)  # nothing is wanted of the second
+@example([(0, 1), (3, 4)], 1, 9)  # the gap is one byte too long
 def test_what_is_wanted_is_asked_for_and_gaps_alone_beside_it(ranges: list[Range], gap: int, most: int) -> None:
     asked = coalesce(ranges, gap, most)
     wanted = covered(ranges)
