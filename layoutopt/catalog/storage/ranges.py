@@ -1,8 +1,8 @@
 """Byte ranges of files in object stores, where a request costs as much as a megabyte; an LRU cache.
 
 The column chunks of a file's needed row groups are cut into windows of some megabytes. A window's chunks are fetched
-together, by as few requests as its gaps allow, while other threads read ahead. Arrow's own ``pre_buffer`` through a
-Python file sends one request after the other; see docs/performance.md#scan.
+together, by as few requests as its gaps allow, while other threads read ahead. Arrow's own ``pre_buffer`` sends many
+more requests through a Python file; see docs/performance.md#scan.
 """
 
 from __future__ import annotations
