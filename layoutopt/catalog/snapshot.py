@@ -527,10 +527,17 @@ def _check_marker(files: TableFiles) -> None:
         raise EncryptionKeyError(f"the table {files.root!r} is not encrypted, but a key is given; leave the key out")
 
 
-def _has_files(files: TableFiles) -> bool:
-    """Return whether a folder holds more than a claim leaves before its marker: an empty catalog folder."""
+def _is_claimed(files: TableFiles, missing: str) -> bool:
+    """Return whether a folder has a marker; raise NotATableError, with what is ``missing``, if it has other files.
+
+    A claim leaves an empty catalog folder before its marker.
+    """
+    if files.exists(MARKER):
+        return True
     names = files.list("")
-    return bool(names) and (names != (CATALOG,) or bool(files.list(CATALOG)))
+    if files.is_file("") or (names and (names != (CATALOG,) or files.list(CATALOG))):
+        raise NotATableError(f"{files.root!r} holds other files, but {missing}")
+    return False
 
 
 def _check_exclusive(files: TableFiles) -> None:
@@ -559,9 +566,7 @@ def newest_of_index(files: TableFiles, source: str) -> Snapshot | None:
 
     Raises NotATableError if it holds something else, SourceIndexError if it holds the indexes of another source.
     """
-    if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
-        raise NotATableError(f"{files.root!r} holds other files, but no indexes; name an empty or new folder")
-    if not files.exists(MARKER):
+    if not _is_claimed(files, "no indexes; name an empty or new folder"):
         return None
     indexed = source_of_index(files.root)
     if indexed != source:
@@ -599,11 +604,7 @@ def ensure_table_root(files: TableFiles) -> Snapshot | None:
         CatalogError: the newest snapshot is damaged or of a version that can't be read, or the store can't create files
             exclusively.
     """
-    if files.is_file("") or (_has_files(files) and not files.exists(MARKER)):
-        raise NotATableError(
-            f"{files.root!r} holds other files, but no layoutopt table; name an empty or new folder to load into"
-        )
-    if not files.exists(MARKER):
+    if not _is_claimed(files, "no layoutopt table; name an empty or new folder to load into"):
         with suppress(FileExistsError):  # a concurrent loader claimed it
             files.write_new(MARKER, _marker(files.key))
     _check_marker(files)

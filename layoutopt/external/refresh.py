@@ -37,7 +37,7 @@ from layoutopt.catalog.storage.index_files import (
     split_indexes,
     write_indexes,
 )
-from layoutopt.catalog.storage.prefetch import map_ahead
+from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers

@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import UnknownFooterError, coded_columns, footer_digest, metadata_of, template_of
-from layoutopt.catalog.storage.prefetch import Window, map_ahead, windows_of
-from layoutopt.catalog.storage.ranges import bytes_of_chunks
+from layoutopt.catalog.storage.ranges import Window, bytes_of_chunks, map_ahead, windows_of
 from layoutopt.errors import DataFileError
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import SourceFiles, stored_names

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.catalog.storage.prefetch import map_ahead
+from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node, columns_of, conjuncts, describe

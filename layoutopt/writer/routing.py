@@ -337,8 +337,7 @@ def present_rows(layout: Layout, words: Words) -> Bits:
 
 def cut_equally(rows: Ints, block_rows: int) -> Routing:
     """Cut rows into equal blocks, keeping their order."""
-    ordering = order_rows("input", [], len(rows), block_rows)
-    return _to_routing(rows, ordering.block, ordering.n_blocks)
+    return _cut_in_order("input", [], rows, block_rows)
 
 
 def weigh_reaching_queries(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
@@ -532,16 +531,18 @@ def _route_by_cuts(plan: Plan, layout: Layout, table: pa.Table, words: Words, ro
 def _route_by_order(plan: Plan, blocking: ByOrder, table: pa.Table, rows: Ints) -> Routing:
     types = {name: plan.schema.find(name).type for name in blocking.columns}
     keys = [_dense_ranks(table[name].take(pa.array(rows)), type) for name, type in types.items()]
-    ordering = order_rows(blocking.kind, keys, len(rows), plan.block_rows)
-    in_order = np.argsort(ordering.rank, kind="stable")
-    return _to_routing(rows[in_order], ordering.block[in_order], ordering.n_blocks)
+    return _cut_in_order(blocking.kind, keys, rows, plan.block_rows)
 
 
 def _route_by_bits(plan: Plan, guides: Guides, rows: Ints) -> Routing:
     """Sort rows by their features, the heaviest first, and cut them into equal blocks; the sort is stable."""
     bits = unpack(guides.words.take(rows, axis=0), len(guides.weights))
     keys = [1 - bits[:, i].astype(np.int64) for i in np.argsort(-guides.weights, kind="stable")]
-    ordering = order_rows("sort" if keys else "input", keys, len(rows), plan.block_rows)
+    return _cut_in_order("sort" if keys else "input", keys, rows, plan.block_rows)
+
+
+def _cut_in_order(kind: str, keys: Sequence[Ints], rows: Ints, block_rows: int) -> Routing:
+    ordering = order_rows(kind, keys, len(rows), block_rows)
     in_order = np.argsort(ordering.rank, kind="stable")
     return _to_routing(rows[in_order], ordering.block[in_order], ordering.n_blocks)
 

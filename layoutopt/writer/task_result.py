@@ -63,16 +63,8 @@ class TaskResult:
     def encoded(self) -> pa.RecordBatch:
         """Return one row of :data:`RESULT_SCHEMA`."""
         result = self.split()
-        values = [
-            result.segment,
-            result.rows,
-            result.joined_vectors,
-            to_arrow_stream(result.blocks),
-            result.indexes,
-            result.tid_sums,
-            result.also,
-        ]
-        arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
+        values = vars(result) | {"blocks": to_arrow_stream(result.blocks)}
+        arrays = [pa.array([values[field.name]], field.type) for field in _RESULT]
         return pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
 
@@ -80,15 +72,10 @@ def read_task_results(result: pa.Table) -> Iterator[TaskResult]:
     """Yield the results in rows of :data:`RESULT_SCHEMA` by segment; indexes are not copied."""
     for row in pa.compute.sort_indices(result["segment"]).to_pylist():
         values = {name: result[name][row] for name in result.column_names}
-        yield TaskResult(
-            values["segment"].as_py(),
-            values["rows"].as_py(),
-            values["joined_vectors"].as_py(),
-            pa.ipc.open_stream(values["blocks"].as_buffer()).read_all(),
-            values["tid_sums"].as_py(),
-            values["also"].as_py(),
-            tuple(index.as_buffer() for index in values["indexes"].values),
-        )
+        blocks = pa.ipc.open_stream(values.pop("blocks").as_buffer()).read_all()
+        indexes = tuple(index.as_buffer() for index in values.pop("indexes").values)
+        plain = {name: value.as_py() for name, value in values.items()}
+        yield TaskResult(**plain, blocks=blocks, indexes=indexes)
 
 
 def to_arrow_stream(blocks: pa.Table) -> bytes:

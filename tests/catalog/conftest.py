@@ -12,8 +12,15 @@ from tests.catalog.loads import SmallLoad
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    """A table with the partitions 1994 and 1995, of one load."""
+def empty(tmp_path: Path) -> TableFiles:
+    """A claimed folder without a load."""
     files = TableFiles(str(tmp_path / "table"))
-    SmallLoad("l1", (1994, 1995)).commit(files, ensure_table_root(files))
+    assert ensure_table_root(files) is None
     return files
+
+
+@pytest.fixture
+def files(empty: TableFiles) -> TableFiles:
+    """A table with the partitions 1994 and 1995, of one load."""
+    SmallLoad("l1", (1994, 1995)).commit(empty, None)
+    return empty

@@ -21,7 +21,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.snapshot import Snapshot, read_snapshot
@@ -35,7 +34,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.writer.checksum import block_sums
-from tests.catalog.loads import plan_of
+from tests.catalog.loads import blocks_of, plan_of
 
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("load", "string")))
 PLAN = plan_of(SCHEMA)
@@ -111,25 +110,10 @@ def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int)
             writer.write_table(content, row_group_size=BLOCK_ROWS)
             keeper.keep()
     sums = {column.name: block_sums(rows[column.name], offsets, column.type) for column in SCHEMA.columns}
-    values: dict[str, Any] = {
-        "file": [path] * n,
-        "row_group": range(n),
-        "block": ids,
-        "partition": [str(year)] * n,
-        "segment": [0] * n,
-        "layout": [0] * n,
-        "part": [0] * n,
-        "rows": np.diff(offsets),
-        "bytes": [1] * n,
-        "tid_bytes": [0] * n,
-        "words": [[0]] * n,
-        "footer": [footer_digest(keeper.footer)] * n,
-        "start": [None] * n,
-        "stats": block_statistics(rows, offsets, SCHEMA, dict.fromkeys(SCHEMA.names, np.ones(n, dtype=np.int64)), sums),
-    }
-    schema = block_schema(SCHEMA, 1)
-    arrays = [values[f.name] if f.name == "stats" else pa.array(values[f.name], f.type) for f in schema]
-    return pa.Table.from_arrays(arrays, schema=schema)
+    stats = block_statistics(rows, offsets, SCHEMA, dict.fromkeys(SCHEMA.names, np.ones(n, dtype=np.int64)), sums)
+    footer = [footer_digest(keeper.footer)] * n
+    known = {"file": [path] * n, "block": ids, "bytes": [1] * n, "words": [[0]] * n, "start": [None] * n}
+    return blocks_of(rows, offsets.tolist(), PLAN, str(year), load_id, footer=footer, stats=stats, **known)
 
 
 def read(root: str, snapshot: int | None = None) -> Content:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,9 +58,14 @@ FOOTER = "f00" * 10  # nobody reads these loads' files
 
 
 def blocks_of(
-    table: pa.Table, offsets: Sequence[int], plan: Plan, partition: str = "1994", load_id: str = "l1"
+    table: pa.Table,
+    offsets: Sequence[int],
+    plan: Plan,
+    partition: str = "1994",
+    load_id: str = "l1",
+    **known: Any,
 ) -> pa.Table:
-    """One row for each block of one file, with every statistic and arbitrary checksums."""
+    """One row for each block of one file, with all statistics and arbitrary checksums but for ``known`` columns."""
     cuts = np.array(offsets, dtype=np.int64)
     n = len(cuts) - 1
     numbers = {name: np.arange(n) + 10 for name in plan.schema.names}
@@ -80,7 +87,44 @@ def blocks_of(
         "start": [4] * n,
         "stats": block_statistics(table, cuts, plan.schema, column_bytes=numbers, sums=numbers),
     }
+    columns |= known
     return pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+
+
+def run_threads(work: Callable[..., object], arguments: Iterable[tuple[Any, ...]]) -> None:
+    """Do some work in a thread for each tuple of arguments, all at once."""
+    threads = [threading.Thread(target=work, args=args) for args in arguments]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def write_at_once(files: TableFiles) -> list[bytes]:
+    """Let eight threads create one file ``f`` with contents of their own; return those that were told they did."""
+    won: list[bytes] = []
+
+    def write(content: bytes) -> None:
+        with suppress(FileExistsError):
+            files.write_new("f", content)
+            won.append(content)
+
+    run_threads(write, [(bytes([65 + i]) * 100_000,) for i in range(8)])
+    return won
+
+
+class Killed(BaseException):
+    """What a crash is to the code: nothing may catch it."""
+
+
+def kill_at(wanted: str) -> CommitHook:
+    """A hook of a commit that crashes at a point."""
+
+    def at(point: str) -> None:
+        if point == wanted:
+            raise Killed(point)
+
+    return at
 
 
 @dataclass(frozen=True)
@@ -96,9 +140,8 @@ class SmallLoad:
         """The blocks of all partitions; their ids differ."""
         parts = []
         for i, year in enumerate(self.years):
-            blocks = blocks_of(ROWS, [0, 2, 4], self.plan, partition_key(year), self.load_id)
-            ids = pa.array([2 * i, 2 * i + 1], pa.int64())
-            parts.append(blocks.set_column(2, blocks.schema.field("block"), ids))
+            key, ids = partition_key(year), [2 * i, 2 * i + 1]
+            parts.append(blocks_of(ROWS, [0, 2, 4], self.plan, key, self.load_id, block=ids))
         return pa.concat_tables(parts)
 
     @property
@@ -106,18 +149,9 @@ class SmallLoad:
         """The partitions' entries."""
         return partition_entries(self.blocks, self.plan, self.load_id, {partition_key(y): y for y in self.years})
 
-    def commit(
-        self,
-        files: TableFiles,
-        base: Snapshot | None,
-        *,
-        whole_table: bool = False,
-        at: CommitHook = lambda point: None,
-    ) -> Snapshot:
-        """Commit the load."""
-        return commit_load(
-            files, base, self.plan, self.load_id, self.entries, self.blocks, whole_table=whole_table, at=at
-        )
+    def commit(self, files: TableFiles, base: Snapshot | None, **options: Any) -> Snapshot:
+        """Commit the load, with options of :func:`commit_load`."""
+        return commit_load(files, base, self.plan, self.load_id, self.entries, self.blocks, **options)
 
     def with_seed(self, seed: int) -> SmallLoad:
         """The same load under another plan."""

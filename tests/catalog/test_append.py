@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load, restore
+from layoutopt.catalog.commit import APPEND, CRASH_POINTS, restore
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError
-from tests.catalog.loads import SmallLoad
+from tests.catalog.loads import Killed, SmallLoad, kill_at
 
 
 def append(
-    files: TableFiles,
-    load_id: str,
-    years: tuple[int, ...],
-    batch: str | None = None,
-    base: Snapshot | None = None,
-    at: CommitHook = lambda point: None,
-) -> Snapshot:
-    load = SmallLoad(load_id, years)
+    files: TableFiles, load_id: str, years: tuple[int, ...], batch: str | None = None, base: Snapshot | None = None,
+    **options: Any,
+) -> Snapshot:  # fmt: skip
     base = base or latest_snapshot(files)
-    return commit_load(files, base, load.plan, load_id, load.entries, load.blocks, operation=APPEND, batch=batch, at=at)
+    return SmallLoad(load_id, years).commit(files, base, operation=APPEND, batch=batch, **options)
 
 
 def loads(snapshot: Snapshot) -> dict[str, list[str]]:
@@ -84,12 +80,8 @@ def test_appends_meet_nobody_and_who_replaces_a_partition_meets_them(files: Tabl
 
 @pytest.mark.parametrize("point", CRASH_POINTS)
 def test_a_retry_of_a_killed_append_adds_nothing_twice(files: TableFiles, point: str) -> None:
-    def die(at: str) -> None:
-        if at == point:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        append(files, "l2", (1995,), "monday", at=die)
+    with pytest.raises(Killed):
+        append(files, "l2", (1995,), "monday", at=kill_at(point))
     try:
         append(files, "l3", (1995,), "monday")
     except AlreadyLoadedError:

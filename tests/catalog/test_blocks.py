@@ -37,6 +37,10 @@ def from_arrow(blocks: pa.Table) -> BlockTable:
     return BlockTable.from_arrow(blocks, PLAN)
 
 
+def with_column(name: str, values: pa.Array) -> pa.Table:
+    return BLOCKS.set_column(BLOCKS.schema.get_field_index(name), name, values)
+
+
 Reader = Callable[[pa.Table], BlockTable]
 both_readers = pytest.mark.parametrize("read", [from_file, from_arrow])
 
@@ -47,31 +51,14 @@ def test_every_column_is_there(read: Reader) -> None:
     assert (table.n, len(table)) == (2, 2)
     assert table.files == ("data/1994/l1/layout-0/0-a.parquet",)
     assert table.partitions == ("1994",)
-    for name, expected in [
-        ("file", [0, 0]),
-        ("partition", [0, 0]),
-        ("row_group", [0, 1]),
-        ("block_id", [0, 1]),
-        ("segment", [0, 0]),
-        ("layout", [0, 0]),
-        ("part", [0, 0]),
-        ("rows", [2, 2]),
-        ("bytes", [100, 100]),
-        ("tid_bytes", [0, 0]),
-    ]:
-        values = getattr(table, name)
-        assert values.tolist() == expected, name
-        assert values.dtype == np.int64, name
+    zeros = {name: [0, 0] for name in ("file", "partition", "segment", "layout", "part", "tid_bytes")}
+    expected = zeros | {"row_group": [0, 1], "block_id": [0, 1], "rows": [2, 2], "bytes": [100, 100]}
+    columns = {name: getattr(table, name) for name in expected}
+    assert {name: values.tolist() for name, values in columns.items()} == expected
+    assert {values.dtype for values in columns.values()} == {np.dtype(np.int64)}
     assert table.words.tolist() == [[5], [5]]
     assert table.column_bytes("x").tolist() == [10, 11]
     assert table.column_sums("s").tolist() == [10, 11]
-
-
-@both_readers
-def test_a_layout_that_the_plan_does_not_have_is_refused(read: Reader) -> None:
-    place = BLOCKS.schema.get_field_index("layout")
-    with pytest.raises(CatalogError, match="names layout 1"):
-        read(BLOCKS.set_column(place, BLOCKS.schema.field(place), pa.array([0, 1], pa.int16())))
 
 
 @both_readers
@@ -168,35 +155,24 @@ def test_the_nan_rule_holds_from_rows_to_bounds() -> None:
 
 
 @both_readers
-def test_statistics_that_a_file_does_not_have_are_unknown(read: Reader) -> None:
+def test_statistics_that_are_missing_or_of_another_type_are_unknown(read: Reader) -> None:
     bare = pa.StructArray.from_arrays([pa.array([{"nulls": 0}] * 2)], names=["c1"])
-    blocks = BLOCKS.set_column(11, "stats", bare)
-    bounds = read(blocks).block_statistics().bounds
-    assert described(bounds["x"]) == [0, 0]
-    assert described(bounds["s"]) == [-1, -1]
-    assert read(blocks).column_sums("x").tolist() == [-1, -1]
-    assert written_content(read(blocks)).sums == {}
+    table = read(with_column("stats", bare))
+    bounds = table.block_statistics().bounds
+    assert (described(bounds["x"]), described(bounds["s"])) == ([0, 0], [-1, -1])
+    assert table.column_sums("x").tolist() == [-1, -1]
+    assert written_content(table).sums == {}
+    wrong = pa.StructArray.from_arrays([pa.array([{"nulls": "0", "min": "a", "max": "z"}] * 2)], names=["c0"])
+    assert described(read(with_column("stats", wrong)).block_statistics().bounds["year"]) == [-1, -1]
 
 
-@both_readers
-def test_statistics_of_another_type_are_unknown(read: Reader) -> None:
-    wrong = pa.array([{"nulls": "0", "min": "a", "max": "z"}] * 2)
-    bounds = (
-        read(BLOCKS.set_column(11, "stats", pa.StructArray.from_arrays([wrong], names=["c0"])))
-        .block_statistics()
-        .bounds
-    )
-    assert described(bounds["year"]) == [-1, -1]
-
-
-def test_an_unknown_union_vector_has_all_bits() -> None:
-    words = pa.array([None, [0]], pa.list_(pa.int64()))
-    assert from_file(BLOCKS.set_column(10, "words", words)).words.tolist() == [[2**64 - 1], [0]]
-
-
-def test_the_sign_bit_of_a_word_is_a_bit() -> None:
-    words = pa.array([[-(2**63)], [-1]], pa.list_(pa.int64()))
-    assert from_file(BLOCKS.set_column(10, "words", words)).words.tolist() == [[2**63], [2**64 - 1]]
+@pytest.mark.parametrize(
+    ("stored", "words"),
+    [([None, [0]], [[2**64 - 1], [0]]), ([[-(2**63)], [-1]], [[2**63], [2**64 - 1]])],
+    ids=["an unknown vector has all bits", "the sign bit is a bit"],
+)
+def test_union_vectors_are_bit_patterns(stored: list[Any], words: list[list[int]]) -> None:
+    assert from_file(with_column("words", pa.array(stored, pa.list_(pa.int64())))).words.tolist() == words
 
 
 @both_readers
@@ -212,6 +188,7 @@ def test_the_sign_bit_of_a_word_is_a_bit() -> None:
         ("rows", [None, 2]),
         ("row_group", [-1, 0]),
         ("layout", [-1, 0]),
+        ("layout", [0, 1]),
         ("bytes", [-1, 0]),
         ("block", [3, 3]),
         ("words", [[1, 2], [1]]),
@@ -219,12 +196,9 @@ def test_the_sign_bit_of_a_word_is_a_bit() -> None:
     ],
 )
 def test_impossible_values_are_refused(read: Reader, name: str, values: list[Any]) -> None:
-    type = BLOCKS.schema.field(name).type
-    if name == "words":
-        type = pa.list_(pa.int64())
-    blocks = BLOCKS.set_column(BLOCKS.schema.get_field_index(name), name, pa.array(values, type))
+    type = pa.list_(pa.int64()) if name == "words" else BLOCKS.schema.field(name).type
     with pytest.raises(CatalogError, match="damaged"):
-        read(blocks)
+        read(with_column(name, pa.array(values, type)))
 
 
 @both_readers
@@ -234,18 +208,16 @@ def test_impossible_values_are_refused(read: Reader, name: str, values: list[Any
 def test_a_missing_or_foreign_column_is_refused(read: Reader, name: str) -> None:
     with pytest.raises(CatalogError, match=name):
         read(BLOCKS.drop_columns([name]))
-    index = BLOCKS.schema.get_field_index(name)
     with pytest.raises(CatalogError, match=name):
-        read(BLOCKS.set_column(index, name, pa.array([1.5, 2.5])))
+        read(with_column(name, pa.array([1.5, 2.5])))
 
 
 @both_readers
 def test_footers_of_older_tables_are_unknown(read: Reader) -> None:
     assert read(BLOCKS.drop_columns(["footer"])).footers == (None,)
     assert read(BLOCKS).footers == (FOOTER,)
-    index = BLOCKS.schema.get_field_index("footer")
     with pytest.raises(CatalogError, match="footer"):
-        read(BLOCKS.set_column(index, "footer", pa.array([1.5, 2.5])))
+        read(with_column("footer", pa.array([1.5, 2.5])))
 
 
 def test_other_bytes_are_no_blocks_file() -> None:
@@ -271,10 +243,7 @@ def test_a_block_without_a_place_is_refused() -> None:
 
 def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_complete() -> None:
     whole = blocks_of(ROWS, [0, 2, 4], PLAN)
-    part = blocks_of(ROWS.select(["s"]), [0, 1, 4], PLAN)
-    for name, values in (("block", [7, 8]), ("layout", [1, 1])):
-        field = part.schema.field(name)
-        part = part.set_column(part.schema.get_field_index(name), field, pa.array(values, field.type))
+    part = blocks_of(ROWS.select(["s"]), [0, 1, 4], PLAN, block=[7, 8], layout=[1, 1])
     layouts = (*PLAN.scheme.layouts, Layout(("s",), (), (), ByOrder("input")))
     both = replace(PLAN, scheme=Scheme(layouts))
     content = written_content(BlockTable.from_arrow(pa.concat_tables([whole.slice(0, 1), part]), both))
@@ -282,16 +251,17 @@ def test_with_several_layouts_rows_count_once_and_each_column_where_it_is_comple
     assert content.sums == {"s": 21}
 
 
-def test_one_unknown_block_makes_the_partition_unknown_but_one_of_nulls_does_not() -> None:
-    blocks: list[dict[str, Any]] = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 4}]
-    rows = np.array([4, 4])
-    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 5, 4)
-    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": 3}]
-    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(
-        None, None, 3
-    )
-    blocks = [{"nulls": 0, "min": 3, "max": 5}, {"nulls": None, "min": 9, "max": 9}]
-    assert merge_bounds(column_bounds(stats_of("int", *blocks), rows, "int"), rows, np.arange(2)) == Bounds(3, 9, None)
+@pytest.mark.parametrize(
+    ("second", "merged"),
+    [
+        ({"nulls": 4}, Bounds(3, 5, 4)),  # only NULLs
+        ({"nulls": 3}, Bounds(None, None, 3)),
+        ({"nulls": None, "min": 9, "max": 9}, Bounds(3, 9, None)),
+    ],
+)
+def test_one_unknown_block_makes_the_partition_unknown(second: dict[str, Any], merged: Bounds) -> None:
+    rows, stats = np.array([4, 4]), stats_of("int", {"nulls": 0, "min": 3, "max": 5}, second)
+    assert merge_bounds(column_bounds(stats, rows, "int"), rows, np.arange(2)) == merged
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import threading
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
-from layoutopt.catalog.commit import CRASH_POINTS, CommitHook, commit_load, ensure_table_root
+from layoutopt.catalog.commit import CRASH_POINTS, commit_load, ensure_table_root
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -21,26 +21,12 @@ from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, 
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col
 from layoutopt.model.schema import Column, Schema
-from tests.catalog.loads import SCHEMA, SmallLoad, plan_of
-
-
-class Killed(BaseException):
-    """What a crash is to the code: nothing may catch it."""
-
-
-def kill_at(wanted: str) -> CommitHook:
-    def at(point: str) -> None:
-        if point == wanted:
-            raise Killed(point)
-
-    return at
+from tests.catalog.loads import SCHEMA, Killed, SmallLoad, kill_at, plan_of, run_threads
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    files = TableFiles(str(tmp_path / "table"))
-    assert ensure_table_root(files) is None
-    return files
+def files(empty: TableFiles) -> TableFiles:
+    return empty
 
 
 def state(files: TableFiles) -> dict[str, str]:
@@ -116,7 +102,7 @@ def test_a_retry_after_somebody_replaced_the_load_does_not_bring_it_back(files: 
     assert state(files) == {"1994": "l2"}
 
 
-def interleaved(files: TableFiles, late: SmallLoad, early: SmallLoad) -> None:
+def interleaved(files: TableFiles, late: SmallLoad, early: SmallLoad, whole_table: bool = False) -> None:
     """Commit ``early`` whole while ``late`` stands just before its snapshot."""
     base = latest_snapshot(files)
     done: list[Snapshot] = []
@@ -125,7 +111,7 @@ def interleaved(files: TableFiles, late: SmallLoad, early: SmallLoad) -> None:
         if point == "before-snapshot" and not done:
             done.append(early.commit(files, base))
 
-    late.commit(files, base, at=at)
+    late.commit(files, base, at=at, whole_table=whole_table)
     assert done
 
 
@@ -136,12 +122,24 @@ def test_loaders_of_different_partitions_both_succeed(files: TableFiles) -> None
     assert snapshot_numbers(files) == (0, 1, 2)
 
 
-@pytest.mark.parametrize("years", [(1994,), (1994, 1995)])
-def test_of_loaders_of_one_partition_the_later_is_refused(files: TableFiles, years: tuple[int, ...]) -> None:
-    SmallLoad("l0", (1994,)).commit(files, None)
+@pytest.mark.parametrize(
+    ("before", "late", "whole_table", "expected"),
+    [
+        ((1994,), (1994,), False, {"1994": "early"}),
+        ((1994,), (1994, 1995), False, {"1994": "early"}),
+        ((), (1994,), False, {"1994": "early"}),
+        ((1995,), (1995,), True, {"1994": "early", "1995": "l0"}),
+    ],
+    ids=["same", "overlapping", "first loads", "whole table"],
+)
+def test_of_loaders_of_one_partition_the_later_is_refused(
+    files: TableFiles, before: tuple[int, ...], late: tuple[int, ...], whole_table: bool, expected: dict[str, str]
+) -> None:
+    if before:
+        SmallLoad("l0", before).commit(files, None)
     with pytest.raises(CommitConflictError, match=r"1994.*early"):
-        interleaved(files, SmallLoad("late", years), SmallLoad("early", (1994,)))
-    assert state(files) == {"1994": "early"}
+        interleaved(files, SmallLoad("late", late), SmallLoad("early", (1994,)), whole_table=whole_table)
+    assert state(files) == expected
 
 
 @pytest.mark.parametrize("replaced", ["removed", "older", "remade"])
@@ -165,12 +163,6 @@ def test_nothing_is_committed_into_a_table_that_was_replaced_meanwhile(files: Ta
         assert state(files) == {"1993": "l0"} | ({"1996": "other"} if replaced == "remade" else {})
 
 
-def test_two_first_loads_of_one_partition_conflict_too(files: TableFiles) -> None:
-    with pytest.raises(CommitConflictError, match="1994"):
-        interleaved(files, SmallLoad("late"), SmallLoad("early"))
-    assert state(files) == {"1994": "early"}
-
-
 def test_what_counts_is_the_snapshot_planned_on_not_the_latest(files: TableFiles) -> None:
     planned_on = SmallLoad("l0", (1994,)).commit(files, None)
     SmallLoad("l1", (1994,)).commit(files, planned_on)
@@ -178,20 +170,9 @@ def test_what_counts_is_the_snapshot_planned_on_not_the_latest(files: TableFiles
         SmallLoad("l2", (1994,)).commit(files, planned_on)
 
 
-def test_a_load_of_the_whole_table_conflicts_with_any_other(files: TableFiles) -> None:
-    base = SmallLoad("l0", (1994,)).commit(files, None)
-    SmallLoad("l1", (1995,)).commit(files, base)
-    with pytest.raises(CommitConflictError, match="1995"):
-        SmallLoad("l2", (1994,)).commit(files, base, whole_table=True)
-
-
 def test_many_loaders_at_once_lose_nothing(files: TableFiles) -> None:
     loads = [SmallLoad(f"l{year}", (year,)) for year in range(1990, 1996)]
-    threads = [threading.Thread(target=load.commit, args=(files, None)) for load in loads]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(lambda load: load.commit(files, None), [(load,) for load in loads])
     assert state(files) == {str(year): f"l{year}" for year in range(1990, 1996)}
     assert snapshot_numbers(files) == tuple(range(6))
 
@@ -210,18 +191,12 @@ class FailingFiles(TableFiles):
         raise TimeoutError("no answer")
 
 
-def test_a_store_that_fails_before_the_commit_leaves_the_table_as_it_was(files: TableFiles) -> None:
+@pytest.mark.parametrize("after", [False, True])
+def test_a_store_that_fails_has_committed_only_if_the_snapshot_is_there(files: TableFiles, after: bool) -> None:
     base = SmallLoad("l0").commit(files, None)
-    with pytest.raises(TimeoutError):
-        SmallLoad("l1").commit(FailingFiles(files.root), base)
-    assert state(files) == {"1994": "l0"}
-
-
-def test_a_store_that_fails_after_the_commit_has_committed(files: TableFiles) -> None:
-    base = SmallLoad("l0").commit(files, None)
-    snapshot = SmallLoad("l1").commit(FailingFiles(files.root, after=True), base)
-    assert snapshot.load_id == "l1"
-    assert state(files) == {"1994": "l1"}
+    with nullcontext() if after else pytest.raises(TimeoutError):
+        SmallLoad("l1").commit(FailingFiles(files.root, after=after), base)
+    assert state(files) == {"1994": "l1" if after else "l0"}
 
 
 def test_another_schema_or_partition_column_is_refused_before_anything_is_written(files: TableFiles) -> None:

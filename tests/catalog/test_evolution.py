@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.entries import absent_columns, grow_schema, is_older
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -23,13 +21,6 @@ COLUMNS = st.lists(
     unique_by=lambda column: column.name,
     max_size=6,
 ).map(lambda columns: Schema(tuple(columns)))
-
-
-@pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    files = TableFiles(str(tmp_path / "table"))
-    assert ensure_table_root(files) is None
-    return files
 
 
 def changed(name: str, column: Column) -> Schema:
@@ -67,23 +58,23 @@ def test_a_table_that_grew_holds_every_column_as_both_have_it(table: Schema, pla
     assert grow_schema(after, plan if list(plan.names) == list(after.names) else after) == after
 
 
-def test_new_columns_come_with_a_commit_and_are_null_before_it(files: TableFiles) -> None:
-    first = SmallLoad("l0", years=(1994,)).commit(files, None)
+def test_new_columns_come_with_a_commit_and_are_null_before_it(empty: TableFiles) -> None:
+    first = SmallLoad("l0", years=(1994,)).commit(empty, None)
     later = plan_of(Schema((*SCHEMA.columns, Column("more", "int"))))
-    second = SmallLoad("l1", plan=later, years=(1995,)).commit(files, first)
+    second = SmallLoad("l1", plan=later, years=(1995,)).commit(empty, first)
     assert second.schema.names == (*SCHEMA.names, "more")
-    catalog = Catalog.open(files.root)
+    catalog = Catalog.open(empty.root)
     assert catalog.partition_statistics().bounds["more"].nulls.tolist()[0] == catalog.partitions[0].rows
     # An older plan of the table still loads partitions, and takes nothing back.
-    third = SmallLoad("l2", years=(1994,)).commit(files, second)
+    third = SmallLoad("l2", years=(1994,)).commit(empty, second)
     assert third.schema == second.schema
-    now = Catalog.open(files.root)
+    now = Catalog.open(empty.root)
     assert [now.blocks(entry).schema for entry in now.partitions] == [SCHEMA, later.schema]
 
 
-def test_a_plan_without_a_column_is_refused_unless_the_table_has_it_already(files: TableFiles) -> None:
-    base = SmallLoad("l0").commit(files, None)
+def test_a_plan_without_a_column_is_refused_unless_the_table_has_it_already(empty: TableFiles) -> None:
+    base = SmallLoad("l0").commit(empty, None)
     fewer = replace(plan_of(SCHEMA), seed=7)
-    SmallLoad("l1", plan=plan_of(Schema((*SCHEMA.columns, Column("more", "int"))))).commit(files, base)
+    SmallLoad("l1", plan=plan_of(Schema((*SCHEMA.columns, Column("more", "int"))))).commit(empty, base)
     with pytest.raises(SchemaError, match="lacks the table's column 'more'"):
-        SmallLoad("l2", plan=fewer, years=(1999,)).commit(files, base)
+        SmallLoad("l2", plan=fewer, years=(1999,)).commit(empty, base)

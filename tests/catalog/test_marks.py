@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
-from layoutopt.catalog.commit import APPEND, CRASH_POINTS, CommitHook, commit_load
+from layoutopt.catalog.commit import APPEND, CRASH_POINTS
 from layoutopt.catalog.deletion_vectors import Marks, pack_positions
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
@@ -24,10 +26,10 @@ def beside(
     *,
     base: Snapshot | None = None,
     alone: bool = False,
-    at: CommitHook = lambda point: None,
+    **options: Any,
 ) -> Snapshot:
     """One more row of each of some partitions' first entries is deleted, and rows of others come."""
-    load, base = SmallLoad(load_id, years), base or latest_snapshot(files)
+    base = base or latest_snapshot(files)
     assert base is not None
     first = [base.by_key[key][0] for key in marked]
     gone = {
@@ -35,9 +37,7 @@ def beside(
         for entry in first
     }
     marks = Marks(gone, {1: pack_positions(np.array([0]))} if gone else {}, alone)
-    return commit_load(
-        files, base, load.plan, load_id, load.entries, load.blocks, operation="update", marks=marks, at=at
-    )
+    return SmallLoad(load_id, years).commit(files, base, operation="update", marks=marks, **options)
 
 
 def rows_of(snapshot: Snapshot) -> dict[str, list[tuple[str, int]]]:
@@ -62,14 +62,13 @@ def test_rows_go_and_come_in_one_commit(files: TableFiles) -> None:
 
 def test_entries_are_joined_while_others_come(files: TableFiles) -> None:
     for load_id in ("l2", "l3"):
-        late = SmallLoad(load_id, (1995,))
-        commit_load(files, latest_snapshot(files), late.plan, load_id, late.entries, late.blocks, operation=APPEND)
+        SmallLoad(load_id, (1995,)).commit(files, latest_snapshot(files), operation=APPEND)
     base = latest_snapshot(files)
     beside(files, "l4", (1995,), ("1994",))
 
     def joined(load_id: str) -> Snapshot:
-        load, marks = SmallLoad(load_id, (1995,)), Marks({}, {}, replaced=frozenset({("1995", "l2"), ("1995", "l3")}))
-        return commit_load(files, base, load.plan, load_id, load.entries, load.blocks, operation="join", marks=marks)
+        marks = Marks({}, {}, replaced=frozenset({("1995", "l2"), ("1995", "l3")}))
+        return SmallLoad(load_id, (1995,)).commit(files, base, operation="join", marks=marks)
 
     assert [load_id for load_id, _ in rows_of(joined("l5"))["1995"]] == ["l1", "l4", "l5"]
     with pytest.raises(CommitConflictError, match="'1995' was changed by another commit"):
@@ -84,16 +83,16 @@ def test_rows_that_only_come_leave_no_vectors(files: TableFiles) -> None:
 
 def test_who_changed_what_was_marked_is_met_and_who_appended_only_where_that_matters(files: TableFiles) -> None:
     base = latest_snapshot(files)
-    late = SmallLoad("l2", (1994,))
-    commit_load(files, base, late.plan, "l2", late.entries, late.blocks, operation=APPEND)
+    SmallLoad("l2", (1994,)).commit(files, base, operation=APPEND)
     after = beside(files, "l3", (1994,), ("1994",), base=base)
     assert [load_id for load_id, _ in rows_of(after)["1994"]] == ["l1", "l2", "l3"]
-    with pytest.raises(CommitConflictError, match="'1994' was loaded by another commit"):
-        beside(files, "l4", (1994,), (), base=base, alone=True)
-    with pytest.raises(CommitConflictError, match="'1994' was loaded by another commit"):
-        beside(files, "l5", (1996,), ("1994",), base=base, alone=True)
-    with pytest.raises(CommitConflictError, match="'1994' was changed by another commit"):
-        beside(files, "l6", (1995,), ("1994",), base=base)
+    for years, marked, alone, what in (
+        ((1994,), (), True, "loaded"),
+        ((1996,), ("1994",), True, "loaded"),
+        ((1995,), ("1994",), False, "changed"),
+    ):
+        with pytest.raises(CommitConflictError, match=f"'1994' was {what} by another commit"):
+            beside(files, "l4", years, marked, base=base, alone=alone)
     assert files.list("_layoutopt/deletes") == ("l3.parquet",)
     newest = latest_snapshot(files)
     assert newest is not None

@@ -19,10 +19,6 @@ def entry(key: str, low: Key | None, high: Key | None, nulls: int | None = 0, ro
     return PartitionEntry(key, key, "p", "l", "b", rows, {"c": Bounds(low, high, nulls)}, {}, 0)
 
 
-def _kind(value: PlainValue) -> str:
-    return value.__class__.__name__
-
-
 def snapshot(*entries: PartitionEntry) -> Snapshot:
     schema = Schema((Column("c", "timestamp"),))
     return Snapshot(1, None, "2026-01-01T00:00:00Z", "load", "l", schema, "c", entries)
@@ -55,14 +51,6 @@ def test_a_value_has_one_key_and_one_scalar(type: str, value: PlainValue, key: s
 def test_a_table_without_partitions_has_one_key() -> None:
     names = PartitionNames.of(Schema((Column("c", "int"),)), None)
     assert (names.key(None), names.shown(None)) == ("all", "all rows")
-
-
-def test_an_instant_keeps_the_key_that_an_older_table_has_for_it() -> None:
-    older = snapshot(entry("2021-10-31%2002%3A30%3A00", DAY, DAY), entry("__null__", None, None, 5))
-    names = PartitionNames.of(older.schema, "c", older)
-    assert names.key(DAY) == "2021-10-31%2002%3A30%3A00"
-    assert names.key(2 * DAY) == "1970-01-03T00%3A00%3A00Z"
-    assert names.key(None) == "__null__"
 
 
 @pytest.mark.parametrize(
@@ -102,20 +90,35 @@ def test_what_was_measured_says_whose_rows_they_are(
 )  # fmt: skip
 def test_a_value_is_told_by_what_was_measured_of_its_rows(type: str, value: PlainValue, low: Key) -> None:
     names = PartitionNames("c", type)
-    (told,) = names.value_of(entry(names.key(value), low, low))
-    assert (told, _kind(told)) == (value, _kind(value))
-    assert names.value_of(entry(names.key(value), low, low, nulls=None)) == ()  # what is unknown tells nothing
-    assert names.value_of(entry(names.key(value), low, low, nulls=1)) == ()
-    assert names.value_of(entry(names.key(value), low, low, rows=0)) == ()
-    assert names.value_of(entry("other", low, low)) == ()
+    key = names.key(value)
+    (told,) = names.value_of(entry(key, low, low))
+    assert (told, told.__class__) == (value, value.__class__)
+    unknown = [entry(key, low, low, nulls=None), entry(key, low, low, nulls=1), entry(key, low, low, rows=0)]
+    assert [names.value_of(which) for which in (*unknown, entry("other", low, low))] == [()] * 4
 
 
-def test_null_is_told_too_and_what_was_cut_or_is_another_type_is_not() -> None:
-    names = PartitionNames("c", "string")
-    assert names.value_of(entry("__null__", None, None, nulls=5)) == (None,)
-    assert names.value_of(entry(names.key(LONG), LONG[:64], LONG[:63] + "y")) == ()
-    assert names.value_of(entry(names.key("a"), "a", "b")) == ()
-    assert PartitionNames("c", "decimal(5,0)").value_of(entry("150", 150, 150)) == ()  # Spark gives a Decimal
-    assert PartitionNames(None).value_of(entry("all", 1, 2)) == (None,)
-    older = snapshot(entry("2021-10-31%2002%3A30%3A00", DAY, DAY))
-    assert PartitionNames.of(older.schema, "c", older).value_of(older.partitions[0]) == (DAY,)
+OLDER = snapshot(entry("2021-10-31%2002%3A30%3A00", DAY, DAY), entry("__null__", None, None, 5))
+STRINGS = PartitionNames("c", "string")
+
+
+@pytest.mark.parametrize(
+    ("names", "measured", "told"),
+    [
+        (STRINGS, entry("__null__", None, None, nulls=5), (None,)),
+        (STRINGS, entry(STRINGS.key(LONG), LONG[:64], LONG[:63] + "y"), ()),  # cut
+        (STRINGS, entry("a", "a", "b"), ()),
+        (PartitionNames("c", "decimal(5,0)"), entry("150", 150, 150), ()),  # Spark gives a Decimal
+        (PartitionNames(None), entry("all", 1, 2), (None,)),
+        (PartitionNames.of(OLDER.schema, "c", OLDER), OLDER.partitions[0], (DAY,)),
+    ],
+)
+def test_null_is_told_and_what_is_cut_or_of_another_type_is_not(
+    names: PartitionNames, measured: PartitionEntry, told: tuple[PlainValue, ...]
+) -> None:
+    assert names.value_of(measured) == told
+
+
+def test_an_instant_keeps_the_key_that_an_older_table_has_for_it() -> None:
+    names = PartitionNames.of(OLDER.schema, "c", OLDER)
+    keys = [names.key(value) for value in (DAY, 2 * DAY, None)]
+    assert keys == ["2021-10-31%2002%3A30%3A00", "1970-01-03T00%3A00%3A00Z", "__null__"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.commit import RESTORE_POINTS, ensure_table_root, restore
+from layoutopt.catalog.commit import RESTORE_POINTS, restore
 from layoutopt.catalog.optimistic_commit import names_of
 from layoutopt.catalog.snapshot import history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -15,12 +15,9 @@ from tests.catalog.crash import check_contents, commit, read
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
-    files = TableFiles(str(tmp_path / "table"))
-    base = ensure_table_root(files)
-    for load_id, years in [("a", (1994, 1995)), ("b", (1995, 1996))]:
-        base = commit(files, base, load_id, years)
-    return files
+def files(empty: TableFiles) -> TableFiles:
+    commit(empty, commit(empty, None, "a", (1994, 1995)), "b", (1995, 1996))
+    return empty
 
 
 def test_the_old_content_is_a_new_snapshot(files: TableFiles) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -20,6 +19,7 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import check_contents, commit, read
+from tests.catalog.loads import run_threads, write_at_once
 from tests.scan.builder import build, building, by_position
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
@@ -59,21 +59,7 @@ def test_files_are_created_once(files: TableFiles) -> None:
 
 
 def test_of_many_writers_one_succeeds(files: TableFiles) -> None:
-    won: list[bytes] = []
-
-    def write(content: bytes) -> None:
-        try:
-            files.write_new("f", content)
-        except FileExistsError:
-            return
-        won.append(content)
-
-    threads = [threading.Thread(target=write, args=(bytes([65 + i]) * 1000,)) for i in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert won == [files.read_bytes("f")]
+    assert write_at_once(files) == [files.read_bytes("f")]
 
 
 def test_loads_queries_restores_and_vacuums(files: TableFiles) -> None:
@@ -101,11 +87,7 @@ def test_loaders_at_once(files: TableFiles) -> None:
         except CommitConflictError:
             results[load_id] = "conflict"
 
-    threads = [threading.Thread(target=load, args=(f"l{i}", 1991 + i % 3)) for i in range(1, 7)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(load, [(f"l{i}", 1991 + i % 3) for i in range(1, 7)])
     assert sorted(results.values()) == ["conflict"] * 3 + ["done"] * 3
     winners = {load_id for load_id, result in results.items() if result == "done"}
     assert set(read(files.root).values()) == {"l0", *winners}

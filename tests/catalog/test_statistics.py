@@ -67,23 +67,23 @@ def assert_describes(found: dict[str, Any], values: list[Any], type: str) -> Non
             assert (found["min"], found["max"]) == (min(keys), max(keys))
 
 
-@pytest.mark.parametrize("type", ["int", "string", "decimal(18,4)", "decimal(38,10)", "double"])
-def test_slices_chunks_and_dictionaries_change_nothing(type: str) -> None:
-    by_type: dict[str, list[Any]] = {
-        "int": [3, None, 1, 2],
-        "string": ["c", None, "a", "b"],
-        "double": [3.5, None, -0.0, math.nan],
-        "decimal(38,10)": [Decimal(3), None, Decimal("-0.5"), Decimal(2)],
-    }
-    values = by_type["decimal(38,10)" if type == "decimal(18,4)" else type]
+@pytest.mark.parametrize(
+    ("type", "values"),
+    [
+        ("int", [3, None, 1, 2]),
+        ("string", ["c", None, "a", "b"]),
+        ("double", [3.5, None, -0.0, math.nan]),
+        ("decimal(18,4)", [Decimal(3), None, Decimal("-0.5"), Decimal(2)]),
+        ("decimal(38,10)", [Decimal(3), None, Decimal("-0.5"), Decimal(2)]),
+    ],
+)
+def test_slices_chunks_and_dictionaries_change_nothing(type: str, values: list[Any]) -> None:
     plain = pa.array(values, ARROW[type])
     padded = pa.array([None, *values, None], ARROW[type]).slice(1, len(values))
-    chunked = pa.chunked_array([plain.slice(0, 1), plain.slice(1)])
-    expected = stored_keys(plain, type).to_pylist()
-    assert stored_keys(padded, type).to_pylist() == expected
-    assert stored_keys(chunked, type).to_pylist() == expected
-    if not type.startswith("decimal"):
-        assert stored_keys(plain.dictionary_encode(), type).to_pylist() == expected
+    forms = [padded, pa.chunked_array([plain.slice(0, 1), plain.slice(1)])]
+    forms += [] if type.startswith("decimal") else [plain.dictionary_encode()]
+    for form in forms:
+        assert stored_keys(form, type).to_pylist() == stored_keys(plain, type).to_pylist()
 
 
 def test_a_trailing_empty_block_takes_no_row_from_the_one_before() -> None:
@@ -108,23 +108,19 @@ def test_nans_are_counted_and_stay_out_of_the_range() -> None:
     assert high < NAN_KEY
 
 
-def test_long_texts_are_rounded_outwards() -> None:
-    long, longer = "b" * 70, "b" * 63 + "\U0010ffff" * 7
-    stats = text_statistics([long, longer], "string")
-    assert stats["min"] == "b" * 64
-    assert stats["max"] == "b" * 62 + "c"
-
-
-def test_a_long_text_without_a_successor_is_unknown() -> None:
-    stats = text_statistics(["a", "\U0010ffff" * 70], "string")
-    assert (stats["min"], stats["max"]) == (None, None)
-    stats = text_statistics([b"a", b"\xff" * 70], "binary")
-    assert (stats["min"], stats["max"]) == (None, None)
-
-
-def test_rounding_up_steps_over_the_surrogates() -> None:
-    stats = text_statistics(["\ud7ff" * 70], "string")
-    assert stats["max"] == "\ud7ff" * 63 + "\ue000"
+@pytest.mark.parametrize(
+    ("type", "values", "low", "high"),
+    [
+        ("string", ["b" * 70, "b" * 63 + "\U0010ffff" * 7], "b" * 64, "b" * 62 + "c"),
+        ("string", ["a", "\U0010ffff" * 70], None, None),  # without a successor
+        ("binary", [b"a", b"\xff" * 70], None, None),
+        ("string", ["\ud7ff" * 70], "\ud7ff" * 64, "\ud7ff" * 63 + "\ue000"),  # over the surrogates
+    ],
+)
+def test_long_texts_are_rounded_outwards_or_unknown(type: str, values: list[Any], low: Any, high: Any) -> None:
+    table = pa.table({"x": pa.array(values, ARROW[type])})
+    (stats,) = block_statistics(table, np.array([0, len(values)]), Schema((Column("x", type),))).field("c0").to_pylist()
+    assert (stats["min"], stats["max"]) == (low, high)
 
 
 def test_text_that_is_no_utf8_is_unknown() -> None:
@@ -135,13 +131,6 @@ def test_text_that_is_no_utf8_is_unknown() -> None:
     assert [(block["nulls"], block["min"], block["max"]) for block in found] == [(0, None, None), (1, None, None)]
     assert has_key(invalid, "string").tolist() == [True, True, False, False]
     assert key_array(invalid, "string").tolist() == ["a", "\U0001f600", "", ""]
-
-
-def text_statistics(values: list[Any], type: str) -> dict[str, Any]:
-    table = pa.table({"x": pa.array(values, ARROW[type])})
-    stats = block_statistics(table, np.array([0, len(values)]), Schema((Column("x", type),)))
-    found: dict[str, Any] = stats.field("c0").to_pylist()[0]
-    return found
 
 
 def test_columns_without_an_order_have_nulls_only_and_absent_ones_nothing() -> None:

@@ -27,13 +27,12 @@ WEEK = timedelta(days=7)
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> TableFiles:
+def files(empty: TableFiles) -> TableFiles:
     """Three snapshots: a in 1994 and 1995, then b in 1995, then c in 1995 and 1996."""
-    files = TableFiles(str(tmp_path / "table"))
-    base = ensure_table_root(files)
+    base = None
     for load_id, years in [("a", (1994, 1995)), ("b", (1995,)), ("c", (1995, 1996))]:
-        base = commit(files, base, load_id, years)
-    return files
+        base = commit(empty, base, load_id, years)
+    return empty
 
 
 def age(files: TableFiles, which: Callable[[str], bool], days: float) -> None:

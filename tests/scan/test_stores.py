@@ -123,7 +123,7 @@ def test_damage_is_an_error_and_named(tmp_path: Path) -> None:
 
 
 def test_windows_are_read_ahead_and_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layoutopt.catalog.storage.prefetch._WINDOW", 700)
+    monkeypatch.setattr("layoutopt.catalog.storage.ranges._WINDOW", 700)
     table = open_table(stored(tmp_path))
     assert same(table.sql(SQL[1]).to_pylist(), expected(SQL[1], ROWS))
     assert len(data_requests()) > len(table.files())

@@ -75,14 +75,6 @@ def test_no_features_are_vectors_of_zeros() -> None:
     assert words_by_keys([], some_rows(7)).tolist() == [[0]] * 7
 
 
-def test_fields_of_structs_are_found_row_by_row() -> None:
-    schema = Schema((Column("s", "struct<a:int>"), Column("id", "int")))
-    rows = pa.table({"s": [{"a": 1}, None, {"a": None}, {"a": 2}], "id": pa.array([1, 2, 3, 4], pa.int32())})
-    rows = rows.set_column(0, "s", rows["s"].cast(pa.struct([("a", pa.int32())])))
-    features = [feature_of(condition, schema) for condition in ("s.a = 1", "s.a IS NULL", "s.a <> 1 OR id = 2")]
-    assert unpack(words_by_keys(features, rows), 3).T.astype(int).tolist() == [[1, 0, 0, 0], [0, 1, 1, 0], [0, 1, 0, 1]]
-
-
 def test_fields_are_found_by_names_that_are_paths_to_arrow() -> None:
     fields = (".x", "x", "[0]", "a.b")
     schema = Schema((Column("s", f"struct<{','.join(f'{name}:int' for name in fields)}>"),))
@@ -102,31 +94,40 @@ def test_columns_of_many_values_and_of_few(distinct: int) -> None:
     assert (unpack(words_by_keys(features, rows), len(features)) == holds(rows, conditions)).all()
 
 
-def test_nulls_of_types_without_keys_are_found() -> None:
-    schema = Schema((Column("xs", "array<int>"), Column("m", "map<string,int>"), Column("never", "int")))
-    rows = pa.table({"xs": [[1], None, []], "m": pa.array([None, None, [("k", 1)]], MAP)})
-    rows = rows.append_column("never", pa.nulls(3))
-    conditions = ("xs IS NULL", "m IS NOT NULL", "never = 1", "never IS NULL")
-    features = [feature_of(condition, schema) for condition in conditions]
-    assert unpack(words_by_keys(features, rows), 4).T.astype(int).tolist() == [[0, 1, 0], [0, 0, 1], [0] * 3, [1] * 3]
+ODD_NAN = np.array([0x7FF8_0000_0000_0001], dtype=np.uint64).view(np.float64)[0]
+EDGES: dict[str, tuple[str, list[pa.Array], dict[str, list[int]]]] = {
+    "fields of structs": (
+        "s struct<a:int>, id int",
+        [pa.array([{"a": 1}, None, {"a": None}, {"a": 2}], pa.struct([("a", pa.int32())])), pa.array([1, 2, 3, 4])],
+        {"s.a = 1": [1, 0, 0, 0], "s.a IS NULL": [0, 1, 1, 0], "s.a <> 1 OR id = 2": [0, 1, 0, 1]},
+    ),
+    "NULL of types without keys": (
+        "xs array<int>, m map<string,int>, never int",
+        [pa.array([[1], None, []]), pa.array([None, None, [("k", 1)]], MAP), pa.nulls(3)],
+        {"xs IS NULL": [0, 1, 0], "m IS NOT NULL": [0, 0, 1], "never = 1": [0] * 3, "never IS NULL": [1] * 3},
+    ),
+    "zeros and NaNs of any bits": (  # one key each, however a dictionary takes them
+        "x double",
+        [pa.array([0.0, -0.0, math.nan, ODD_NAN, -ODD_NAN, None, math.inf])],
+        {
+            "x = 0": [1, 1, 0, 0, 0, 0, 0], "x > 1": [0, 0, 1, 1, 1, 0, 1], "x < 0": [0] * 7,
+            "x IS NULL": [0, 0, 0, 0, 0, 1, 0],
+        },
+    ),
+    "texts that are no UTF-8": (
+        "t string",
+        [pa.array([b"a\xff", b"a\xfe", b"a", None], pa.binary()).view(pa.string())],
+        {"t > 'a'": [1, 1, 0, 0]},
+    ),
+}  # fmt: skip
 
 
-def test_zeros_and_nans_of_any_bits_are_alike() -> None:
-    """Values that differ in bits alone are one key, however a dictionary takes them."""
-    odd_nan = np.array([0x7FF8_0000_0000_0001], dtype=np.uint64).view(np.float64)[0]
-    rows = pa.table({"x": pa.array([0.0, -0.0, math.nan, odd_nan, -odd_nan, None, math.inf])})
-    schema = Schema((Column("x", "double"),))
-    conditions = ("x = 0", "x > 1", "x < 0", "x IS NULL")
-    features = [feature_of(condition, schema) for condition in conditions]
-    expected = [[1, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 1, 0, 1], [0] * 7, [0, 0, 0, 0, 0, 1, 0]]
-    assert unpack(words_by_keys(features, rows), len(features)).T.astype(int).tolist() == expected
-
-
-def test_texts_that_are_no_utf8_are_told_apart() -> None:
-    texts = [b"a\xff", b"a\xfe", b"a", None]
-    rows = pa.table({"t": pa.array(texts, pa.binary()).view(pa.string())})
-    above = feature_of("t > 'a'", Schema((Column("t", "string"),)))
-    assert words_by_keys([above], rows)[:, 0].tolist() == [1, 1, 0, 0]
+@pytest.mark.parametrize(("columns", "arrays", "expected"), EDGES.values(), ids=EDGES)
+def test_values_at_the_edges_are_told(columns: str, arrays: list[pa.Array], expected: dict[str, list[int]]) -> None:
+    schema = Schema(tuple(Column(name, type) for name, type in (column.split(" ") for column in columns.split(", "))))
+    rows = pa.table(arrays, names=list(schema.names))
+    words = words_by_keys([feature_of(condition, schema) for condition in expected], rows)
+    assert unpack(words, len(expected)).T.astype(int).tolist() == list(expected.values())
 
 
 def test_a_predicate_of_several_features_is_asked_once_and_clears_all() -> None:

@@ -194,16 +194,16 @@ def merge_index(parts: Sequence[Packed]) -> bytes:
     """Return the content of an index file: one value a block, of all parts (of one type) in their order.
 
     Ascending lists are delta-encoded if that is shorter. Of 10,000 of 150,000 whole numbers a difference takes 5 bits,
-    fewer than in a Bloom filter with 5 % false positives. Lists of texts may be lists of positions in a dictionary,
+    fewer than in a Bloom filter with 5 % false positives. Lists of texts become lists of positions in a dictionary,
     which the file stores as the list of its first block.
     """
-    return _encode_shortest([partial(decode_index, part) for part in _gather_parts(parts)])
+    return _encode_parts([partial(decode_index, part) for part in _gather_parts(parts)])
 
 
 def encode_index(stored: pa.Array | pa.ChunkedArray) -> bytes:
     """Return the content of an index file with these values, as :func:`merge_index` makes it from any parts."""
     array = _share_dictionary(stored)
-    return _encode_shortest([lambda: array])
+    return _encode_parts([lambda: array])
 
 
 def held_bytes(stored: pa.Array | pa.ChunkedArray) -> int:
@@ -246,21 +246,19 @@ def _share_dictionary(stored: pa.Array | pa.ChunkedArray) -> pa.Array:
     return attach_dictionary(*encode_lists(array)) if is_text_list(array.type) or is_coded(array.type) else array
 
 
-def _encode_shortest(parts: Sequence[Callable[[], pa.Array]]) -> bytes:
-    """Return the shortest encoding of values, which are decoded again for each encoding."""
+def _encode_parts(parts: Sequence[Callable[[], pa.Array]]) -> bytes:
+    """Encode values, which are decoded again for each step."""
     type = parts[0]().type
-    best = _encode(_cut_pieces(part() for part in parts))
-    if options := _choose_delta_encodings(_COLUMN, type):
-        best = min(best, _encode(_cut_pieces(part() for part in parts), options), key=len)
     if is_coded(type):
         dictionary = merge_dictionaries(part().values.dictionary for part in parts)
-        places = map_positions(dictionary, (part() for part in parts))
-        best = min(best, _encode_with_dictionary(_cut_pieces(places), dictionary), key=len)
-    return best
+        return _encode_with_dictionary(_cut_pieces(map_positions(dictionary, (part() for part in parts))), dictionary)
+    plain = _encode(_cut_pieces(part() for part in parts))
+    options = _choose_delta_encodings(_COLUMN, type)
+    return min(plain, _encode(_cut_pieces(part() for part in parts), options), key=len) if options else plain
 
 
 def _cut_pieces(arrays: Iterable[pa.Array]) -> Iterator[pa.Array]:
-    """Yield the values of arrays (at least one) in pieces that don't depend on the arrays' borders; texts decoded."""
+    """Yield the values of arrays (at least one) in pieces that don't depend on the arrays' borders."""
     n_bytes, piece = 0, 0
     pending: list[pa.Array] = []
     for array in arrays:
@@ -272,9 +270,9 @@ def _cut_pieces(arrays: Iterable[pa.Array]) -> Iterator[pa.Array]:
                 yield pa.concat_arrays(pending)
                 pending = []
             piece = number
-            pending.append(plain_lists(array.slice(start, stop - start)))
+            pending.append(array.slice(start, stop - start))
         n_bytes = int(ends[-1]) if len(ends) else n_bytes
-        pending = pending or [plain_lists(array)]
+        pending = pending or [array]
     yield pa.concat_arrays(pending)
 
 
@@ -284,9 +282,6 @@ def _estimate_sizes(values: pa.Array) -> Ints:
     if pa.types.is_large_list(type) or pa.types.is_list(type):
         ends = np.cumsum(np.asarray(pc.fill_null(pc.list_value_length(values), 0), dtype=np.int64))
         return reduce_blocks(np.add, _estimate_sizes(values.flatten()), np.concatenate(([0], ends)))
-    if pa.types.is_dictionary(type):
-        sizes: Ints = _estimate_sizes(values.dictionary)[np.asarray(values.indices)]
-        return sizes
     if pa.types.is_large_binary(type) or pa.types.is_binary(type):
         lengths: Ints = 8 + np.asarray(pc.fill_null(pc.binary_length(values), 0), dtype=np.int64)
         return lengths
@@ -341,7 +336,7 @@ def _choose_delta_encodings(path: str, type: pa.DataType, keep_names: bool = Fal
     element = f"{path}.list.{type.value_field.name if keep_names else 'element'}"
     if type.value_type == pa.int64():
         return {element: "DELTA_BINARY_PACKED"}
-    return {element: "DELTA_BYTE_ARRAY"} if is_coded(type) or pa.types.is_large_binary(type.value_type) else {}
+    return {element: "DELTA_BYTE_ARRAY"} if pa.types.is_large_binary(type.value_type) else {}
 
 
 _KEY: Final = b"layoutopt.indexes"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, SettingError
+from tests.catalog.loads import write_at_once
 
 
 @pytest.fixture(params=["local", "file-url", "memory"])
@@ -49,17 +49,14 @@ def test_a_taken_path_is_refused_and_keeps_its_content(files: TableFiles) -> Non
     assert files.list("") == ("1.json",)
 
 
-def test_delete_is_done_once_or_twice(files: TableFiles) -> None:
+def test_what_is_deleted_or_was_never_there_is_a_file_not_found(files: TableFiles) -> None:
     files.write_new("1.json", b"x")
-    files.delete("1.json")
-    files.delete("1.json")
+    for _ in range(2):
+        files.delete("1.json")
     assert not files.exists("1.json")
-
-
-def test_what_is_missing_is_a_file_not_found(files: TableFiles) -> None:
     for read in (files.read_bytes, files.size, files.open_input):
         with pytest.raises(FileNotFoundError):
-            read("nothing.json")
+            read("1.json")
 
 
 @pytest.mark.parametrize(
@@ -75,22 +72,7 @@ def test_paths_that_leave_the_table_are_refused(files: TableFiles, path: str) ->
 
 def test_of_many_writers_one_succeeds_and_nobody_reads_half(tmp_path: Path) -> None:
     files = TableFiles(str(tmp_path))
-    contents = [bytes([65 + i]) * 100_000 for i in range(8)]
-    won: list[bytes] = []
-
-    def write(content: bytes) -> None:
-        try:
-            files.write_new("f", content)
-        except FileExistsError:
-            return
-        won.append(content)
-
-    threads = [threading.Thread(target=write, args=(content,)) for content in contents]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert won == [files.read_bytes("f")]
+    assert write_at_once(files) == [files.read_bytes("f")]
     assert os.listdir(tmp_path) == ["f"]  # noqa: PTH208 - hidden files too
 
 
@@ -154,15 +136,6 @@ def test_a_file_that_a_vacuum_takes_for_garbage_is_written_again(
         TableFiles(str(tmp_path)).write_new("sub/f", b"y")
 
 
-def test_a_driver_that_can_not_create_exclusively_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pipe_file(self: MemoryFileSystem, path: str, value: bytes, **kwargs: Any) -> None:
-        raise AssertionError("it would overwrite")
-
-    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
-    with pytest.raises(CatalogError, match="exclusively"):
-        TableFiles("memory://t").write_new("f", b"x")
-
-
 def test_a_disk_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def link(source: Path, target: Path) -> None:
         raise OSError(errno.EPERM, "Operation not permitted")
@@ -173,16 +146,22 @@ def test_a_disk_without_hard_links_is_refused(tmp_path: Path, monkeypatch: pytes
     assert os.listdir(tmp_path / "t" / "_layoutopt") == []  # noqa: PTH208 - hidden files too
 
 
-def test_a_driver_that_ignores_that_files_are_to_be_new_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    def pipe_file(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
+def test_drivers_that_can_not_create_exclusively_or_ignore_the_mode_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_mode(self: MemoryFileSystem, path: str, value: bytes, **kwargs: Any) -> None:
+        raise AssertionError("it would overwrite")
+
+    def ignoring(self: MemoryFileSystem, path: str, value: bytes, mode: str = "overwrite") -> None:
         self.store.pop(path, None)
         original(self, path, value)
 
     original = MemoryFileSystem.pipe_file
-    monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
     try:
-        with pytest.raises(CatalogError, match="overwrites"):
-            ensure_table_root(TableFiles("memory://ignorant"))
+        for pipe_file, message in ((without_mode, "exclusively"), (ignoring, "overwrites")):
+            monkeypatch.setattr(MemoryFileSystem, "pipe_file", pipe_file)
+            with pytest.raises(CatalogError, match=message):
+                ensure_table_root(TableFiles("memory://t"))
     finally:
         MemoryFileSystem.store.clear()
 

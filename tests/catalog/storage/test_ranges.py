@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import threading
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from layoutopt.catalog.storage.ranges import FetchedFile, Range, bytes_of_chunks, chunk_ranges, coalesce
+from tests.catalog.loads import run_threads
 
 RANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)).map(lambda r: (r[0], r[0] + r[1])), max_size=12)
 
@@ -23,6 +23,7 @@ def covered(ranges: list[Range]) -> set[int]:
 
 @given(RANGES, st.integers(0, 20), st.integers(1, 300))
 @example([(0, 1), (2, 2)], 1, 2)  # nothing is wanted of the second
+@example([(0, 1), (3, 4)], 1, 9)  # the gap is one byte too long
 def test_what_is_wanted_is_asked_for_and_gaps_alone_beside_it(ranges: list[Range], gap: int, most: int) -> None:
     asked = coalesce(ranges, gap, most)
     wanted = covered(ranges)
@@ -71,11 +72,7 @@ def test_threads_read_each_at_its_own_place() -> None:
             if file.read(3) != data[place : place + 3]:
                 wrong.append(place)
 
-    threads = [threading.Thread(target=read, args=(first,)) for first in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    run_threads(read, [(first,) for first in range(6)])
     assert wrong == []
 
 

@@ -1,4 +1,4 @@
-"""A footer that was made of chunks' sizes reads what the file's own footer does."""
+"""Footers: Thrift values are read as written, and a footer made of chunk sizes reads what the file's own does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.storage.footers import ChunkSizes, Template, UnknownFooterError, footer_at_end, template_of
+from layoutopt.catalog.storage import footers
+from layoutopt.catalog.storage.footers import (
+    BINARY,
+    I32,
+    I64,
+    LIST,
+    STOP,
+    STRUCT,
+    ChunkSizes,
+    Reader,
+    Template,
+    UnknownFooterError,
+    footer_at_end,
+    template_of,
+)
 from layoutopt.writer.encodings import column_bytes, list_chunks, row_group_starts
 
 TYPES = {
@@ -121,14 +135,9 @@ def test_a_file_of_other_columns_than_are_known_is_not_read(
     template, sizes = made
     changed = sizes.sizes.copy()
     changed[row_group, sizes.names.index(name)] = size
-    with pytest.raises(UnknownFooterError):
-        template.footer(["int"], replace(sizes, sizes=changed), [5, 6])
-
-
-def test_row_groups_that_begin_nowhere_are_not_read(made: tuple[Template, ChunkSizes]) -> None:
-    template, sizes = made
-    with pytest.raises(UnknownFooterError):
-        template.footer(["int"], replace(sizes, starts=np.array([4, -1])), [5, 6])
+    for unknown in (replace(sizes, sizes=changed), replace(sizes, starts=np.array([4, -1]))):
+        with pytest.raises(UnknownFooterError):
+            template.footer(["int"], unknown, [5, 6])
 
 
 def test_files_of_one_schema_share_a_template() -> None:
@@ -159,3 +168,51 @@ def test_a_footer_without_arrows_schema_or_row_groups_is_not_understood() -> Non
     for footer in (plain, empty, b""):
         with pytest.raises(UnknownFooterError):
             template_of(footer)
+
+
+NUMBERS = st.integers(0, 2**62)
+
+
+@given(NUMBERS, st.binary(max_size=300), st.lists(NUMBERS, max_size=40))
+def test_what_is_written_is_read(number: int, text: bytes, numbers: list[int]) -> None:
+    data = (
+        footers.encode_field(1, I64)
+        + footers.encode_number(number)
+        + footers.encode_field(2, BINARY)
+        + footers.encode_text(text)
+    )
+    data += (
+        footers.encode_field(1, LIST) + footers.encode_items(I64, [footers.encode_number(of) for of in numbers]) + STOP
+    )
+    reader = Reader(b"?" + data + b"?", 1)
+    found: dict[int, object] = {}
+    for field, kind in reader.fields():
+        if kind == I64:
+            found[field] = reader.number()
+        elif kind == BINARY:
+            found[field] = reader.text()
+        else:
+            found[field] = [reader.number() for _ in reader.items()]
+    assert found == {1: number, 3: text, 4: numbers}
+    assert reader.at == 1 + len(data)
+    passing = Reader(data)
+    passing.skip(STRUCT)
+    assert passing.at == len(data)
+
+
+def test_all_of_a_footer_can_be_passed_over() -> None:
+    footer = footer_at_end(written(list(TYPES), [30, 30, 40], write_page_index=True)[0])
+    reader = Reader(footer)
+    reader.skip(STRUCT)
+    assert reader.at == len(footer) - 8
+
+
+@pytest.mark.parametrize("data", [b"", footers.encode_text(b"abc")[:-1], footers.encode_items(I32, [b"\x02"] * 3)[:-1]])
+def test_data_that_end_too_soon_are_told(data: bytes) -> None:
+    with pytest.raises(IndexError):
+        Reader(footers.encode_field(1, BINARY if len(data) == 3 else LIST) + data).skip(STRUCT)
+
+
+def test_what_no_footer_has_is_told() -> None:
+    with pytest.raises(ValueError, match="kind 13"):
+        Reader(b"").skip(13)
