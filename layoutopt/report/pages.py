@@ -241,17 +241,19 @@ def plot_regained(curve: Sequence[tuple[float, float]], path: Path) -> None:
         SettingError: the suffix is unknown.
         OSError: the file can't be written.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.plot([100 * written for written, _ in curve], [100 * gained for _, gained in curve], marker=".")
     axes.plot([0, 100], [0, 100], linestyle="--", color="grey", label="if all bytes gained alike")
     axes.set(xlabel="% of the table's bytes rewritten", ylabel="% of the possible gain", xlim=(0, 100))
     axes.set(ylim=(0, 102))
     axes.legend(loc="lower right", frameon=False)
+    _save_plot(figure, path)
+
+
+def _save_plot(figure: Any, path: Path) -> None:
     try:
         figure.savefig(path)
     except ValueError as error:
@@ -262,17 +264,12 @@ def plot_tuning(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
     """Plot what hold-out queries read over T, numFeat and block sizes, like the thesis's figures 3.6 and 3.7.
 
     Raises:
-        SettingError: matplotlib is missing, or the file's suffix is unknown.
+        SettingError: the suffix is unknown.
         OSError: the file can't be written.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise SettingError("--tune-plot needs matplotlib, which is not installed; leave it out") from error
+    from matplotlib.figure import Figure
 
     figure = Figure(figsize=(12, 4), layout="constrained")
-    FigureCanvasAgg(figure)
     over_t, over_features, over_blocks = figure.subplots(1, 3)
     first = evaluated[0].settings.block_rows
     grid = [trial for trial in evaluated if trial.settings.block_rows == first]
@@ -290,10 +287,7 @@ def plot_tuning(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
     _plot_scores(over_features, grid, "numFeat", num_features, "T", threshold)
     _plot_scores(over_blocks, blocks, "rows per block", lambda trial: trial.settings.block_rows, "T", threshold)
     over_blocks.set_xscale("log")
-    try:
-        figure.savefig(path)
-    except ValueError as error:
-        raise SettingError(f"unknown format of the plot {str(path)!r}: expected .png, .svg or .pdf") from error
+    _save_plot(figure, path)
 
 
 def _plot_scores(

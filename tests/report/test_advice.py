@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-import io
 from html import unescape
 
 import pytest
-from rich.console import Console
 
 from layoutopt.report.advice import advice_page, print_advice
 from tests.advise.figures import advice
 from tests.report.html import check_page
-
-
-def printed(recommends: bool) -> str:
-    stream = io.StringIO()
-    print_advice(Console(file=stream, width=160, highlight=False, markup=False), advice(recommends))
-    return stream.getvalue()
+from tests.report.printing import printed
 
 
 def test_everything_that_was_asked_for_is_printed() -> None:
-    text = printed(recommends=True)
+    text = printed(print_advice, advice(), width=160)
     for said in (
         "1,000,000 rows in 8 files of 10.0 GB, partitioned by year; 1,234 queries (3 statements could not be used)",
         "80.0%",
@@ -39,7 +32,7 @@ def test_everything_that_was_asked_for_is_printed() -> None:
 
 
 def test_a_table_that_is_well_as_it_is_stays_so() -> None:
-    assert "do not change the table" in printed(recommends=False)
+    assert "do not change the table" in printed(print_advice, advice(recommends=False))
 
 
 @pytest.mark.parametrize("recommends", [True, False])

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 from typing import Any
-
-from rich.console import Console
 
 from layoutopt.inspect.evaluate import (
     Evaluation,
@@ -20,6 +17,7 @@ from layoutopt.inspect.evaluate import (
 from layoutopt.model.features_document import SkippedStatement
 from layoutopt.report.inspections import print_evaluation
 from layoutopt.scan.explain import Conjunct, Reason
+from tests.report.printing import printed
 
 UNKNOWN = Indicators(None, None, None, None)
 COUNTS: dict[str, Any] = {
@@ -34,26 +32,22 @@ TOTALS = EvaluationTotals(
 RESULT = Evaluation("t", 3, (QUERY,), TOTALS)
 
 
-def printed(*args: Any, **more: Any) -> str:
-    out = io.StringIO()
-    print_evaluation(Console(file=out, width=200), *args, **more)
-    return out.getvalue()
-
-
 def test_an_evaluation_has_the_sums_and_a_line_a_query_if_wanted() -> None:
     skipped = (SkippedStatement(8, "parse-error", "no", "SELEC"),)
-    said = printed(RESULT, skipped)
+    said = printed(print_evaluation, RESULT, skipped)
     assert all(text in said for text in ("t, snapshot 3", "25.0%", "50.0%", "1/4", "1.5 KB", "match: 11"))
     assert "1 statements could not be used" in said
     assert "7777" not in said
     assert "--all prints a line for each of the 1 queries" in said
-    every = printed(RESULT, skipped, every=True)
+    every = printed(print_evaluation, RESULT, skipped, every=True)
     assert every.index(" all ") < every.index(" 7777 ")
     assert "--all" not in every
 
 
 def test_an_empty_table_has_no_share() -> None:
-    said = printed(replace(RESULT, queries=(), totals=replace(TOTALS, rows_total=0, rows_scanned=0)), ())
+    said = printed(
+        print_evaluation, replace(RESULT, queries=(), totals=replace(TOTALS, rows_total=0, rows_scanned=0)), ()
+    )
     assert " - " in said
     assert "--all" not in said
 
@@ -67,12 +61,12 @@ def a_worst(matching: int | None) -> WorstQuery:
 
 
 def test_the_worst_queries_say_what_is_in_vain_only_where_that_is_known() -> None:
-    known = printed(RESULT, (), [a_worst(1)])
+    known = printed(print_evaluation, RESULT, (), [a_worst(1)])
     assert "read the most rows without a match" in known
     assert "249" in known
     assert "skips: alone it would skip 3 blocks" in known
     assert "no-feature: nothing" in known
-    unknown = printed(RESULT, (), [a_worst(None)])
+    unknown = printed(print_evaluation, RESULT, (), [a_worst(None)])
     assert "without match" not in unknown
     assert "--actual" in unknown
-    assert "unknown" in printed(RESULT, (), [a_worst(1), a_worst(None)])
+    assert "unknown" in printed(print_evaluation, RESULT, (), [a_worst(1), a_worst(None)])

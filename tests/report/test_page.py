@@ -11,9 +11,10 @@ import pytest
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
+from layoutopt.errors import SettingError
 from layoutopt.inspect.evaluate import WorstQuery, evaluate, worst_queries
 from layoutopt.model.features_document import SkippedStatement
-from layoutopt.report.pages import evaluation_page
+from layoutopt.report.pages import evaluation_page, plot_regained
 from layoutopt.scan.table import Table
 from tests.inspect.logs import logged
 from tests.report.html import check_page
@@ -97,3 +98,11 @@ def test_the_command_line_writes_it(table: Table, tmp_path: Path, capsys: pytest
     printed = capsys.readouterr().out
     assert "scanning factor" in printed
     assert "no-feature" in printed
+
+
+def test_the_suffix_of_a_plot_says_which_kind_of_image(tmp_path: Path) -> None:
+    curve = [(0.0, 0.0), (0.2, 0.7), (1.0, 1.0)]
+    plot_regained(curve, tmp_path / "curve.svg")
+    assert "<svg" in (tmp_path / "curve.svg").read_text()
+    with pytest.raises(SettingError, match=r"curve\.txt"):
+        plot_regained(curve, tmp_path / "curve.txt")
