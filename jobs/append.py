@@ -8,25 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import SparkSession
-
-from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.settings import AppendSettings
-from layoutopt.events import event_log
-from layoutopt.spark.changes.append import append_rows
-
-
-def run(spark: SparkSession, settings: AppendSettings) -> None:
-    """Append the batch and print a summary."""
-    tell = teller(settings.log_json)
-    with event_log(settings.log_json) as log:
-        report = append_rows(spark, settings, tell, log)
-    if report.load is None:
-        tell(f"batch {report.batch} was appended before: nothing to do")
-    else:
-        rows, partitions = report.load.rows, len(report.load.partitions)
-        tell(f"appended {rows} rows to {partitions} partitions: snapshot {report.load.snapshot} of {report.table}")
-
+from layoutopt.cli.jobs import main
 
 if __name__ == "__main__":
-    sys.exit(run_job("append", AppendSettings, run))
+    sys.exit(main("append"))

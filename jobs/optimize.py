@@ -8,24 +8,7 @@ from __future__ import annotations
 
 import sys
 
-from pyspark.sql import SparkSession
-
-from layoutopt.cli.jobs import run_job, teller
-from layoutopt.config.settings import OptimizeSettings
-from layoutopt.events import event_log
-from layoutopt.report.pages import plot_regained
-from layoutopt.spark.changes.optimize import optimize_table
-
-
-def run(spark: SparkSession, settings: OptimizeSettings) -> None:
-    """Optimize the table and print a summary."""
-    tell = teller(settings.log_json)
-    with event_log(settings.log_json) as log:
-        report = optimize_table(spark, settings, tell, log)
-    if settings.plot is not None:
-        plot_regained(report.curve, settings.plot)
-    tell(f"{len(report.candidates)} partitions could be rewritten, {len(report.loads)} of them were")
-
+from layoutopt.cli.jobs import main
 
 if __name__ == "__main__":
-    sys.exit(run_job("optimize", OptimizeSettings, run))
+    sys.exit(main("optimize"))

@@ -302,14 +302,15 @@ class Experiment:
         queries, plan, planned = self.test_queries(), self.plan_of(variant), self.plan(variant).read()
         read = {column for query in queries for column in query.columns}
         evaluation = evaluate(table, queries, actual=counts_rows)
+        full_scans = [replace(query, filter=Filter.of(TRUE)) for query in queries]
         return {
-            "evaluation": evaluation,
-            "full_scan": evaluate(table, [replace(query, filter=Filter.of(TRUE)) for query in queries])["totals"],
+            "evaluation": evaluation.to_json(),
+            "full_scan": evaluate(table, full_scans).totals.to_json(),
             "source_bytes": size_of(self.source.path),
             "queries": len(queries),
             "layouts": sum(bool(read & set(layout.columns)) for layout in plan.scheme.layouts),
             "features": len(plan.features.features),
-            "matching": evaluation["totals"].get("rows_matching"),
+            "matching": evaluation.totals.rows_matching,
             "planning_seconds": planned["seconds"],
             "peak_bytes": planned["peak_bytes"],
         }

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from markupsafe import Markup
 from rich.table import Table
 
 from layoutopt.bench.figure import Figure
 from layoutopt.bench.plots import advantage, figure_plot, format_number, glance_plot
 from layoutopt.errors import SettingError
-from layoutopt.report.pages import STYLE, html_table
+from layoutopt.report.pages import render_page
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,14 +32,6 @@ PAGE: Final = "index.html"
 # The state of a figure whose points are there.
 MEASURED: Final = "measured"
 CHAPTERS: Final = {"3": "Chapter 3: SOP", "4": "Chapter 4: GSOP", "5": "Chapter 5: GSOP-R"}
-_STYLE: Final = """
-.figure { display: grid; grid-template-columns: minmax(360px, 5fr) 6fr; gap: 1.6em; align-items: start; }
-@media (max-width: 900px) { .figure { display: block; } }
-.figure svg, .glance svg { width: 100%; height: auto; }
-.ahead { color: #1e8449; } .behind { color: #c0392b; font-weight: 600; }
-h3 { margin: 2.4em 0 .2em; font-size: 1.05em; } details { margin: .6em 0; } .glance { max-width: 860px; }
-"""
-
 # A figure's name, and a claim of it.
 Named = tuple[str, Mapping[str, Any]]
 
@@ -61,17 +53,47 @@ def read_results(path: Path) -> dict[str, Any]:
 
 def results_page(document: Mapping[str, Any]) -> str:
     """Return the page of a ``results.json``."""
-    figures, title = document["figures"], escape(document["title"])
-    parts = [
-        f"<h1>{title}</h1>",
-        f'<p class="sub">{escape(measured_with(document))}</p>',
-        _behind(figures),
-        _missing(figures),
-        _glance(figures),
-        *(_chapter(name, figures, document["code"]) for name in CHAPTERS),
+    figures, claims = document["figures"], worst_first(document["figures"])
+    measured = {name: figure for name, figure in figures.items() if figure["state"] == MEASURED}
+    chapters = [
+        (
+            title,
+            [
+                _figure_values(name, figure, document["code"])
+                for name, figure in measured.items()
+                if figure["chapter"] == chapter
+            ],
+        )
+        for chapter, title in CHAPTERS.items()
     ]
-    head = f'<meta charset="utf-8"><title>{title}</title><style>{STYLE}{_STYLE}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
+    return render_page(
+        "results.html.j2",
+        title=document["title"],
+        document=document,
+        measured_with=measured_with(document),
+        claims=claims,
+        number=format_number,
+        absent={name: figure for name, figure in figures.items() if name not in measured},
+        glance=Markup(glance_plot(claims)) if claims else "",
+        chapters=[(title, shown) for title, shown in chapters if shown],
+    )
+
+
+def _figure_values(name: str, figure: Mapping[str, Any], code: str) -> dict[str, Any]:
+    """Return what the page shows of a measured figure; ``words`` are the places of details that are texts."""
+    older = "" if figure["code"] == [code] else " Made by other code than this page."
+    busy = "" if figure["load"] is None else f", on a machine with a load of up to {figure['load']:g}"
+    details = figure["details"]
+    return {
+        "name": name,
+        "figure": figure,
+        "plot": Markup(figure_plot(figure)),
+        "points": pivot(figure),
+        "details": [[format_value(line[column]) for column in details[0]] for line in details],
+        "words": [i for i, value in enumerate(details[0].values()) if isinstance(value, str)] if details else [],
+        "settings": "; ".join(f"{key}: {format_value(value)}" for key, value in figure["settings"].items()),
+        "made": f"{versions_text(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}",
+    }
 
 
 def versions_text(codes: Sequence[str]) -> str:
@@ -106,82 +128,6 @@ def worst_first(figures: Mapping[str, Mapping[str, Any]]) -> list[Named]:
     return sorted(judged, key=lambda named: advantage(named[1]))
 
 
-def _behind(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    claims = worst_first(figures)
-    behind = [(name, claim) for name, claim in claims if claim["verdict"] == "behind"]
-    head = "<h2>Where we fall behind the thesis</h2>"
-    if not behind:
-        return f"{head}<p>In none of {len(claims)} comparisons.</p>"
-    rows = [
-        (f'<a href="#{name}">{name}</a>', *_claim_cells(claim), escape(figures[name]["note"])) for name, claim in behind
-    ]
-    note = f"<p>In {len(behind)} of {len(claims)} comparisons, the worst first.</p>"
-    columns = ("figure", "what", "thesis", "ours", "ours / thesis", "", "said of it")
-    return head + note + html_table(columns, rows, text=(0, 1, 5, 6))
-
-
-def _missing(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    absent = [(name, figure) for name, figure in figures.items() if figure["state"] != MEASURED]
-    if not absent:
-        return ""
-    rows = [
-        (name, *map(escape, (figure["title"], figure.get("reason", figure["state"]))), _code(figure["command"]))
-        for name, figure in absent
-    ]
-    table = html_table(("figure", "shows", "state", "made by"), rows, text=(0, 1, 2, 3))
-    return f"<h2>Figures that are not here</h2>{table}"
-
-
-def _glance(figures: Mapping[str, Mapping[str, Any]]) -> str:
-    claims = worst_first(figures)
-    if not claims:
-        return ""
-    ahead = sum(claim["verdict"] == "ahead" for _, claim in claims)
-    text = (
-        f"As good as the thesis or better in {ahead} of {len(claims)} comparisons of ratios and shares. Seconds and "
-        "sizes of other machines and data are shown beside each figure, but not judged."
-    )
-    return f'<h2>At a glance</h2><p>{text}</p><div class="glance">{glance_plot(claims)}</div>'
-
-
-def _chapter(chapter: str, figures: Mapping[str, Mapping[str, Any]], code: str) -> str:
-    measured = {name: figure for name, figure in figures.items() if figure["state"] == MEASURED}
-    shown = [_figure(name, figure, code) for name, figure in measured.items() if figure["chapter"] == chapter]
-    return "".join([f"<h2>{CHAPTERS[chapter]}</h2>", *shown]) if shown else ""
-
-
-def _figure(name: str, figure: Mapping[str, Any], code: str) -> str:
-    settings = "; ".join(f"{key}: {format_value(value)}" for key, value in figure["settings"].items())
-    older = "" if figure["code"] == [code] else " Made by other code than this page."
-    busy = "" if figure["load"] is None else f", on a machine with a load of up to {figure['load']:g}"
-    columns, rows = pivot(figure)
-    points = html_table(columns, [[escape(cell) for cell in row] for row in rows], text=(0,))
-    measured = f'{_claims(figure)}<p class="note">Ours, {escape(figure["unit"])}:</p>{points}'
-    made = f"{versions_text(figure['code'])}; {figure['seconds']:,.0f} s for all of its steps{busy}.{older}"
-    return (
-        f'<h3 id="{name}">{name} {escape(figure["title"])}</h3>'
-        f'<p class="note">{escape(figure["place"])}. {escape(figure["note"])}</p>'
-        f'<div class="figure"><figure>{figure_plot(figure)}</figure><div>{measured}</div></div>'
-        f"{_details(figure)}"
-        f'<p class="note">{escape(settings)}. By layoutopt {escape(made)}<br>{_code(figure["command"])}</p>'
-    )
-
-
-def _claims(figure: Mapping[str, Any]) -> str:
-    if not figure["claims"]:
-        return '<p class="note">The thesis\'s text gives no number.</p>'
-    rows = [(*_claim_cells(claim), escape(claim["place"])) for claim in figure["claims"]]
-    return html_table(("what", "thesis", "ours", "ours / thesis", "", "said in"), rows, text=(0, 4, 5))
-
-
-def _claim_cells(claim: Mapping[str, Any]) -> tuple[str, ...]:
-    unit = "" if claim["unit"] == "x" else f" {escape(claim['unit'])}"
-    ours = "not measured" if claim["ours"] is None else f"{format_number(claim['ours'])}{unit}"
-    verdict = f'<span class="{claim["verdict"]}">{claim["verdict"]}</span>'
-    thesis, ratio = f"{format_number(claim['thesis'])}{unit}", format_number(claim["ratio"])
-    return (escape(claim["text"]), thesis, ours, ratio, verdict)
-
-
 def pivot(figure: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return a figure's points as a table: a line a place, a column a series."""
     series = list(dict.fromkeys(point["series"] for point in figure["points"]))
@@ -191,22 +137,9 @@ def pivot(figure: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     return [figure["axis"] or "what", *series], rows
 
 
-def _details(figure: Mapping[str, Any]) -> str:
-    if not figure["details"]:
-        return ""
-    columns = list(figure["details"][0])
-    rows = [[escape(format_value(each[column])) for column in columns] for each in figure["details"]]
-    words = [i for i, column in enumerate(columns) if isinstance(figure["details"][0][column], str)]
-    return f"<details><summary>more about each method</summary>{html_table(columns, rows, text=words)}</details>"
-
-
 def format_value(value: object) -> str:
     """Format a number with three significant digits, and anything else as text."""
     return format_number(value) if isinstance(value, int | float) else str(value)
-
-
-def _code(command: str) -> str:
-    return f"<code>{escape(command)}</code>"
 
 
 CLAIMS: Final = "claims"

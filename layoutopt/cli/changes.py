@@ -147,10 +147,12 @@ def _change(settings: Changing, session: Session, title: str, change: Callable[.
 @add_verb(verbs, HistorySettings, example="layoutopt history tables/events")
 def history(settings: HistorySettings, session: Session) -> None:
     """List a table's snapshots, oldest first."""
+    from layoutopt.catalog.snapshot import history as history_of
+    from layoutopt.catalog.table import Catalog
     from layoutopt.report.tables import history_report, print_history
 
-    snapshots = history_report(settings.table_path)
-    session.show(snapshots, lambda console: print_history(console, snapshots))
+    snapshots = history_of(Catalog.open(settings.table_path).files)
+    session.show(history_report(snapshots), lambda console: print_history(console, snapshots))
 
 
 @add_verb(

@@ -1,47 +1,173 @@
-"""Run the scripts under ``jobs/`` with the flags and exit codes of the command line, in a Spark session."""
+"""Run the scripts under ``jobs/`` with the flags and exit codes of the command line, in a Spark session.
+
+Each script names a job of :data:`JOBS`: the settings of a verb, and the work. The last sentence of a job says what it
+did.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
 from layoutopt.cli.inputs import start_spark
 from layoutopt.config.fields import VerbSettings
-from layoutopt.errors import LayoutoptError, find_interrupt
-from layoutopt.events import STDERR, EventLog
+from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
+from layoutopt.errors import DataFileError, LayoutoptError, SettingError, find_interrupt
+from layoutopt.events import STDERR, EventLog, event_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Verb = TypeVar("Verb", bound=VerbSettings)
+# Writes a sentence to the job's log.
+Tell = Callable[[str], None]
+
+
+def append(spark: SparkSession, settings: AppendSettings, tell: Tell) -> None:
+    """Append the batch and print a summary."""
+    from layoutopt.spark.changes.append import append_rows
+
+    with event_log(settings.log_json) as log:
+        report = append_rows(spark, settings, tell, log)
+    if report.load is None:
+        tell(f"batch {report.batch} was appended before: nothing to do")
+    else:
+        rows, partitions = report.load.rows, len(report.load.partitions)
+        tell(f"appended {rows} rows to {partitions} partitions: snapshot {report.load.snapshot} of {report.table}")
+
+
+def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
+    """Count the vectors and write the pairs."""
+    import pyarrow.parquet as pq
+
+    from layoutopt.catalog.partition_names import PartitionNames
+    from layoutopt.config.documents import read_features
+    from layoutopt.spark.core.featurize import count_vectors, pairs_table
+    from layoutopt.spark.core.sessions import check_settings
+    from layoutopt.spark.core.source import conform_columns, open_source
+
+    if settings.output.suffix != ".parquet":
+        raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
+    document = read_features(settings.features)
+    check_settings(spark, document.features.settings, "the features document")
+    rows = conform_columns(open_source(spark, settings.source), document.schema, "the features document")
+    counts = count_vectors(rows, document.features.features, settings.partition_by)
+    pairs = pairs_table(counts, PartitionNames.of(document.schema, settings.partition_by))
+    pq.write_table(pairs, settings.output)
+    tell(f"counted {pairs.num_rows} pairs of partition and vector: {settings.output}")
+
+
+def load(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
+    """Load the partitions and print a summary."""
+    from layoutopt.spark.loading.load import run_load
+
+    with event_log(settings.log_json) as log:
+        report = run_load(spark, settings, tell, log)
+    for note in report.notes:
+        tell(note)
+    for key in report.already:
+        tell(f"partition {key} was loaded before: nothing to do")
+    for loaded in report.loads:
+        tell(
+            f"loaded {loaded.rows} rows into {loaded.blocks} blocks of {len(loaded.partitions)} partitions: "
+            f"snapshot {loaded.snapshot} of {settings.table_path}"
+        )
+
+
+def optimize(spark: SparkSession, settings: OptimizeSettings, tell: Tell) -> None:
+    """Optimize the table and print a summary."""
+    from layoutopt.report.pages import plot_regained
+    from layoutopt.spark.changes.optimize import optimize_table
+
+    with event_log(settings.log_json) as log:
+        report = optimize_table(spark, settings, tell, log)
+    if settings.plot is not None:
+        plot_regained(report.curve, settings.plot)
+    tell(f"{len(report.candidates)} partitions could be rewritten, {len(report.loads)} of them were")
+
+
+def plan(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
+    """Plan the layout and write the plan."""
+    from layoutopt.config.documents import read_features
+    from layoutopt.spark.planning.indexes import plan_with_indexes
+
+    made = plan_with_indexes(spark, settings, read_features(settings.features), tell)
+    settings.output.write_bytes(made.dumps())
+    tell(f"planned {made.method} with {len(made.features)} features: plan {made.digest} in {settings.output}")
+
+
+def verify(spark: SparkSession, settings: VerifySettings, tell: Tell) -> None:
+    """Check the files and print the problems."""
+    from layoutopt.inspect.status import verify_path
+    from layoutopt.report.texts import printable
+    from layoutopt.spark.loading.verify import spark_file_checker
+
+    if settings.queries is not None or settings.source is not None:
+        raise SettingError("this job does not support --queries and --source; use `layoutopt verify`")
+    report = verify_path(
+        settings.table_path,
+        settings.sample,
+        snapshot=settings.snapshot,
+        as_of=settings.as_of,
+        checker=spark_file_checker(spark),
+    )
+    for problem in report.problems:
+        tell(printable(f"{problem.check}: {problem.file}: {problem.message}"))
+    for text in report.unchecked:
+        tell(f"not checked: {text}")
+    if not report.ok:
+        raise DataFileError(f"{len(report.problems)} problems in {settings.table_path!r}; load those partitions again")
+    tell(f"{report.files} files, {report.blocks} blocks, {report.rows} rows read; no problems")
+
+
+# The settings and the work of each script; ``jobs/bench.py`` takes the arguments of `layoutopt bench`.
+JOBS: Final[Mapping[str, tuple[type[VerbSettings], Callable[[SparkSession, Any, Tell], None]]]] = MappingProxyType(
+    {
+        "append": (AppendSettings, append),
+        "featurize": (PlanSettings, featurize),
+        "load": (LoadSettings, load),
+        "optimize": (OptimizeSettings, optimize),
+        "plan": (PlanSettings, plan),
+        "verify": (VerifySettings, verify),
+    }
+)
+
+
+def main(name: str) -> int:
+    """Run a job of :data:`JOBS` by the process's flags and return its exit code."""
+    return run_job(name, *JOBS[name])
 
 
 def run_job(
-    name: str, kind: type[Verb], body: Callable[[SparkSession, Verb], None], arguments: Sequence[str] | None = None
+    name: str,
+    kind: type[Verb],
+    body: Callable[[SparkSession, Verb, Tell], None],
+    arguments: Sequence[str] | None = None,
 ) -> int:
     """Run a job under ``spark-submit`` or plain Python and return its exit code.
 
     Args:
         name: the script's name under ``jobs/``.
         kind: the settings of the job's verb; each is a flag, or a key of the file after ``--conf``.
-        body: the work.
+        body: the work; its last argument writes a sentence to the job's log.
         arguments: the flags; by default those of the process.
     """
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def job(settings: Verb, session: Session) -> None:
-        tell = teller(getattr(settings, "log_json", None))
+        tell = _teller(getattr(settings, "log_json", None))
         table, encrypt = (getattr(settings, field, None) for field in ("table_path", "encrypt"))
         spark = start_spark(session, f"layoutopt-{name}", table=table, encrypt=encrypt)
         try:
-            body(spark, settings)
+            body(spark, settings, tell)
         except (Exception, KeyboardInterrupt) as error:
             interrupt = None if isinstance(error, LayoutoptError) else find_interrupt(error)
-            if tell is say or not (interrupt or isinstance(error, LayoutoptError)):
+            if tell is _say or not (interrupt or isinstance(error, LayoutoptError)):
                 raise
             tell(describe_interrupt(interrupt) if interrupt else str(error))
             raise typer.Exit(getattr(error, "exit_code", INTERRUPTED)) from error
@@ -53,17 +179,16 @@ def run_job(
     return run_app(app, arguments, f"jobs/{name}.py")
 
 
-def teller(log_json: str | None) -> Callable[[str], None]:
-    """Return the function that prints a job's sentences, given the file of its event log.
+def _teller(log_json: str | None) -> Tell:
+    """Return the function that writes a job's sentences, given the file of its event log.
 
     ``spark-submit`` merges stderr and stdout. If events go to stderr, sentences are events too, so that each line is
     JSON.
     """
     if log_json != STDERR:
-        return say
+        return _say
     return lambda sentence: EventLog(sys.stderr).write("said", sentence=sentence)
 
 
-def say(sentence: str) -> None:
-    """Write a sentence to the job's log."""
+def _say(sentence: str) -> None:
     sys.stderr.write(f"{sentence}\n")

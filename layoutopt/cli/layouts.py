@@ -71,7 +71,7 @@ def calibrate(settings: CalibrateSettings, session: Session) -> None:
 
     Takes a few minutes for Spark, DuckDB and Arrow.
     """
-    from layoutopt.report.calibration import calibration_table
+    from layoutopt.report.tables import calibration_table
     from layoutopt.spark.planning.calibrate import calibrate
 
     with session.working("calibrating") as work:

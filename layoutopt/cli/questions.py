@@ -151,16 +151,21 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     with session.working("evaluating") as work:
         calibration = load_calibration(settings.calibration)
         result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect, calibration)
-        worst = worst_queries(table, queries, result["queries"], settings.dialect)
-        result["predictions"] = compare(table, queries, result)
-    skipped = [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped]
+        worst = worst_queries(table, queries, result.queries, settings.dialect)
+        predictions = compare(table, queries, result)
     if settings.html is not None:
         from layoutopt.report.pages import evaluation_page
 
-        settings.html.write_text(evaluation_page(result, worst, skipped), encoding="utf-8")
+        settings.html.write_text(evaluation_page(result, worst, analysis.skipped), encoding="utf-8")
+    value = {
+        **result.to_json(),
+        "predictions": predictions.to_json(),
+        "worst": [query.to_json() for query in worst],
+        "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped],
+    }
     session.show(
-        {**result, "worst": worst, "skipped": skipped},
-        lambda console: print_evaluation(console, result, analysis.skipped, worst, every=settings.all),
+        value,
+        lambda console: print_evaluation(console, result, analysis.skipped, worst, predictions, every=settings.all),
     )
 
 

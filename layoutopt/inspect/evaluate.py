@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from typing import Any, Final
 
@@ -21,60 +22,220 @@ from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.scan.opened_table import MECHANISMS, find_subsumed_features, layout_json, size_json, sum_sizes
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
 Progress = Callable[[int, int], None]
-Indicators = dict[str, float | None]
 
-# The skipping indicators of extensible data skipping (Ta-Shma 2020, IV-A). With D the table's rows, D_r those that
-# match, O_r the blocks that hold one of them, and O_m the blocks that are read:
-#
-#   selectivity      |D_r| / |D|    what the query asks for
-#   layout factor    |D_r| / |O_r|  how well matching rows are clustered; 1 is best
-#   metadata factor  |O_r| / |O_m|  how well bits and statistics identify such blocks; 1 is best
-#   scanning factor  |O_m| / |D|    what is read: selectivity / (layout factor x metadata factor)
-#
-# A low layout factor calls for another plan, a low metadata factor for features or statistics that the filters can use.
-INDICATORS = ("selectivity", "layout_factor", "metadata_factor", "scanning_factor")
-SUMMED = (
-    "rows_total", "rows_matching", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
-    "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes",
-)  # fmt: skip
-_UNITS = ("blocks", "rows", "bytes")
 # A predicted number of bytes is close if it differs from the actual number by at most this share.
 _CLOSE: Final = 0.25
-_LONGEST_SQL = 1000
+_LONGEST_SQL: Final = 1000
 
 
-def indicators(total: int, scanned: int, matching: int | None, relevant: int | None) -> Indicators:
-    """Return the indicators of one query; None if they are unknown, or undefined because no row matches.
+@dataclass(frozen=True)
+class Indicators:
+    """The skipping indicators of extensible data skipping (Ta-Shma 2020, IV-A).
 
-    ``scanned`` and ``relevant`` are the rows of the blocks that are read, and that hold a matching row.
+    They are None if they are unknown, or undefined because no row matches. A low layout factor calls for another plan,
+    a low metadata factor for features or statistics that the filters can use.
 
-    >>> indicators(100, 40, 5, 10)
-    {'selectivity': 0.05, 'layout_factor': 0.5, 'metadata_factor': 0.25, 'scanning_factor': 0.4}
+    Attributes:
+        selectivity: matching rows of all rows: what the query asks for.
+        layout_factor: matching rows of the rows of blocks with a match: how well they are clustered; 1 is best.
+        metadata_factor: rows of blocks with a match of the rows read: how well such blocks are identified; 1 is best.
+        scanning_factor: the rows read of all rows: selectivity / (layout factor x metadata factor).
     """
-    ratios = ((matching, total), (matching, relevant), (relevant, scanned), (scanned, total))
-    values = (None if part is None or not whole else part / whole for part, whole in ratios)
-    return dict(zip(INDICATORS, values, strict=True))
+
+    selectivity: float | None
+    layout_factor: float | None
+    metadata_factor: float | None
+    scanning_factor: float | None
+
+    @classmethod
+    def from_rows(cls, total: int, scanned: int, matching: int | None, relevant: int | None) -> Indicators:
+        """Return the indicators of one query.
+
+        ``scanned`` and ``relevant`` are the rows of the blocks that are read, and that hold a matching row.
+
+        >>> Indicators.from_rows(100, 40, 5, 10)
+        Indicators(selectivity=0.05, layout_factor=0.5, metadata_factor=0.25, scanning_factor=0.4)
+        """
+        ratios = ((matching, total), (matching, relevant), (relevant, scanned), (scanned, total))
+        return cls(*(None if part is None or not whole else part / whole for part, whole in ratios))
 
 
-def geometric_means(queries: Sequence[Mapping[str, float | None]]) -> Indicators:
+INDICATORS: Final = tuple(field.name for field in fields(Indicators))
+
+
+@dataclass(frozen=True)
+class IndicatorMeans:
+    """The geometric means of indicators, and the number of queries in the means."""
+
+    queries: int
+    means: Indicators
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the means as a JSON object."""
+        return {"queries": self.queries, **asdict(self.means)}
+
+
+def geometric_means(queries: Sequence[Indicators]) -> IndicatorMeans:
     """Return the geometric means over the queries that match a row, so that the product law holds (Eq. 2).
 
-    If matching rows are unknown, only the scanning factor's, over the queries that read a row. ``queries`` is the
-    number of queries in the means.
+    If matching rows are unknown, return only the scanning factor's, over the queries that read a row.
     """
-    complete = [query for query in queries if all(query[name] for name in INDICATORS)]
-    counted = complete or [query for query in queries if query["scanning_factor"]]
-    means: Indicators = {"queries": len(counted)}
-    for name in INDICATORS:
-        values = [value for query in counted if (value := query[name])]
+    complete = [query for query in queries if all(getattr(query, name) for name in INDICATORS)]
+    counted = complete or [query for query in queries if query.scanning_factor]
+
+    def mean(name: str) -> float | None:
+        values = [value for query in counted if (value := getattr(query, name))]
         known = values and len(values) == len(counted)
-        means[name] = math.exp(math.fsum(map(math.log, values)) / len(values)) if known else None
-    return means
+        return math.exp(math.fsum(map(math.log, values)) / len(values)) if known else None
+
+    return IndicatorMeans(len(counted), Indicators(*map(mean, INDICATORS)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadCounts:
+    """What queries read of a table, and what skips the rest.
+
+    Attributes:
+        counted: whether matching rows were counted.
+        rows_matching: None if they were not counted, or if only Spark can count them.
+        rows_scanned: of the layout where they are most; cells and tids are summed over layouts (Sun 2017, Eq. 4.1).
+        rows_scanned_by_statistics: the rows that would be read without features.
+        predicted_seconds: by engine, for queries one after another.
+        skipped_by: the skipped blocks, rows and bytes, by mechanism.
+    """
+
+    rows_total: int
+    rows_matching: int | None = None
+    rows_scanned: int
+    cells_scanned: int
+    tids_scanned: int
+    bytes_scanned: int
+    blocks_total: int
+    blocks_scanned: int
+    rows_scanned_by_statistics: int
+    footer_bytes: int
+    predicted_seconds: Mapping[str, float]
+    skipped_by: Mapping[str, ScanSize]
+    counted: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the counts as a JSON object; it has ``rows_matching`` only if these were counted."""
+        names = [field.name for field in fields(ReadCounts) if field.name != "counted"]
+        if not self.counted:
+            names.remove("rows_matching")
+        skipped = {mechanism: size_json(size) for mechanism, size in self.skipped_by.items()}
+        return {**{name: getattr(self, name) for name in names}, "skipped_by": skipped}
+
+
+_SUMMED: Final = tuple(
+    field.name
+    for field in fields(ReadCounts)
+    if field.name not in ("rows_matching", "predicted_seconds", "skipped_by", "counted")
+)
+
+
+@dataclass(frozen=True)
+class PathCosts:
+    """The cost of a retrieval path in cells and tids, and of the greedy one (Sun 2017, 5.6.3).
+
+    ``compared`` paths were compared; ``exhaustive`` says whether these were all.
+    """
+
+    compared: int
+    exhaustive: bool
+    cells_and_tids: int
+    greedy: int
+
+
+@dataclass(frozen=True)
+class LayoutReads:
+    """What a query reads of one plan's partitions: by the layout's number the columns, and the path's costs."""
+
+    plan: str
+    columns: Mapping[str, Sequence[str]]
+    paths: PathCosts
+
+
+@dataclass(frozen=True)
+class GreedyPaths:
+    """How good the greedy retrieval path is for queries with a choice whose paths were all compared.
+
+    Attributes:
+        queries: the number of such queries.
+        cheapest: for how many the greedy path is the cheapest.
+        worst_ratio: its highest cost relative to the cheapest path, at most 2.
+    """
+
+    queries: int
+    cheapest: int
+    worst_ratio: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryEvaluation(ReadCounts):
+    """What one query of a log reads."""
+
+    id: int
+    columns: tuple[str, ...]
+    layouts: tuple[LayoutReads, ...]
+    subsumed_by: tuple[str, ...]
+    indicators: Indicators
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the evaluation as a JSON object."""
+        return {
+            "id": self.id,
+            "columns": list(self.columns),
+            **super().to_json(),
+            "layouts": [asdict(layout) for layout in self.layouts],
+            "subsumed_by": list(self.subsumed_by),
+            "indicators": asdict(self.indicators),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationTotals(ReadCounts):
+    """What all queries of a log read together; ``rows_matching`` is None if it is for one of them."""
+
+    queries: int
+    indicators: IndicatorMeans
+    greedy_paths: GreedyPaths
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the totals as a JSON object."""
+        counts = super().to_json()
+        skipped = counts.pop("skipped_by")
+        return {
+            "queries": self.queries,
+            **counts,
+            "indicators": self.indicators.to_json(),
+            "greedy_paths": asdict(self.greedy_paths),
+            "skipped_by": skipped,
+        }
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a log's queries read of a snapshot; a query that reads the table twice is there twice under one id."""
+
+    table: str
+    snapshot: int
+    queries: tuple[QueryEvaluation, ...]
+    totals: EvaluationTotals
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the JSON object of ``layoutopt evaluate --json``."""
+        return {
+            "table": self.table,
+            "snapshot": self.snapshot,
+            "queries": [query.to_json() for query in self.queries],
+            "totals": self.totals.to_json(),
+        }
 
 
 def evaluate(
@@ -84,13 +245,12 @@ def evaluate(
     progress: Progress | None = None,
     dialect: str = "spark",
     calibration: Calibration | None = None,
-) -> dict[str, Any]:
-    """Return what each query would read, as the JSON object of ``layoutopt evaluate --json``.
+) -> Evaluation:
+    """Return what each query would read.
 
     Args:
-        queries: the analysed log; a query that reads the table twice is there twice under one id.
+        queries: the analysed log.
         actual: also count the matching rows, and those of the blocks that hold one, by reading the table once.
-            ``rows_matching`` is None if only Spark can count them.
         progress: called with (queries done, all queries).
         calibration: the costs of engines; by default those of :func:`layoutopt.inspect.cost.find_costs`.
 
@@ -107,15 +267,10 @@ def evaluate(
         key = (query.filter.root, query.columns, question)
         if key not in cache:
             cache[key] = _evaluate_query(table, query, footers, costs, log_matches, question)
-        results.append({"id": query.id, **cache[key]})
+        results.append(QueryEvaluation(id=query.id, **cache[key]))
         if progress is not None:
             progress(done + 1, len(listed))
-    return {
-        "table": table.name,
-        "snapshot": table.catalog.snapshot.number,
-        "queries": results,
-        "totals": _sum_results(results),
-    }
+    return Evaluation(table.name, table.catalog.snapshot.number, tuple(results), _sum_results(results))
 
 
 def _evaluate_query(
@@ -126,6 +281,7 @@ def _evaluate_query(
     log_matches: _LogMatches | None,
     question: int | None,
 ) -> dict[str, Any]:
+    """Return the fields of the query's evaluation but its id."""
     root = query.filter.root
     pruned = table.prune(root, query.columns)
     scanned = sum(_most_rows(plan, plan.read) for plan in pruned)
@@ -134,9 +290,10 @@ def _evaluate_query(
     if log_matches is not None and question is not None:
         matching, relevant = log_matches.count_rows(question, pruned)
     return {
-        "columns": list(query.columns),
+        "columns": query.columns,
+        "counted": log_matches is not None,
         "rows_total": table.rows,
-        **({} if log_matches is None else {"rows_matching": matching}),
+        "rows_matching": matching,
         "rows_scanned": scanned,
         "cells_scanned": sum(_count_cells(plan) for plan in pruned),
         "tids_scanned": sum(_count_tids(plan) for plan in pruned),
@@ -146,10 +303,10 @@ def _evaluate_query(
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.sum_bytes(plan) for plan in pruned),
         "predicted_seconds": predicted_seconds(costs, count_work(pruned)),
-        "skipped_by": {name: size_json(sum_sizes(pruned, outcome)) for name, outcome in MECHANISMS.items()},
-        "layouts": [{**layout_json(plan), "paths": _paths_json(plan)} for plan in pruned],
-        "subsumed_by": find_subsumed_features(table, root),
-        "indicators": indicators(table.rows, scanned, matching, relevant),
+        "skipped_by": {name: sum_sizes(pruned, outcome) for name, outcome in MECHANISMS.items()},
+        "layouts": tuple(LayoutReads(**layout_json(plan), paths=_path_costs(plan)) for plan in pruned),
+        "subsumed_by": tuple(find_subsumed_features(table, root)),
+        "indicators": Indicators.from_rows(table.rows, scanned, matching, relevant),
     }
 
 
@@ -180,35 +337,22 @@ class _LogMatches:
         return matching, relevant
 
 
-def _paths_json(pruned: PrunedPlan) -> dict[str, Any]:
-    """Return the cost of the path in cells and tids, and of the greedy one (Sun 2017, 5.6.3)."""
+def _path_costs(pruned: PrunedPlan) -> PathCosts:
     path = pruned.path
-    return {
-        "compared": path.compared,
-        "exhaustive": path.exhaustive,
-        "cells_and_tids": path.cells_and_tids,
-        "greedy": path.greedy,
-    }
+    return PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
 
 
-def greedy_paths(queries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return how good the greedy retrieval path is for queries with a choice whose paths were all compared.
-
-    Returns:
-        ``queries``: the number of such queries; ``cheapest``: for how many the greedy path is the cheapest;
-        ``worst_ratio``: its highest cost relative to the cheapest path, at most 2.
-    """
-    costs: list[tuple[int, int]] = []  # of the greedy and the cheapest path
-    for query in queries:
-        paths = [layout["paths"] for layout in query["layouts"]]
-        if any(path["compared"] > 1 for path in paths) and all(path["exhaustive"] for path in paths):
-            costs.append((sum(path["greedy"] for path in paths), sum(path["cells_and_tids"] for path in paths)))
+def greedy_paths(queries: Sequence[Sequence[PathCosts]]) -> GreedyPaths:
+    """Return how good the greedy path is, from the costs of each query's paths."""
+    compared = [
+        paths
+        for paths in queries
+        if any(path.compared > 1 for path in paths) and all(path.exhaustive for path in paths)
+    ]
+    costs = [(sum(path.greedy for path in paths), sum(path.cells_and_tids for path in paths)) for paths in compared]
     ratios = [greedy / cheapest if cheapest else 1.0 for greedy, cheapest in costs]
-    return {
-        "queries": len(costs),
-        "cheapest": sum(greedy == cheapest for greedy, cheapest in costs),
-        "worst_ratio": round(max(ratios, default=1.0), 6),
-    }
+    cheapest_paths = sum(greedy == cheapest for greedy, cheapest in costs)
+    return GreedyPaths(len(costs), cheapest_paths, round(max(ratios, default=1.0), 6))
 
 
 def _most_rows(pruned: PrunedPlan, blocks: Bits) -> int:
@@ -262,27 +406,34 @@ class _FooterSizes:
             ) from error
 
 
-def _sum_results(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    totals: dict[str, Any] = {"queries": len(results)}
-    for name in SUMMED:
-        values = [result[name] for result in results if name in result]
-        if name != "rows_matching" or values:
-            totals[name] = None if None in values else sum(values)
-    totals["predicted_seconds"] = {
-        engine: round(sum(result["predicted_seconds"][engine] for result in results), 6)
-        for engine in (results[0]["predicted_seconds"] if results else ())
-    }
-    totals["indicators"] = geometric_means([result["indicators"] for result in results])
-    totals["greedy_paths"] = greedy_paths(results)
-    totals["skipped_by"] = {
-        mechanism: {unit: sum(result["skipped_by"][mechanism][unit] for result in results) for unit in _UNITS}
-        for mechanism in MECHANISMS
-    }
-    return totals
+def _sum_results(results: Sequence[QueryEvaluation]) -> EvaluationTotals:
+    matching = [result.rows_matching for result in results if result.rows_matching is not None]
+    engines = results[0].predicted_seconds if results else ()
+    return EvaluationTotals(
+        queries=len(results),
+        **{name: sum(getattr(result, name) for result in results) for name in _SUMMED},
+        counted=any(result.counted for result in results),
+        rows_matching=sum(matching) if results and len(matching) == len(results) else None,
+        predicted_seconds={
+            engine: round(sum(result.predicted_seconds[engine] for result in results), 6) for engine in engines
+        },
+        indicators=geometric_means([result.indicators for result in results]),
+        greedy_paths=greedy_paths([[layout.paths for layout in result.layouts] for result in results]),
+        skipped_by={name: sum((result.skipped_by[name] for result in results), ScanSize()) for name in MECHANISMS},
+    )
 
 
-def measure_storage(table: Table) -> dict[str, float]:
-    """Return the stored cells, their ratio to the table's cells, and the compressed bytes including tids."""
+@dataclass(frozen=True)
+class StoredSize:
+    """The stored cells, their ratio to the table's cells, and the compressed bytes including tids."""
+
+    cells: int
+    storage_cells: float
+    bytes: int
+
+
+def measure_storage(table: Table) -> StoredSize:
+    """Return what a table stores."""
     cells = sum(
         int(source.blocks.rows[source.blocks.has_column(name)].sum())
         for source in table.sources
@@ -294,48 +445,86 @@ def measure_storage(table: Table) -> dict[str, float]:
         for index in np.unique(source.entry_of)
     )
     stored = sum(int(source.blocks.bytes.sum()) for source in table.sources)
-    return {"cells": cells, "storage_cells": _share(cells, table_cells), "bytes": stored}
+    return StoredSize(cells, _share(cells, table_cells), stored)
 
 
-def compare(table: Table, log: Sequence[Query], evaluation: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class PlanPredictions:
+    """What a plan predicted for its training queries, by the names of :attr:`Comparison.measured`."""
+
+    plan: str
+    method: str
+    predicted: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ForeseenReads:
+    """For the queries that all plans were made for: the predicted bytes, and those read.
+
+    ``within_a_quarter`` is the share of these queries whose prediction is close.
+    """
+
+    queries: int
+    bytes_predicted: int
+    bytes_scanned: int
+    within_a_quarter: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What plans predicted, and what an evaluated log measured.
+
+    Attributes:
+        measured: shares of a full scan by the same queries, and the ratio of stored cells.
+        plans: the predictions of each plan of the snapshot.
+        bytes_predicted: for each query; None if some plan was not made for it.
+    """
+
+    measured: Mapping[str, float]
+    storage: StoredSize
+    plans: tuple[PlanPredictions, ...]
+    bytes_predicted: tuple[int | None, ...]
+    foreseen: ForeseenReads
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the comparison as a JSON object."""
+        return asdict(self)
+
+
+def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Comparison:
     """Return the figures that plans predict, measured on an evaluated log, and the predictions of the snapshot's plans.
 
-    Shares are of a full scan by the same queries. A plan predicts for its training queries, from samples, by features
-    and partition bounds only; the log may differ, and statistics also skip. For queries that all plans were made for,
-    the predicted bytes are compared with those that are read.
+    A plan predicts for its training queries, from samples, by features and partition bounds only; the log may differ,
+    and statistics also skip.
     """
 
     @cache
     def scan_bytes(columns: tuple[str, ...]) -> Ints:
         return np.array([plan.size(PruneOutcome.READ).bytes for plan in table.prune(TRUE, columns)], dtype=np.int64)
 
-    queries, totals = evaluation["queries"], evaluation["totals"]
-    cells = sum(query["rows_total"] * len(query["columns"]) for query in queries)
-    total_bytes = sum(int(scan_bytes(tuple(query["columns"])).sum()) for query in queries)
+    queries, totals = evaluation.queries, evaluation.totals
+    cells = sum(query.rows_total * len(query.columns) for query in queries)
+    total_bytes = sum(int(scan_bytes(query.columns).sum()) for query in queries)
     storage = measure_storage(table)
     measured = {
-        "rows_scanned_fraction": _share(totals["rows_scanned"], totals["rows_total"]),
-        "cells_and_tids_fraction": _share(totals["cells_scanned"] + totals["tids_scanned"], cells),
-        "bytes_fraction": _share(totals["bytes_scanned"], total_bytes),
-        "storage_cells": storage["storage_cells"],
+        "rows_scanned_fraction": _share(totals.rows_scanned, totals.rows_total),
+        "cells_and_tids_fraction": _share(totals.cells_scanned + totals.tids_scanned, cells),
+        "bytes_fraction": _share(totals.bytes_scanned, total_bytes),
+        "storage_cells": storage.storage_cells,
     }
-    plans = [
-        {
-            "plan": source.plan.digest,
-            "method": source.plan.method,
-            "predicted": select_own_predictions(source.plan.predicted),
-        }
-        for source in table.sources
-    ]
+    plans = [source.plan for source in table.sources]
     shares = [
         {(query.filter.root, query.columns): share for query, share in zip(plan.queries, plan.reads, strict=False)}
-        for plan in (source.plan for source in table.sources)
+        for plan in plans
     ]
-    predicted = [_predict_bytes(query, shares, scan_bytes(tuple(query.columns))) for query in log]
-    foreseen = _compare_bytes(predicted, [query["bytes_scanned"] for query in queries])
-    return {
-        "measured": measured, "storage": storage, "plans": plans, "bytes_predicted": predicted, "foreseen": foreseen,
-    }  # fmt: skip
+    predicted = tuple(_predict_bytes(query, shares, scan_bytes(tuple(query.columns))) for query in log)
+    return Comparison(
+        measured,
+        storage,
+        tuple(PlanPredictions(plan.digest, plan.method, select_own_predictions(plan.predicted)) for plan in plans),
+        predicted,
+        _compare_bytes(predicted, [query.bytes_scanned for query in queries]),
+    )
 
 
 _Shares = Mapping[tuple[Node, tuple[str, ...]], float]
@@ -348,60 +537,88 @@ def _predict_bytes(query: Query, shares: Sequence[_Shares], full: Ints) -> int |
     return round(float(np.dot(known, full))) if len(known) == len(plan_shares) else None
 
 
-def _compare_bytes(predicted: Sequence[int | None], measured: Sequence[int]) -> dict[str, Any]:
+def _compare_bytes(predicted: Sequence[int | None], measured: Sequence[int]) -> ForeseenReads:
     pairs = [(expected, actual) for expected, actual in zip(predicted, measured, strict=True) if expected is not None]
     close = sum(abs(expected - actual) <= _CLOSE * actual for expected, actual in pairs)
-    return {
-        "queries": len(pairs),
-        "bytes_predicted": sum(expected for expected, _ in pairs),
-        "bytes_scanned": sum(actual for _, actual in pairs),
-        "within_a_quarter": _share(close, len(pairs)),
-    }
+    expected_bytes, actual_bytes = (sum(side) for side in zip(*pairs, strict=True)) if pairs else (0, 0)
+    return ForeseenReads(len(pairs), expected_bytes, actual_bytes, _share(close, len(pairs)))
 
 
 def _share(part: int, whole: int) -> float:
     return round(part / whole, 6) if whole else 0.0
 
 
-def worst_queries(
-    table: Table, queries: Sequence[Query], results: Sequence[Mapping[str, Any]], dialect: str = "spark", most: int = 10
-) -> list[dict[str, Any]]:
-    """Return the distinct queries (filter and columns) of a log that waste the most rows in all their runs.
+@dataclass(frozen=True)
+class WorstQuery:
+    """A distinct query (filter and columns) that wastes many rows in all its runs.
 
-    Wasted rows are read but don't match. If a query's matching rows are unknown, its ``rows_wasted`` is None, and it is
-    ranked by all rows that it reads. ``results`` are those of :func:`evaluate`.
+    Attributes:
+        runs: how often the log runs it.
+        sql: the start of its text.
+        evaluation: what it reads in one run.
+        conjuncts: what each part of its filter skips, and if nothing, why.
     """
-    first: dict[tuple[object, ...], tuple[Query, Mapping[str, Any]]] = {}
+
+    runs: float
+    sql: str
+    evaluation: QueryEvaluation
+    conjuncts: tuple[Conjunct, ...]
+
+    @property
+    def rows_wasted(self) -> int | None:
+        """The rows that are read but don't match; None if the matching rows are unknown."""
+        matching = self.evaluation.rows_matching
+        return None if matching is None else self.evaluation.rows_scanned - matching
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the query as a JSON object."""
+        evaluation = self.evaluation.to_json()
+        shown = ("rows_scanned", "rows_matching", "rows_total", "bytes_scanned", "indicators")
+        return {
+            "id": self.evaluation.id,
+            "runs": self.runs,
+            "sql": self.sql,
+            "rows_wasted": self.rows_wasted,
+            **{name: evaluation[name] for name in shown if name in evaluation},
+            "conjuncts": [
+                {
+                    "text": conjunct.text,
+                    "reason": conjunct.reason.value,
+                    "detail": conjunct.detail or conjunct.reason.sentence,
+                    "blocks_skipped_alone": dict(conjunct.alone),
+                }
+                for conjunct in self.conjuncts
+            ],
+        }
+
+
+def worst_queries(
+    table: Table, queries: Sequence[Query], results: Sequence[QueryEvaluation], dialect: str = "spark", most: int = 10
+) -> list[WorstQuery]:
+    """Return the queries of a log that waste the most rows in all their runs.
+
+    If a query's matching rows are unknown, it is ranked by all rows that it reads. ``results`` are those of
+    :func:`evaluate`.
+    """
+    first: dict[tuple[object, ...], tuple[Query, QueryEvaluation]] = {}
     runs: dict[tuple[object, ...], float] = {}
     for query, result in zip(queries, results, strict=True):
-        key = (query.filter.root, query.columns, result.get("rows_matching"))
+        key = (query.filter.root, query.columns, result.rows_matching)
         first.setdefault(key, (query, result))
         runs[key] = runs.get(key, 0.0) + query.weight
-    wasted = {key: result["rows_scanned"] - (result.get("rows_matching") or 0) for key, (_, result) in first.items()}
+    wasted = {key: result.rows_scanned - (result.rows_matching or 0) for key, (_, result) in first.items()}
     ranked = sorted(first, key=lambda key: (-wasted[key] * runs[key], first[key][0].id))
-    return [_explain_waste(table, *first[key], runs[key], dialect) for key in ranked[:most] if wasted[key]]
-
-
-def _explain_waste(table: Table, query: Query, result: Mapping[str, Any], runs: float, dialect: str) -> dict[str, Any]:
-    read, matching = result["rows_scanned"], result.get("rows_matching")
-    conjuncts = [*explain_conjuncts(table, query.filter.root), *_unusable_conjuncts(table, query, dialect)]
-    figures = ("rows_scanned", "rows_matching", "rows_total", "bytes_scanned", "indicators")
-    return {
-        "id": query.id,
-        "runs": runs,
-        "sql": query.sql[:_LONGEST_SQL],
-        "rows_wasted": None if matching is None else read - matching,
-        **{name: result[name] for name in figures if name in result},
-        "conjuncts": [
-            {
-                "text": conjunct.text,
-                "reason": conjunct.reason.value,
-                "detail": conjunct.detail or conjunct.reason.sentence,
-                "blocks_skipped_alone": dict(conjunct.alone),
-            }
-            for conjunct in conjuncts
-        ],
-    }
+    return [
+        WorstQuery(
+            runs[key],
+            query.sql[:_LONGEST_SQL],
+            result,
+            (*explain_conjuncts(table, query.filter.root), *_unusable_conjuncts(table, query, dialect)),
+        )
+        for key in ranked[:most]
+        if wasted[key]
+        for query, result in (first[key],)
+    ]
 
 
 def _unusable_conjuncts(table: Table, query: Query, dialect: str) -> list[Conjunct]:

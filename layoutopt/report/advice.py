@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from html import escape
 from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.report.pages import STYLE, html_table
+from layoutopt.report.pages import render_page
 from layoutopt.report.texts import format_bytes, printable, shorten
 
 if TYPE_CHECKING:
@@ -155,87 +154,29 @@ def _make_layouts_table(advice: Advice) -> Table:
     return table
 
 
-_BARS = """
-.reads { background: #2874a6; height: .8em; border-radius: 2px; }
-.wide { min-width: 16em; }
-"""
-
-
 def advice_page(advice: Advice) -> str:
     """Return the HTML page of an advice."""
-    title = f"{advice.table}: what a layout would save"
-    parts = [
-        f"<h1>{escape(title)}</h1>",
-        f'<p class="sub">{escape(_describe_input(advice))}</p>',
-        f"<p>{escape(_describe_reads_now(advice))}</p>",
-        _render_cards(advice),
-        f"<p><b>{escape(_recommend(advice))}</b></p>",
-        *(f"<p><code>{escape(command)}</code></p>" for command in _make_commands(advice)),
-        "<h2>What each method would read</h2>",
-        f'<p class="note">{escape(_CONFIDENCE)}</p>',
-        _render_layouts(advice),
-        "<h2>What queries filter by</h2>",
-        _render_filters(advice),
-        _render_statements(advice),
-    ]
-    head = f'<meta charset="utf-8"><title>{escape(title)}</title><style>{STYLE}{_BARS}</style>'
-    return f'<!doctype html>\n<html lang="en"><head>{head}</head>\n<body>\n{"".join(parts)}\n</body></html>\n'
-
-
-def _render_cards(advice: Advice) -> str:
-    best = advice.recommended
+    layouts = [("unchanged", advice.now, _list_figures_now(advice))]
+    layouts += [(_name_layout(layout), layout.reads, _list_figures(layout)) for layout in advice.layouts]
     cards = [(f"{advice.now.share:.1%}", "of full scans are read now")]
-    if best is not None:
+    if (best := advice.recommended) is not None:
         cards += [
             (f"{best.reads.share:.1%}", f"would be by {_name_layout(best)}"),
             (_format_money(best.saves), f"saved {advice.period.each}"),
             (f"± {best.reads.relative_error:.0%}", "error of this estimate"),
         ]
-    inner = "".join(f'<div class="card"><b>{escape(number)}</b>{escape(text)}</div>' for number, text in cards)
-    return f'<div class="cards">{inner}</div>'
-
-
-def _render_layouts(advice: Advice) -> str:
-    most = max([advice.now.bytes, *(layout.reads.bytes for layout in advice.layouts)]) or 1.0
-    now = ("unchanged", _render_bar(advice.now, most), *_list_figures_now(advice))
-    rows = [
-        (escape(_name_layout(layout)), _render_bar(layout.reads, most), *_list_figures(layout))
-        for layout in advice.layouts
-    ]
-    columns = ("method", "", "reads", "±", "of full scans", "costs", "saves", "stored")
-    return html_table(columns, [now, *rows], text=(0, 1))
-
-
-def _render_bar(reads: Reading, most: float) -> str:
-    return f'<div class="wide"><div class="reads" style="width:{100 * reads.bytes / most:.2f}%"></div></div>'
-
-
-def _render_filters(advice: Advice) -> str:
-    rows = [
-        (
-            escape(", ".join(group.columns) or "(no filter)"),
-            f"{group.runs:,.0f}",
-            format_bytes(group.bytes),
-            f"{group.bytes / advice.now.bytes:.1%}" if advice.now.bytes else "-",
-            f"<code>{escape(group.example)}</code>",
-        )
-        for group in advice.asked
-    ]
-    return html_table(("columns", "runs", "read now", "of all", "example"), rows, text=(0, 4))
-
-
-def _render_statements(advice: Advice) -> str:
-    if not advice.statements:
-        return ""
-    rows = [
-        (
-            escape(statement.engine),
-            f"<code>{escape(statement.statement)}</code>",
-            format_bytes(statement.layout.reads.bytes),
-            f"{statement.layout.reads.relative_error:.0%}",
-            _format_money(statement.gives_away),
-        )
-        for statement in advice.statements
-    ]
-    table = html_table(("engine", "statement", "reads", "±", f"extra cost {advice.period.each}"), rows, text=(0, 1))
-    return f'<h2>Statements for other engines</h2><p class="note">{escape(_note_engine_blocks(advice))}</p>{table}'
+    return render_page(
+        "advice.html.j2",
+        title=f"{advice.table}: what a layout would save",
+        advice=advice,
+        input=_describe_input(advice),
+        reads_now=_describe_reads_now(advice),
+        cards_shown=cards,
+        recommendation=_recommend(advice),
+        commands=_make_commands(advice),
+        confidence=_CONFIDENCE,
+        layouts=layouts,
+        most_bytes=max(reads.bytes for _, reads, _ in layouts) or 1.0,
+        engine_blocks=_note_engine_blocks(advice),
+        money=_format_money,
+    )

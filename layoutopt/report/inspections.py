@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.table import Table
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from layoutopt.external.refresh import RefreshReport
     from layoutopt.inspect.audit import AuditReport, Loss
     from layoutopt.inspect.drift import Drift
+    from layoutopt.inspect.evaluate import Comparison, Evaluation, ReadCounts, WorstQuery
     from layoutopt.inspect.status import Status
     from layoutopt.inspect.verify import SourceCheck, VerifyReport
     from layoutopt.local.append import AppendReport
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from layoutopt.maintenance.sampling_error import Interval
     from layoutopt.model.features_document import SkippedStatement
     from layoutopt.publish.publishing import PublishReport
+    from layoutopt.scan.explain import Conjunct
     from layoutopt.spark.changes.optimize import OptimizeReport
     from layoutopt.spark.changes.rewrite import ChangeReport
 
@@ -188,9 +191,10 @@ def _print_families(console: Console, changes: FamilyChanges) -> None:
 
 def print_evaluation(
     console: Console,
-    result: Mapping[str, Any],
+    evaluation: Evaluation,
     skipped: Sequence[SkippedStatement],
-    worst: Sequence[Mapping[str, Any]] = (),
+    worst: Sequence[WorstQuery] = (),
+    predictions: Comparison | None = None,
     *,
     every: bool = False,
 ) -> None:
@@ -198,80 +202,81 @@ def print_evaluation(
 
     Args:
         console: where to print.
-        result: the value of :func:`layoutopt.inspect.evaluate.evaluate`, with or without ``predictions``.
+        evaluation: of the log's queries.
         skipped: the log's unusable statements.
-        worst: the value of :func:`layoutopt.inspect.evaluate.worst_queries`.
+        worst: the queries that waste most.
+        predictions: what plans predicted for these queries.
         every: whether to print a line per query.
     """
-    totals = result["totals"]
-    console.print(_make_queries_table(result, every))
-    if seconds := totals.get("predicted_seconds"):
-        console.print(f"Predicted for queries one after another: {seconds_text(seconds)}")
-    if totals.get("rows_matching") is not None:
-        console.print(f"Rows that match: {totals['rows_matching']:,}")
-    means = totals.get("indicators")
-    if means is not None:
-        shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if name != "queries" and mean]
-        console.print(f"Geometric means over {means['queries']} queries: {', '.join(shown) or '-'}")
-    _print_predictions(console, result)
+    totals = evaluation.totals
+    console.print(_make_queries_table(evaluation, predictions, every))
+    if totals.predicted_seconds:
+        console.print(f"Predicted for queries one after another: {seconds_text(totals.predicted_seconds)}")
+    if totals.rows_matching is not None:
+        console.print(f"Rows that match: {totals.rows_matching:,}")
+    means = asdict(totals.indicators.means)
+    shown = [f"{name.replace('_', ' ')} {mean:.3g}" for name, mean in means.items() if mean]
+    console.print(f"Geometric means over {totals.indicators.queries} queries: {', '.join(shown) or '-'}")
+    if predictions is not None:
+        _print_predictions(console, predictions)
+    if totals.greedy_paths.queries:
+        paths = totals.greedy_paths
+        console.print(
+            f"The greedy retrieval path is the cheapest for {paths.cheapest} of {paths.queries} queries with a "
+            f"choice; at worst it reads {paths.worst_ratio:.3g} times as much"
+        )
     if worst:
         console.print(_make_worst_table(worst))
-    if not every and result["queries"]:
-        console.print(f"--all prints a line for each of the {len(result['queries']):,} queries")
+    if not every and evaluation.queries:
+        console.print(f"--all prints a line for each of the {len(evaluation.queries):,} queries")
     if skipped:
         console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
 
 
-def _make_queries_table(result: Mapping[str, Any], every: bool) -> Table:
+def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, every: bool) -> Table:
     """Return a table of what all queries and each query read, with predicted bytes if any are known."""
-    foreseen: Sequence[int | None] = result.get("predictions", {}).get("bytes_predicted", ()) if every else ()
+    foreseen = predictions.bytes_predicted if every and predictions is not None else ()
     foreseen = foreseen if any(size is not None for size in foreseen) else ()
-    table = Table(title=f"{result['table']}, snapshot {result['snapshot']}", title_justify="left")
+    table = Table(title=f"{evaluation.table}, snapshot {evaluation.snapshot}", title_justify="left")
     headings = ["query", "rows", "of all", "by statistics alone", "blocks", "bytes"]
     for name in [*headings, "predicted"] if foreseen else headings:
         table.add_column(name, justify="right")
-    table.add_row("all", *_format_cells(result["totals"]))
+    table.add_row("all", *_format_cells(evaluation.totals))
     table.add_section()
-    for place, query in enumerate(result["queries"] if every else ()):
-        table.add_row(str(query["id"]), *_format_cells(query), *map(_format_prediction, foreseen[place : place + 1]))
+    for place, query in enumerate(evaluation.queries if every else ()):
+        table.add_row(str(query.id), *_format_cells(query), *map(_format_prediction, foreseen[place : place + 1]))
     return table
 
 
-def _print_predictions(console: Console, result: Mapping[str, Any]) -> None:
-    """Print plans' predictions next to measurements, and how good the greedy retrieval path is."""
-    predictions = result.get("predictions")
-    if predictions is not None and any(plan["predicted"] for plan in predictions["plans"]):
+def _print_predictions(console: Console, predictions: Comparison) -> None:
+    """Print plans' predictions next to measurements."""
+    if any(plan.predicted for plan in predictions.plans):
         console.print(_make_comparison_table(predictions))
-    if predictions is not None and (foreseen := predictions["foreseen"])["queries"]:
-        predicted, read = (format_bytes(foreseen[name]) for name in ("bytes_predicted", "bytes_scanned"))
+    foreseen = predictions.foreseen
+    if foreseen.queries:
         console.print(
-            f"The plan predicted {predicted} for the {foreseen['queries']:,} queries that it was made for; they read "
-            f"{read}, and {foreseen['within_a_quarter']:.0%} of them are within a quarter of the prediction"
-        )
-    paths = result["totals"].get("greedy_paths")
-    if paths is not None and paths["queries"]:
-        console.print(
-            f"The greedy retrieval path is the cheapest for {paths['cheapest']} of {paths['queries']} queries with a "
-            f"choice; at worst it reads {paths['worst_ratio']:.3g} times as much"
+            f"The plan predicted {format_bytes(foreseen.bytes_predicted)} for the {foreseen.queries:,} queries that it "
+            f"was made for; they read {format_bytes(foreseen.bytes_scanned)}, and {foreseen.within_a_quarter:.0%} of "
+            "them are within a quarter of the prediction"
         )
 
 
-def _make_comparison_table(comparison: Mapping[str, Any]) -> Table:
+def _make_comparison_table(comparison: Comparison) -> Table:
     table = Table(title="predicted for the training queries, and measured", title_justify="left")
     table.add_column("")
-    for plan in comparison["plans"]:
-        table.add_column(f"{plan['method']} {plan['plan'][:8]}", justify="right")
+    for plan in comparison.plans:
+        table.add_column(f"{plan.method} {plan.plan[:8]}", justify="right")
     table.add_column("this log", justify="right")
-    for name, value in comparison["measured"].items():
-        predicted = [plan["predicted"].get(name) for plan in comparison["plans"]]
+    for name, value in comparison.measured.items():
+        predicted = [plan.predicted.get(name) for plan in comparison.plans]
         texts = ["-" if number is None else f"{number:.4g}" for number in predicted]
         table.add_row(name.replace("_", " "), *texts, f"{value:.4g}")
     return table
 
 
-def _make_worst_table(worst: Sequence[Mapping[str, Any]]) -> Table:
+def _make_worst_table(worst: Sequence[WorstQuery]) -> Table:
     """Return a table of the worst queries with a row for each part of their filters."""
-    known = any(query["rows_wasted"] is not None for query in worst)
+    known = any(query.rows_wasted is not None for query in worst)
     which = "read the most rows without a match" if known else "read the most rows (--actual counts matches)"
     table = Table(title=f"the queries that {which}, and what each part of their filters does", title_justify="left")
     for name in ("query", "runs", "rows read", *(["without match"] if known else [])):
@@ -279,31 +284,31 @@ def _make_worst_table(worst: Sequence[Mapping[str, Any]]) -> Table:
     for name in ("part of its filter", "reason"):
         table.add_column(name)
     for query in worst:
-        numbers = [str(query["id"]), f"{query['runs']:g}", f"{query['rows_scanned']:,}"]
-        numbers += ["unknown" if query["rows_wasted"] is None else f"{query['rows_wasted']:,}"] if known else []
-        for conjunct in query["conjuncts"] or [{"text": "(no filter)", "reason": "", "detail": ""}]:
-            text = shorten(printable(conjunct["text"]), _MAX_CONJUNCT_CHARS)
-            table.add_row(*numbers, Text(text), Text(printable(_explain_conjunct(conjunct))))
+        numbers = [str(query.evaluation.id), f"{query.runs:g}", f"{query.evaluation.rows_scanned:,}"]
+        numbers += ["unknown" if query.rows_wasted is None else f"{query.rows_wasted:,}"] if known else []
+        parts = [(conjunct.text, _explain_conjunct(conjunct)) for conjunct in query.conjuncts]
+        for text, reason in parts or [("(no filter)", "")]:
+            text = shorten(printable(text), _MAX_CONJUNCT_CHARS)
+            table.add_row(*numbers, Text(text), Text(printable(reason)))
             numbers = [""] * len(numbers)
         table.add_section()
     return table
 
 
-def _explain_conjunct(conjunct: Mapping[str, Any]) -> str:
-    if conjunct["reason"] != "skips":
-        return f"{conjunct['reason']}: {conjunct['detail']}".strip(": ")
-    blocks = max(conjunct["blocks_skipped_alone"].values(), default=0)
+def _explain_conjunct(conjunct: Conjunct) -> str:
+    if conjunct.reason != "skips":
+        return f"{conjunct.reason.value}: {conjunct.detail or conjunct.reason.sentence}"
+    blocks = max(conjunct.alone.values(), default=0)
     return f"skips: alone it would skip {blocks:,} block{'' if blocks == 1 else 's'}"
 
 
-def _format_cells(query: Mapping[str, Any]) -> tuple[str, ...]:
-    rows, total, by_statistics = query["rows_scanned"], query["rows_total"], query["rows_scanned_by_statistics"]
+def _format_cells(reads: ReadCounts) -> tuple[str, ...]:
     return (
-        f"{rows:,}",
-        _format_share(rows, total),
-        _format_share(by_statistics, total),
-        f"{query['blocks_scanned']:,}/{query['blocks_total']:,}",
-        format_bytes(query["bytes_scanned"]),
+        f"{reads.rows_scanned:,}",
+        _format_share(reads.rows_scanned, reads.rows_total),
+        _format_share(reads.rows_scanned_by_statistics, reads.rows_total),
+        f"{reads.blocks_scanned:,}/{reads.blocks_total:,}",
+        format_bytes(reads.bytes_scanned),
     )
 
 

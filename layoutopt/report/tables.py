@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.model.engine_costs import (
+    KINDS,
     held_out_shares,
     held_out_spreads,
     predictions_by_budget,
@@ -22,13 +23,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from rich.console import Console
 
+    from layoutopt.catalog.snapshot import HistoryEntry
     from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.model.layout import Plan
     from layoutopt.spark.loading.load import LoadsReport
+    from layoutopt.spark.planning.calibrate import Fitted
     from layoutopt.writer.task_result import LoadReport
 
 _MAX_PARTITIONS = 20
 _MAX_CHANGED = 4
+# The fields of the JSON of a snapshot in the history, after its number.
+_HISTORY = ("parent", "created_at", "operation", "partitions", "rows", "changed", "changed_rows", "load_id")
 
 
 def plan_report(plan: Plan, output: Path) -> dict[str, object]:
@@ -141,30 +146,9 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
 
 
-def history_report(path: str) -> list[dict[str, object]]:
-    """Return the JSON value of a table's snapshots, the oldest first.
-
-    Raises:
-        NotATableError: the path does not hold a table.
-        CatalogError: a snapshot is damaged.
-    """
-    from layoutopt.catalog.snapshot import history
-    from layoutopt.catalog.table import Catalog
-
-    return [
-        {
-            "snapshot": entry.number,
-            "parent": entry.parent,
-            "created_at": entry.created_at,
-            "operation": entry.operation,
-            "partitions": entry.partitions,
-            "rows": entry.rows,
-            "changed": list(entry.changed),
-            "changed_rows": entry.changed_rows,
-            "load_id": entry.load_id,
-        }
-        for entry in history(Catalog.open(path).files)
-    ]
+def history_report(snapshots: Iterable[HistoryEntry]) -> list[dict[str, object]]:
+    """Return the JSON value of a table's snapshots."""
+    return [{"snapshot": entry.number, **{name: vars(entry)[name] for name in _HISTORY}} for entry in snapshots]
 
 
 def print_vacuum(console: Console, report: VacuumReport) -> None:
@@ -180,14 +164,28 @@ def print_vacuum(console: Console, report: VacuumReport) -> None:
         console.print(f"Kept for published tables: snapshots {kept}")
 
 
-def print_history(console: Console, snapshots: Sequence[Mapping[str, object]]) -> None:
+def print_history(console: Console, snapshots: Iterable[HistoryEntry]) -> None:
     """Print a table's snapshots and the partitions that each changed."""
     table = Table()
     for name in ("snapshot", "created at", "operation", "partitions", "rows"):
         table.add_column(name, justify="right")
     table.add_column("changed")
-    for snapshot in snapshots:
-        cells = [str(snapshot[key]) for key in ("snapshot", "created_at", "operation", "partitions")]
-        changed: Any = snapshot["changed"]
-        table.add_row(*cells, f"{snapshot['rows']:,}", Text(_join_first(changed, _MAX_CHANGED)))
+    for entry in snapshots:
+        changed = Text(_join_first(entry.changed, _MAX_CHANGED))
+        cells = (str(entry.number), entry.created_at, entry.operation, str(entry.partitions), f"{entry.rows:,}")
+        table.add_row(*cells, changed)
     console.print(table)
+
+
+def calibration_table(fitted: Fitted) -> Table:
+    """Return a table of the engines' costs for each kind of work."""
+    engines = fitted.calibration.engines
+    table = Table(title="microseconds per unit of work", title_justify="left")
+    table.add_column("")
+    for engine in engines:
+        table.add_column(engine, justify="right")
+    for kind in KINDS:
+        table.add_row(kind.replace("_", " "), *(f"{1e6 * costs.get(kind, 0.0):,.4g}" for costs in engines.values()))
+    table.add_section()
+    table.add_row("error on the held-out third of probes", *(f"{fitted.missed[engine]:.0%}" for engine in engines))
+    return table

@@ -95,10 +95,10 @@ def test_most_is_skipped_by_every_mechanism(case: Case, source: str) -> None:
     write_log(case.queries, case.folder / "test.jsonl")
     queries = analyze(read_log(case.folder / "test.jsonl"), schema_from(source), TABLE).queries
     assert len(queries) == len(case.queries)
-    totals = evaluate(case.table, queries)["totals"]
-    assert totals["skipped_by"]["index"]["blocks"] == 0  # nobody asked for one
-    skipped = {name: amount["blocks"] for name, amount in totals["skipped_by"].items() if name != "index"}
+    totals = evaluate(case.table, queries).totals
+    assert totals.skipped_by["index"].blocks == 0  # nobody asked for one
+    skipped = {name: size.blocks for name, size in totals.skipped_by.items() if name != "index"}
     assert min(skipped.values()) > 0, skipped
-    assert totals["rows_scanned"] < 0.75 * totals["rows_scanned_by_statistics"] < totals["rows_total"]
+    assert totals.rows_scanned < 0.75 * totals.rows_scanned_by_statistics < totals.rows_total
     matching = sum(answer.num_rows for answer in case.answers)
-    assert 0 < matching <= totals["rows_scanned"] < 0.4 * totals["rows_total"]
+    assert 0 < matching <= totals.rows_scanned < 0.4 * totals.rows_total

@@ -18,35 +18,22 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import typer
 
 from layoutopt.cli.app import app
 from layoutopt.cli.console import add_verb
+from layoutopt.cli.jobs import JOBS
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.files import VERBS, make_settings
-from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 
 ROOT: Final = Path(__file__).parents[2]
 README: Final = ROOT / "README.md"
 GUIDES: Final = sorted((ROOT / "docs" / "guides").glob("*.md"))
 PAGES: Final = (README, *GUIDES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs/reference").glob("*.md")))
-# The settings of each script in jobs/; bench.py takes the arguments of `layoutopt bench`.
-JOBS: Final[Mapping[str, type[VerbSettings]]] = MappingProxyType(
-    {
-        "append": AppendSettings,
-        "featurize": PlanSettings,
-        "load": LoadSettings,
-        "optimize": OptimizeSettings,
-        "plan": PlanSettings,
-        "verify": VerifySettings,
-    }
-)
 # Settings of a session, which are not settings of a verb.
 SESSION: Final = ("conf", "json", "progress", "debug", "udf", "key")
 _BLOCK: Final = re.compile(
@@ -106,8 +93,9 @@ def parse_job(words: list[str]) -> None:
         """Stand for the job."""
 
     flags = typer.Typer()
-    add_verb(flags, JOBS[name], example="", by_place=False)(job)
-    _check(typer.main.get_command(flags), JOBS[name], arguments)
+    kind, _ = JOBS[name]
+    add_verb(flags, kind, example="", by_place=False)(job)
+    _check(typer.main.get_command(flags), kind, arguments)
 
 
 def _check(command: Any, kind: type[VerbSettings], arguments: list[str]) -> None:

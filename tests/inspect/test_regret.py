@@ -33,8 +33,8 @@ def test_bytes_add_up_to_what_evaluate_says(table: Table) -> None:
     queries = logged()
     reads = measure_entry_bytes(table, queries)
     scanned = {(query.filter.root, query.columns): 0 for query in queries}
-    for query, result in zip(queries, evaluate(table, queries)["queries"], strict=True):
-        scanned[query.filter.root, query.columns] = result["bytes_scanned"]
+    for query, result in zip(queries, evaluate(table, queries).queries, strict=True):
+        scanned[query.filter.root, query.columns] = result.bytes_scanned
     assert [scanned[query.filter.root, query.columns] for query in reads.queries] == reads.read.sum(axis=1).tolist()
     assert float(reads.weights.sum()) == len(queries)
     assert (reads.read <= reads.full).all()

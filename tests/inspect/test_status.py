@@ -113,8 +113,8 @@ def test_a_status_is_printed_and_json(table: Table, capsys: pytest.CaptureFixtur
 
 def test_a_share_is_what_evaluate_says_by_weight(table: Table) -> None:
     asked = queries("kind = 'air'", "price > 50", "kind = 'air'")
-    results = evaluate(table, asked)["queries"]
-    scanned = sum(query.weight * result["rows_scanned"] for query, result in zip(asked, results, strict=True))
+    results = evaluate(table, asked).queries
+    scanned = sum(query.weight * result.rows_scanned for query, result in zip(asked, results, strict=True))
     assert skipped_share(table, asked) == pytest.approx(1 - scanned / (300 * sum(query.weight for query in asked)))
 
 

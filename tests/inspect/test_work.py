@@ -70,8 +70,8 @@ def test_evaluate_predicts_by_what_is_given_or_built_in(tmp_path: Path) -> None:
     table = build(tmp_path, some_rows(60), building(SCHEMA, CONDITIONS))
     queries = logged(SQL[:2])
     found = evaluate(table, queries)
-    assert set(found["totals"]["predicted_seconds"]) == set(BUILT_IN.engines)
+    assert set(found.totals.predicted_seconds) == set(BUILT_IN.engines)
     own = Calibration({"spark": {"queries": 2.0}})
-    assert evaluate(table, queries, calibration=own)["totals"]["predicted_seconds"] == {"spark": 4.0}
+    assert evaluate(table, queries, calibration=own).totals.predicted_seconds == {"spark": 4.0}
     assert find_costs(table) == BUILT_IN
     assert find_costs(table, own) == own

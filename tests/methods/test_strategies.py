@@ -170,8 +170,8 @@ def test_a_query_that_needs_one_layout_reads_no_tid(table: Table, monkeypatch: p
     for plan in table.catalog.plans.values():
         for layout in plan.scheme.layouts:
             one = Query(0, "t", layout.columns, Filter.of(TRUE))
-            (found,) = evaluate(table, [one])["queries"]
-            assert found["tids_scanned"] == 0
+            (found,) = evaluate(table, [one]).queries
+            assert found.tids_scanned == 0
             assert table.sql(f"SELECT {listed(layout.columns)} FROM t").num_rows == 300
     assert columns_read
     assert "_tid" not in columns_read
@@ -265,8 +265,8 @@ def test_a_table_by_cuts_of_every_type_comes_back_whole(spark: SparkSession, sou
     table = open_table(str(tmp_path / "t"))
     assert verify(table).problems == ()
     assert rows_of(table.sql("SELECT * FROM t")) == rows_of(source.toArrow())
-    skipped = evaluate(table, [replace(q, table="t") for q in plan.queries])["totals"]["skipped_by"]
-    assert sum(each["blocks"] for each in skipped.values()) > 0
+    skipped = evaluate(table, [replace(q, table="t") for q in plan.queries]).totals.skipped_by
+    assert sum(size.blocks for size in skipped.values()) > 0
 
 
 @pytest.mark.long

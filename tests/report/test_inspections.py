@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
-
-from rich.console import Console
-
 from layoutopt.inspect.audit import AuditReport, Loss
 from layoutopt.inspect.drift import Drift, Regret
 from layoutopt.inspect.verify import Problem, SourceCheck, VerifyReport
 from layoutopt.maintenance.query_families import NEW, SAME, FamilyChange, FamilyChanges
 from layoutopt.maintenance.sampling_error import Interval
 from layoutopt.report.inspections import print_audit, print_drift, print_verify
-
-
-def printed(show: Callable[[Console], None]) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=300))
-    return out.getvalue()
+from tests.report.printing import printed
 
 
 def audit(by_filter: int, *losses: Loss) -> str:
     report = AuditReport("t", 3, 9, 9 - by_filter - 1, by_filter, ((8, "no reason"),), 1000, {"features": 7}, losses)
-    return printed(lambda console: print_audit(console, report))
+    return printed(print_audit, report)
 
 
 def test_an_audit_says_what_it_proved_and_how() -> None:
@@ -46,13 +36,13 @@ def test_an_audit_names_what_is_lost() -> None:
 
 def test_a_check_says_what_it_compared() -> None:
     report = VerifyReport("t", 0, 2, 3, 1000, (), ("files outside the sample",))
-    said = printed(lambda console: print_verify(console, report))
+    said = printed(print_verify, report)
     assert "2 files, 3 blocks, 1,000 rows read; no problems" in said
     assert "not checked: files outside the sample" in said
     same = report.against(SourceCheck("s", 1000, 2, 1000, 0, ()))
-    assert "every row of s is there: 1,000 rows" in printed(lambda console: print_verify(console, same))
+    assert "every row of s is there: 1,000 rows" in printed(print_verify, same)
     other = report.against(SourceCheck("s", 1000, 2, 999, 1, (Problem("source", "p1", "\x1b[2Jbad"),)))
-    said = printed(lambda console: print_verify(console, other))
+    said = printed(print_verify, other)
     assert "the table 999: 1 differences" in said
     assert "source: p1: \\x1b[2Jbad" in said
 
@@ -62,7 +52,7 @@ def test_a_plan_that_fits_is_told_so() -> None:
 
     def said(then: float, now: float) -> str:
         found = Drift("t", "0123456789abcdef", then, now, 5, 6, Interval(now, now), none)
-        return printed(lambda console: print_drift(console, found, 0.1))
+        return printed(print_drift, found, 0.1)
 
     assert "The plan still fits: 5.0% less is skipped; --most allows 10.0% less" in said(0.9, 0.85)
     assert "no less is skipped" in said(0.85, 0.9)
@@ -77,7 +67,7 @@ def test_what_has_changed_is_told_with_what_is_not_known() -> None:
     drift = Drift(
         "t", "0123456789abcdef", 0.9, 0.85, 5, 6, between, FamilyChanges((comes, stays), 0.3, between), regret
     )
-    said = " ".join(printed(lambda console: print_drift(console, drift, 0.1)).split())
+    said = " ".join(printed(print_drift, drift, 0.1).split())
     assert (
         "30.0% of the statements are of families that the plan does not know (95 % confidence: 20.0% to 40.0%" in said
     )

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import io
-from collections.abc import Callable
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-from rich.console import Console
 
-from layoutopt.report.tables import answer_report, print_answer, print_history, print_load
+import layoutopt
+from layoutopt.catalog.snapshot import HistoryEntry
+from layoutopt.report.tables import answer_report, history_report, print_answer, print_history, print_load
+from layoutopt.report.texts import format_bytes
+from tests.report.printing import printed
 
 ANSWER = pa.table({"a": [1, None, 3], "b": ["x", "[bold]y[/bold]", None]})
-
-
-def printed(show: Callable[[Console], None]) -> str:
-    out = io.StringIO()
-    show(Console(file=out, width=200))
-    return out.getvalue()
 
 
 def test_an_answer_is_columns_and_rows() -> None:
@@ -30,18 +29,18 @@ def test_an_answer_is_columns_and_rows() -> None:
 
 def test_a_limit_says_how_many_rows_there_are() -> None:
     assert answer_report(ANSWER, 1)["rows"] == [[1, "x"]]
-    assert "1 of 3 rows" in printed(lambda console: print_answer(console, ANSWER, 1))
+    assert "1 of 3 rows" in printed(print_answer, ANSWER, 1)
 
 
 def test_values_are_printed_as_they_are() -> None:
-    said = printed(lambda console: print_answer(console, ANSWER, None))
+    said = printed(print_answer, ANSWER, None)
     assert "[bold]y[/bold]" in said
     assert "NULL" in said
 
 
 def test_values_do_nothing_to_the_terminal() -> None:
     hostile = pa.table({"\x1b[31mred": ["\x1b[2J\x9b2J\u202etxt", "two\nlines", "ünï 😀"]})
-    said = printed(lambda console: print_answer(console, hostile, None))
+    said = printed(print_answer, hostile, None)
     assert all(c.isprintable() or c == "\n" for c in said)
     assert "\\x1b[2J\\x9b2J\\x202etxt" in said
     assert "ünï 😀" in said
@@ -59,15 +58,35 @@ def test_a_load_says_what_it_wrote_and_its_notes() -> None:
         partitions = tuple(f"p{i}" for i in range(30))
         notes = ("rare vectors were joined",)
 
-    said = printed(lambda console: print_load(console, cast("Any", Report())))
+    said = printed(print_load, cast("Any", Report()))
     assert all(text in said for text in ("Snapshot 2", "1,564 rows", "435.7 KB", "30 partition(s): p0, p1"))
     assert "p20" not in said
     assert "rare vectors were joined" in said
 
 
 def test_history_has_a_line_a_snapshot() -> None:
-    row = {"snapshot": 4, "created_at": "2026-01-01T00:00:00+00:00", "operation": "load", "partitions": 2, "rows": 1234}
-    few, many = {**row, "changed": ["dt1", "[red]"]}, {**row, "changed": [f"dt{i}" for i in range(9)]}
-    said = printed(lambda console: print_history(console, [few, many]))
+    few = HistoryEntry(4, "2026-01-01T00:00:00+00:00", "load", "a", 1234, 2, ("dt1", "[red]"), 7, 3)
+    many = replace(few, changed=tuple(f"dt{i}" for i in range(9)))
+    said = printed(print_history, [few, many])
     assert all(text in said for text in ("2026-01-01", "1,234", "dt1, [red]", "dt3, ..."))
     assert "dt4" not in said
+    assert json.loads(json.dumps(history_report([few]))) == [
+        {
+            "snapshot": 4, "parent": 3, "created_at": few.created_at, "operation": "load", "partitions": 2,
+            "rows": 1234, "changed": ["dt1", "[red]"], "changed_rows": 7, "load_id": "a",
+        }
+    ]  # fmt: skip
+
+
+def test_bytes_are_readable() -> None:
+    assert [format_bytes(count) for count in (0, 999, 1000, 5e15)] == ["0 B", "999 B", "1.0 KB", "5000.0 TB"]
+
+
+def test_only_these_rooms_draw() -> None:
+    package = Path(layoutopt.__file__).parent
+    importers = {
+        path.relative_to(package).parts[0]
+        for path in package.rglob("*.py")
+        if re.search(r"^\s*(from|import) rich\b|__rich__", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert importers <= {"report", "cli", "bench"}

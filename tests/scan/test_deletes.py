@@ -92,7 +92,7 @@ def test_inspections_know_of_them(tmp_path: Path, rows: pa.Table, layouts: list[
     assert report.rows == left.num_rows
     found = evaluate(table, logged(), actual=True)
     for number in (0, 1, 2, 4, 5):
-        assert found["queries"][number]["rows_matching"] == len(expected(LOG[number], left))
+        assert found.queries[number].rows_matching == len(expected(LOG[number], left))
 
 
 def test_a_block_that_is_deleted_whole_is_skipped(tmp_path: Path, rows: pa.Table) -> None:

@@ -114,7 +114,7 @@ def test_answers_are_those_of_the_rows(tmp_path: Path, layouts: list[Layout] | N
         assert sorted(table.scan("SELECT id FROM t").to_dataset().to_table()["id"].to_pylist()) == sorted(
             kept(ROWS, GONE)["id"].to_pylist()
         )
-        assert evaluate(table, table.catalog.plans[next(iter(table.catalog.plans))].queries)["queries"] == []
+        assert evaluate(table, table.catalog.plans[next(iter(table.catalog.plans))].queries).queries == ()
 
 
 @pytest.mark.usefixtures("noting_store")

@@ -18,7 +18,7 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.cli.jobs import run_job, teller
+from layoutopt.cli.jobs import Tell, run_job
 from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
 from tests.conftest import QUICK_JAVA
@@ -145,7 +145,7 @@ def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(here: Here, p
 def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def body(spark: SparkSession, settings: VacuumSettings) -> None:
+    def body(spark: SparkSession, settings: VacuumSettings, tell: Tell) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
 
     monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: SimpleNamespace(stop=lambda: None))
@@ -159,8 +159,8 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
 def test_with_events_on_stderr_all_that_a_job_says_is_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str | None, hidden: bool
 ) -> None:
-    def body(spark: SparkSession, settings: LoadSettings) -> None:
-        teller(settings.log_json)("half done")
+    def body(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
+        tell("half done")
         try:
             raise KeyboardInterrupt("nothing was committed")
         finally:

@@ -108,8 +108,8 @@ class Comparison:
             planned, loaded = (json.loads((folder / name).read_text()) for name in ("planned.json", "loaded.json"))
             return {
                 "method": planned["method"],
-                "totals": evaluation["totals"],
-                "matching": [[query["rows_matching"], query["columns"]] for query in evaluation["queries"]],
+                "totals": evaluation.totals.to_json(),
+                "matching": [[query.rows_matching, list(query.columns)] for query in evaluation.queries],
                 "bytes_a_row": bytes_a_row(table),
                 "planning_seconds": planned["seconds"],
                 "loading_seconds": loaded["seconds"],

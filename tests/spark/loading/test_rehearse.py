@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.inspect.evaluate import evaluate
+from layoutopt.inspect.evaluate import Evaluation, evaluate
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import CUT_BY, ByOrder, ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import open_table
@@ -52,7 +51,7 @@ def test_a_rehearsal_scans_what_the_loaded_table_scans(
         assert scanned(evaluate(narrow, document.queries)) == scanned(rehearsed)
         load(spark, source, tmp_path / f"t{number}", one)
         loaded = evaluate(open_table(str(tmp_path / f"t{number}")), document.queries)
-        assert any(query["blocks_scanned"] < query["blocks_total"] for query in loaded["queries"])
+        assert any(query.blocks_scanned < query.blocks_total for query in loaded.queries)
         assert scanned(rehearsed) == scanned(loaded)
 
 
@@ -72,11 +71,15 @@ def test_what_cuts_a_layout_is_needed_though_no_query_reads_it(spark: SparkSessi
     assert needed_columns([replace(plan, queries=queries, scheme=Scheme((cut,)))], ["kind"]) == ("id", "kind")
 
 
-def scanned(evaluation: Mapping[str, Any]) -> list[dict[str, object]]:
+def scanned(evaluation: Evaluation) -> list[dict[str, object]]:
     """What each query reads, and of the figures that a rehearsal estimates only whether there is anything."""
     return [
-        {name: value if name not in ESTIMATED else bool(value) for name, value in query.items() if name not in ABSENT}
-        for query in evaluation["queries"]
+        {
+            name: value if name not in ESTIMATED else bool(value)
+            for name, value in query.to_json().items()
+            if name not in ABSENT
+        }
+        for query in evaluation.queries
     ]
 
 

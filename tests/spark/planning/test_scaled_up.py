@@ -87,6 +87,6 @@ def test_queries_of_one_partition_each_are_foretold_wherever_they_are(spark: Spa
     plan = make_plan(spark, rows, replace(features, queries=queries), request)
     load(spark, rows, tmp_path / "t", plan=plan)
     table = open_table(str(tmp_path / "t"))
-    found = compare(table, queries, evaluate(table, queries))["foreseen"]
-    assert found["queries"] == 10
-    assert found["within_a_quarter"] == 1
+    found = compare(table, queries, evaluate(table, queries)).foreseen
+    assert found.queries == 10
+    assert found.within_a_quarter == 1
