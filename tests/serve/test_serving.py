@@ -45,10 +45,17 @@ def laid_out(root: Path, content: pa.Table | None = None, load: str = "load-1", 
     build(root, content.take(pa.array(order)), by_oddness, load, operation)
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("serving") / "t"
+    laid_out(path)
+    return path
+
+
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    laid_out(tmp_path / "t")
-    return tmp_path / "t"
+def root(built: Path, tmp_path: Path) -> Path:
+    """A copy of the table to serve and to change."""
+    return Path(shutil.copytree(built, tmp_path / "t"))
 
 
 def test_features_skip_files_that_no_statistic_does(root: Path) -> None:
