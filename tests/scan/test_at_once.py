@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.scan import table_read as reads
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import read_rows
-from tests.effort import examples
-from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids, kept
-from tests.scan.generated import buildings, conditions
-from tests.scan.layouts import GROUPS
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.tables import expected, same, some_rows
 
 MOST = 1 << 20
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20 AND score > 0"
-
-
-@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
-    return build(tmp_path / "t", some_rows(), made)
 
 
 def at_once_of(table: Table, sql: str) -> pa.Table:
@@ -45,18 +31,6 @@ def test_rows_that_do_not_match_are_left_out(table: Table) -> None:
     assert set(found.column_names) == {"id", "kind", "price", "score"}
     assert found.num_rows == len(expected(SQL, some_rows())) > 0
     assert same(expected(SQL, found), expected(SQL, some_rows()))
-
-
-@settings(max_examples=examples(60))
-@given(buildings(), conditions, st.integers(0, 3), st.sampled_from(["id", "id, price, kind", "score, seen, day", "*"]))
-def test_no_row_that_matches_is_missing(plan: Building, condition: str, seed: int, what: str) -> None:
-    rows = some_rows(60, seed)
-    sql = f"SELECT {what} FROM t WHERE {condition}"
-    with tempfile.TemporaryDirectory() as folder:
-        table = build(Path(folder), rows, replace(plan, footers=True))
-        found = at_once_of(table, sql)
-        assert same(expected(sql, found), expected(sql, rows))
-        assert found.num_rows <= sum(read.rows for read in table.scan(sql).reads)
 
 
 def test_deleted_rows_stay_deleted(table: Table) -> None:

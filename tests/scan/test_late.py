@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.model.schema import TID
 from layoutopt.scan import read as reconstruct
 from layoutopt.scan.files import read_files
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
-from layoutopt.writer.evaluation import matching_rows
-from tests.effort import examples
-from tests.scan.builder import Building, build, building
-from tests.scan.generated import buildings, conditions
+from tests.scan.builder import build, building
 from tests.scan.layouts import ONE_FEATURE_EACH
-from tests.scan.tables import SCHEMA, expected, same, some_rows
-
-
-@pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
+from tests.scan.tables import SCHEMA, expected, same
 
 
 @pytest.fixture(scope="module")
@@ -83,26 +70,3 @@ def test_columns_of_the_filter_are_read_once(table: Table, read: Counter[str]) -
     (plan,) = table.scan(sql).reads[0].pruned
     table.sql(sql)
     assert read["kind"] == read["id"] <= (plan.read & (plan.source.blocks.layout == 0)).sum()
-
-
-@settings(max_examples=examples(25))
-@given(buildings(), conditions, st.integers(0, 3))
-def test_all_rows_that_match_are_given_and_none_that_a_layout_excludes(
-    plan: Building, condition: str, seed: int
-) -> None:
-    rows = some_rows(60, seed)
-    with tempfile.TemporaryDirectory() as folder:
-        (scan,) = build(Path(folder), rows, plan).scan(f"SELECT * FROM t WHERE {condition}").reads
-        found = pa.Table.from_batches(scan.batches(), scan.arrow_schema())
-    root = scan.scan.filter.root
-    assert same(only(found, root).to_pylist(), only(rows, root).to_pylist())
-    (pruned,) = scan.pruned
-    for part in root.children if isinstance(root, And) else (root,):
-        if len(pruned.choice) > 1 and any(columns_of(part) <= set(choice.columns) for choice in pruned.choice):
-            assert only(found, part).num_rows == found.num_rows
-
-
-def only(rows: pa.Table, condition: Node) -> pa.Table:
-    matching = matching_rows(condition, rows)
-    assert matching is not None
-    return rows.filter(pa.array(matching))

@@ -20,12 +20,6 @@ from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 SQL = "SELECT id, kind, price FROM t"
 
 
-@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
-    return build(tmp_path / "t", some_rows(), made)
-
-
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
 def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     before = pa.cpu_count()

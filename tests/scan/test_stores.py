@@ -21,7 +21,7 @@ from layoutopt.scan import files as data_files
 from layoutopt.scan.table import Table, open_table
 from tests.scan.builder import build, building, by_position
 from tests.scan.deleting import delete_ids, kept
-from tests.scan.layouts import GROUPS, OVERLAPPING
+from tests.scan.layouts import EACH_SCHEME
 from tests.scan.stores import REQUESTS, noting_store, put
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
@@ -58,7 +58,7 @@ def runs(table: Table, sql: str) -> int:
 
 
 @pytest.mark.parametrize("footers", [True, False], ids=["digests", "older"])
-@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
+@EACH_SCHEME
 def test_answers_are_those_of_a_disk(tmp_path: Path, layouts: list[Layout] | None, footers: bool) -> None:
     table = open_table(stored(tmp_path, layouts, footers))
     for sql in SQL[:2]:
@@ -170,7 +170,7 @@ def test_nothing_is_asked_for_where_no_block_is_left(tmp_path: Path) -> None:
     assert not [path for path, _, _ in REQUESTS if "/data/" in path]
 
 
-@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
+@EACH_SCHEME
 def test_deleted_rows_are_left_out(tmp_path: Path, layouts: list[Layout] | None) -> None:
     made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", footers=True, blocking=by_position(8))
     build(tmp_path / "table", ROWS, made)
