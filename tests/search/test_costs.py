@@ -26,11 +26,11 @@ from layoutopt.search.costs import (
 )
 from layoutopt.search.grouping import grouping_cost
 from layoutopt.search.gsop import single_columns
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.replication import CopyScheme, CopySearch
 from layoutopt.search.rows import ComputedRows
 from tests.model.costs import Stored, storage_cost
-from tests.search.problems import WARD, bits_of, cells, overlapping, problems, queries_of, random_problem
+from tests.search.problems import WARD, bits_of, cells, overlapping, problem_of, problems, queries_of, random_problem
 
 
 @given(st.data())
@@ -164,17 +164,7 @@ def templates(common: bool) -> Problem:
     bits = np.array([[i < 16, *(i % 16 == k for k in range(8))] for i in range(64)])
     skips = np.hstack([np.full((8, 1), common), np.eye(8, dtype=np.bool_)])
     vectors = VectorCounts.of_rows(pack(bits), 9)
-    return Problem(
-        columns=("a",),
-        reads=np.ones((8, 1), dtype=np.bool_),
-        shares=skips.astype(np.float64),
-        members=np.eye(9, dtype=np.float32),
-        skips=skips,
-        samples=(Sample(vectors, 64, np.ones(8)),),
-        unit=Unit.cells(1),
-        block_rows=10,
-        max_vectors=100,
-    )
+    return problem_of(vectors, np.ones((8, 1), dtype=np.bool_), block_rows=10, skips=skips)
 
 
 def test_a_general_feature_is_found_and_constants_of_the_log_are_not() -> None:

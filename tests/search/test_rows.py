@@ -16,7 +16,7 @@ from layoutopt.partitioning.objective import assign_rows
 from layoutopt.search.grouping import cells_lower_bound, grouping_cost
 from layoutopt.search.gsop import one_group, single_columns
 from layoutopt.search.local import choose_features, local_weights
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import (
     ComputedRows,
     Estimate,
@@ -27,7 +27,7 @@ from layoutopt.search.rows import (
     selectivity_estimate,
 )
 from tests.effort import examples
-from tests.search.problems import WARD, bits_of, problems, queries_of, random_problem
+from tests.search.problems import WARD, bits_of, problem_of, problems, queries_of, random_problem
 
 some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
@@ -116,17 +116,7 @@ def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:
     """Query i asks for feature i alone; vector i has feature i alone, and so many rows."""
     n = len(counts)
     vectors = VectorCounts(pack(np.eye(n, dtype=np.bool_)), np.array(counts), n)
-    return Problem(
-        columns=("a",),
-        reads=np.ones((n, 1), dtype=np.bool_),
-        shares=np.eye(n),
-        members=np.eye(n, dtype=np.float32),
-        skips=np.eye(n, dtype=np.bool_),
-        samples=(Sample(vectors, vectors.rows, np.ones(n)),),
-        unit=Unit.cells(1),
-        block_rows=block_rows,
-        max_vectors=100,
-    )
+    return problem_of(vectors, np.ones((n, 1), dtype=np.bool_), block_rows=block_rows)
 
 
 def test_the_estimates_by_hand() -> None:
