@@ -66,12 +66,6 @@ def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) ->
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("case", "template"), CASES["gsop"], indirect=["case"])
-def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
-    check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=1)
-
-
-@pytest.mark.long
 @every_template
 def test_spark_answers_every_query_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow())

@@ -34,14 +34,10 @@ MAKINGS: Final[Mapping[str, Making]] = MappingProxyType(
 )
 
 
-def cases(names: Iterable[str], templates: int | None = None) -> pytest.MarkDecorator:
-    """Each of some tables with each of its first templates; all but the small table in the long run."""
+def cases(names: Iterable[str]) -> pytest.MarkDecorator:
+    """Each of some tables with each of its templates; all but the small table in the long run."""
     marks = {name: () if name == "small" else (pytest.mark.long,) for name in names}
-    found = [
-        pytest.param(name, template, marks=marks[name])
-        for name in names
-        for template in MAKINGS[name].templates[:templates]
-    ]
+    found = [pytest.param(name, template, marks=marks[name]) for name in names for template in MAKINGS[name].templates]
     return pytest.mark.parametrize(("case", "template"), found, indirect=["case"])
 
 
@@ -97,12 +93,6 @@ def test_the_embedded_engine_answers_as_the_source(case: Case, template: str) ->
 
 
 @pytest.mark.long
-@cases(["small"], templates=1)
-def test_spark_answers_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
-    check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow(), most=2)
-
-
-@pytest.mark.long
-@cases([name for name in MAKINGS if name != "small"])
+@cases(MAKINGS)
 def test_spark_answers_every_query_as_the_source(case: Case, template: str, spark: SparkSession) -> None:
     check(case, template, lambda sql: case.table.scan(sql).to_spark(spark).toArrow())

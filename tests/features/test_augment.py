@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 from layoutopt.features.augment import Augmented, Exclusion, augment, compare_strictness, predicate_subject
 from layoutopt.features.implications import Implications
-from layoutopt.model.predicates import Node, Predicate
+from layoutopt.model.predicates import InSet, Node, Predicate
 from layoutopt.model.predicates.subsume import subsumes
 from tests.features.workloads import (
     BOTH,
@@ -46,20 +45,16 @@ def test_the_matrix_is_subsumption(nodes: tuple[Node, ...]) -> None:
     assert row.tolist() == [subsumes((p,), root) for p in predicates]
 
 
-def test_a_value_of_a_list_covers_its_part() -> None:
-    shares = Implications([predicate(SHOES), predicate(BOTH), predicate(OVER_21)]).shares(BOTH)
-    assert shares.tolist() == [0.5, 1.0, 0.0]
-
-
-def test_the_best_covered_conjunct_counts() -> None:
-    root = query(BOTH, OVER_32).filter.root
-    shares = Implications([predicate(SHOES), predicate(OVER_21)]).shares(root)
-    assert shares.tolist() == [0.5, 1.0]
-
-
-def test_a_disjunct_covers_its_part() -> None:
-    shares = Implications([predicate(SHOES), predicate(OVER_21), predicate(SHIRTS)]).shares(EITHER)
-    assert shares.tolist() == [0.5, 0.5, 0.0]
+@pytest.mark.parametrize(
+    ("items", "nodes", "shares"),
+    [
+        ([SHOES, BOTH, OVER_21], (BOTH,), [0.5, 1.0, 0.0]),  # a value of a list covers its part
+        ([SHOES, OVER_21], (BOTH, OVER_32), [0.5, 1.0]),  # the best covered conjunct counts
+        ([SHOES, OVER_21, SHIRTS], (EITHER,), [0.5, 0.5, 0.0]),  # a disjunct covers its part
+    ],
+)
+def test_parts_of_a_filter_are_covered(items: list[InSet], nodes: tuple[Node, ...], shares: list[float]) -> None:
+    assert Implications([predicate(item) for item in items]).shares(query(*nodes).filter.root).tolist() == shares
 
 
 def test_values_of_lists_become_items() -> None:
@@ -99,7 +94,3 @@ def test_a_predicate_about_one_expression_has_it_as_subject() -> None:
     assert predicate_subject(predicate(SHOES)) == PRODUCT
     (mixed,) = query(EITHER).filter.predicates
     assert predicate_subject(mixed) == frozenset({PRODUCT, OVER_32.subject})
-
-
-def test_weights_are_float64() -> None:
-    assert augment(EXAMPLE_1, threshold=1).weights.dtype == np.float64

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from layoutopt.features.stability import commonality, plot, stability
+from layoutopt.features.stability import commonality, plot, stability, unseen_shares
+from layoutopt.model.query import Query, group_queries
+from layoutopt.model.schema import Column, Schema
 from tests.features.workloads import OVER_21, PRODUCT, SHIRTS, SHOES, is_in, query, workload
+from tests.spark.tables import document, is_value
 
 
 def test_commonality_of_one_popular_filter() -> None:
@@ -55,3 +59,28 @@ def test_a_workload_without_filters_has_empty_curves() -> None:
 def test_the_plot_is_an_image(tmp_path: Path) -> None:
     plot(workload((SHOES,), (SHIRTS,)), tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+SCHEMA = Schema((Column("id", "int"), Column("kind", "int")))
+
+
+def log(*conditions: tuple[str, int]) -> list[Query]:
+    made = document(SCHEMA, [is_value(SCHEMA, column, "<", value) for column, value in conditions]).queries
+    return [replace(query, id=place, weight=1.0) for place, query in enumerate(made)]
+
+
+def test_ranges_that_never_recur_are_unseen_and_reports_are_not() -> None:
+    brushing = [("id", number) for number in range(20)]
+    reports = [("kind", number % 3) for number in range(20)]
+    queries = log(*(one for pair in zip(brushing, reports, strict=True) for one in pair))
+    assert unseen_shares(queries) == {"id": 1.0, "kind": 0.0}
+    assert unseen_shares(group_queries(queries)) == {"id": 1.0, "kind": 0.0}
+
+
+def test_what_recurs_for_the_first_time_in_the_later_half_is_unseen() -> None:
+    queries = log(("id", 1), ("id", 2), ("id", 3), ("id", 1), ("id", 4), ("id", 4))
+    assert unseen_shares(queries)["id"] == pytest.approx(2 / 3)
+
+
+def test_an_empty_log_has_no_columns() -> None:
+    assert unseen_shares([]) == {}

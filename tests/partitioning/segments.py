@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from layoutopt.model.vectors import VectorCounts, distinct, pack
+from layoutopt.partitioning.objective import Partition
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,3 +40,11 @@ def random_segment(n_rows: int, n_features: int, seed: int, min_rows: int, topic
     bits = centres[rng.choice(topics, n_rows, p=share / share.sum())] ^ (rng.random((n_rows, n_features)) < 0.06)
     weights = rng.integers(1, 20, n_features).astype(np.float64)
     return Segment(VectorCounts.of_rows(pack(bits), n_features), weights, min_rows)
+
+
+def check_sizes(partition: Partition, segment: Segment) -> None:
+    """Blocks hold all rows, from ``min_rows`` to less than twice as many, but for one remainder."""
+    sizes = partition.sizes()
+    assert sizes.sum() == segment.vectors.rows
+    assert sizes.max() < 2 * segment.min_rows
+    assert (sizes < segment.min_rows).sum() <= 1

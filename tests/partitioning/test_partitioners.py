@@ -13,7 +13,7 @@ from layoutopt.model.vectors import VectorCounts, pack, unpack
 from layoutopt.partitioning.objective import FeatureObjective, Partition, assign_rows, count_scanned
 from layoutopt.partitioning.registry import PARTITIONERS, find_partitioner
 from tests.effort import examples
-from tests.partitioning.segments import Segment, random_segment, segments
+from tests.partitioning.segments import Segment, check_sizes, random_segment, segments
 
 SLOW = ("portfolio", "portfolio-high")
 every_partitioner = pytest.mark.parametrize("name", sorted(set(names("partitioners", PARTITIONERS)) - set(SLOW)))
@@ -23,53 +23,40 @@ def partition_of(name: str, segment: Segment, seed: int = 0) -> Partition:
     return find_partitioner(name)(segment.vectors, segment.weights, segment.min_rows, seed)
 
 
-@every_partitioner
-@given(segment=segments())
-def test_every_row_is_in_one_block(name: str, segment: Segment) -> None:
-    partition = partition_of(name, segment)
-    rows = np.zeros(len(segment.vectors), dtype=np.int64)
-    np.add.at(rows, partition.vector, partition.rows)
-    np.testing.assert_array_equal(rows, segment.vectors.counts)
+def check_blocks(name: str, segment: Segment, seed: int) -> None:
+    """Every row is in one block, by the same arguments the same; sizes fit, and light vectors stay whole."""
+    partition, again = partition_of(name, segment, seed), partition_of(name, segment, seed)
+    for field in ("vector", "block", "rows"):
+        np.testing.assert_array_equal(getattr(partition, field), getattr(again, field))
+    vectors = segment.vectors
+    np.testing.assert_array_equal(
+        np.bincount(partition.vector, weights=partition.rows, minlength=len(vectors)), vectors.counts
+    )
     pairs = list(zip(partition.vector.tolist(), partition.block.tolist(), strict=True))
     assert pairs == sorted(set(pairs))
     assert set(partition.block.tolist()) == set(range(partition.n_blocks))
-
-
-@every_partitioner
-@given(segment=segments())
-def test_blocks_are_balanced_but_for_one_remainder(name: str, segment: Segment) -> None:
-    sizes = partition_of(name, segment).sizes()
-    assert sizes.max() < 2 * segment.min_rows
-    assert (sizes < segment.min_rows).sum() <= 1
-
-
-@every_partitioner
-@given(segment=segments())
-def test_vectors_below_min_rows_stay_whole(name: str, segment: Segment) -> None:
-    partition = partition_of(name, segment)
-    light = segment.vectors.counts[partition.vector] < segment.min_rows
-    np.testing.assert_array_equal(partition.rows[light], segment.vectors.counts[partition.vector[light]])
+    check_sizes(partition, segment)
+    light = vectors.counts[partition.vector] < segment.min_rows
+    np.testing.assert_array_equal(partition.rows[light], vectors.counts[partition.vector[light]])
+    inverse = np.random.default_rng(0).permutation(np.repeat(np.arange(len(vectors)), vectors.counts))
+    block = assign_rows(partition, inverse)
+    np.testing.assert_array_equal(np.bincount(block), partition.sizes())
+    unions = unpack(partition.unions(vectors), vectors.n_features)
+    for number in range(partition.n_blocks):
+        np.testing.assert_array_equal(unions[number], vectors.bits()[inverse[block == number]].any(axis=0))
 
 
 @every_partitioner
 @given(segment=segments(), seed=st.integers(0, 3))
-def test_the_same_arguments_give_the_same_partition(name: str, segment: Segment, seed: int) -> None:
-    one, other = partition_of(name, segment, seed), partition_of(name, segment, seed)
-    for field in ("vector", "block", "rows"):
-        np.testing.assert_array_equal(getattr(one, field), getattr(other, field))
+def test_blocks_keep_the_promises_of_partitioners(name: str, segment: Segment, seed: int) -> None:
+    check_blocks(name, segment, seed)
 
 
 @pytest.mark.parametrize("name", SLOW)
 @given(segment=segments(), seed=st.integers(0, 3))
 @settings(max_examples=examples(8), deadline=None)
-def test_those_that_search_long_pass_the_suite_too(name: str, segment: Segment, seed: int) -> None:
-    partition, again = partition_of(name, segment, seed), partition_of(name, segment, seed)
-    np.testing.assert_array_equal(partition.block, again.block)
-    rows = np.bincount(partition.vector, weights=partition.rows, minlength=len(segment.vectors))
-    np.testing.assert_array_equal(rows, segment.vectors.counts)
-    sizes = partition.sizes()
-    assert sizes.max() < 2 * segment.min_rows
-    assert (sizes < segment.min_rows).sum() <= 1
+def test_those_that_search_long_keep_them_too(name: str, segment: Segment, seed: int) -> None:
+    check_blocks(name, segment, seed)
 
 
 @every_partitioner
@@ -78,18 +65,6 @@ def test_scaling_all_weights_by_a_power_of_two_changes_nothing(name: str, segmen
     scaled = Segment(segment.vectors, np.ldexp(segment.weights, power), segment.min_rows)
     assume(np.array_equal(np.ldexp(scaled.weights, -power), segment.weights))  # the smallest floats become 0
     np.testing.assert_array_equal(partition_of(name, segment).block, partition_of(name, scaled).block)
-
-
-@every_partitioner
-@given(segment=segments())
-def test_unions_are_the_or_of_the_rows_assigned(name: str, segment: Segment) -> None:
-    partition, vectors = partition_of(name, segment), segment.vectors
-    inverse = np.random.default_rng(0).permutation(np.repeat(np.arange(len(vectors)), vectors.counts))
-    block = assign_rows(partition, inverse)
-    np.testing.assert_array_equal(np.bincount(block), partition.sizes())
-    unions = unpack(partition.unions(vectors), vectors.n_features)
-    for number in range(partition.n_blocks):
-        np.testing.assert_array_equal(unions[number], vectors.bits()[inverse[block == number]].any(axis=0))
 
 
 @every_partitioner

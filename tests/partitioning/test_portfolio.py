@@ -14,7 +14,7 @@ from layoutopt.partitioning.portfolio import EFFORTS, Effort, has_hypergraphs, h
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
-from tests.partitioning.segments import Segment, random_segment, segments
+from tests.partitioning.segments import Segment, check_sizes, random_segment, segments
 
 
 @given(segment=segments(), seed=st.integers(0, 50), effort=st.sampled_from(["low", "default"]))
@@ -25,10 +25,7 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
     best = portfolio(vectors, segment.weights, min_rows, seed, objective, effort)
     assert count_scanned(objective, best, vectors) <= count_scanned(objective, first, vectors)
     assert best.n_blocks <= first.n_blocks
-    sizes = best.sizes()
-    assert sizes.sum() == vectors.rows
-    assert sizes.max() < 2 * min_rows
-    assert (sizes < min_rows).sum() <= 1
+    check_sizes(best, segment)
 
 
 @pytest.mark.slow

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from layoutopt.model.layout import ByVectors, Layout
 from tests.scan.tables import SCHEMA
 
@@ -30,3 +32,7 @@ ONE_FEATURE_EACH = [
     Layout(("day", "price"), (1,), ("day", "price"), ByVectors()),
     Layout(("score", "seen"), (1,), ("score", "seen"), ByVectors()),
 ]
+
+SCHEMES = {"sop": None, "gsop": GROUPS, "gsop-r": OVERLAPPING}
+"""By the names of the methods that make such schemes; None is one layout of everything."""
+EACH_SCHEME = pytest.mark.parametrize("layouts", SCHEMES.values(), ids=SCHEMES)

@@ -19,46 +19,23 @@ from layoutopt.scan.table import Table
 from tests.scan.builder import build, building, by_position
 from tests.scan.destroyed import without_bytes_of_other_blocks
 from tests.scan.layouts import GROUPS, OVERLAPPING
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same
 
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 60"
-
-
-@pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
-    return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, CONDITIONS, partition_by="year"))
 
 
 def ids(rows: pa.Table, sql: str = SQL) -> set[int]:
     return {row["id"] for row in expected(sql, rows)}
 
 
-def test_it_holds_the_surviving_row_groups(table: Table, rows: pa.Table) -> None:
-    scan = table.scan(SQL)
+def test_it_holds_the_surviving_row_groups(by_year: Table, rows: pa.Table) -> None:
+    scan = by_year.scan(SQL)
     found = scan.to_dataset()
     assert found.schema.names == ["id", "kind", "price"]
     assert found.count_rows() == scan.explain().reads[0].read.rows < rows.num_rows / 2
     assert same(found.to_table().to_pylist(), pa.Table.from_batches(scan.reads[0].batches()).to_pylist())
     assert ids(rows) <= set(found.to_table()["id"].to_pylist())
     assert sum(len(fragment.row_groups) for fragment in found.get_fragments()) == scan.explain().reads[0].read.blocks
-
-
-def test_polars_takes_it(table: Table, rows: pa.Table) -> None:
-    frame = pl.scan_pyarrow_dataset(table.scan(SQL).to_dataset())
-    found = frame.filter((pl.col("kind") == "air") & (pl.col("price") > 60)).select("id").collect()
-    assert set(found["id"].to_list()) == ids(rows)
-
-
-def test_duckdb_takes_it(table: Table, rows: pa.Table) -> None:
-    connection = duckdb.connect()
-    connection.register("surviving", table.scan(SQL).to_dataset())
-    found = connection.execute("SELECT id FROM surviving WHERE kind = 'air' AND price > 60").fetchall()
-    assert {each for (each,) in found} == ids(rows)
 
 
 def read_by_polars(dataset: Any) -> set[int]:
@@ -99,14 +76,14 @@ def test_one_layout_of_several_stays_in_its_files(tmp_path: Path, rows: pa.Table
     assert {fragment.path for fragment in found.get_fragments()} == set(table.files(layout=1))
 
 
-def test_a_text_that_mentions_the_table_twice_is_refused(table: Table) -> None:
+def test_a_text_that_mentions_the_table_twice_is_refused(by_year: Table) -> None:
     with pytest.raises(QueryError, match=r"2 times.*to_arrow"):
-        table.scan("SELECT a.id FROM t a JOIN t b ON a.id = b.id").to_dataset()
+        by_year.scan("SELECT a.id FROM t a JOIN t b ON a.id = b.id").to_dataset()
 
 
-def test_rows_without_columns_and_no_rows_at_all(table: Table, rows: pa.Table) -> None:
-    assert table.scan("SELECT count(*) FROM t").to_dataset().count_rows() == rows.num_rows
-    nothing = table.scan("SELECT id FROM t WHERE kind = 'no such kind' AND year = 1800").to_dataset()
+def test_rows_without_columns_and_no_rows_at_all(by_year: Table, rows: pa.Table) -> None:
+    assert by_year.scan("SELECT count(*) FROM t").to_dataset().count_rows() == rows.num_rows
+    nothing = by_year.scan("SELECT id FROM t WHERE kind = 'no such kind' AND year = 1800").to_dataset()
     assert nothing.to_table().schema.names == ["id", "kind", "year"]
     assert nothing.count_rows() == 0
 

@@ -33,10 +33,9 @@ from tests.inspect.logs import LOG, logged
 from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids, kept, vectors_file
 from tests.scan.generated import buildings, conditions
-from tests.scan.layouts import GROUPS, OVERLAPPING
+from tests.scan.layouts import EACH_SCHEME
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
-SCHEMES = pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
 ids = st.sets(st.integers(0, 59), max_size=60)
 
 
@@ -66,7 +65,7 @@ def made(root: Path, rows: pa.Table, layouts: list[Layout] | None = None, gone: 
     return delete_ids(str(root), range(0, 3 * gone, 3))
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_every_reader_leaves_them_out(tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None) -> None:
     table = made(tmp_path, rows, layouts, 12)
     left = kept(rows, range(0, 36, 3))
@@ -83,7 +82,7 @@ def test_every_reader_leaves_them_out(tmp_path: Path, rows: pa.Table, layouts: l
         table.files()
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_inspections_know_of_them(tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None) -> None:
     table = made(tmp_path, rows, layouts, 12)
     left = kept(rows, range(0, 36, 3))
@@ -105,7 +104,7 @@ def test_a_block_that_is_deleted_whole_is_skipped(tmp_path: Path, rows: pa.Table
     assert table.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 80}]
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_damage_to_vectors_is_found_and_nobody_reads_past_it(
     tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None
 ) -> None:
@@ -136,7 +135,7 @@ def change_vectors(table: Table, vectors: dict[int, bytes]) -> Table:
     return open_table(root)
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_vectors_of_other_rows_are_found(tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None) -> None:
     """As many rows, but others: only the rows themselves tell."""
     build(tmp_path, rows, building(SCHEMA, CONDITIONS, layouts=layouts, segment_rows=30))

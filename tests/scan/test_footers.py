@@ -14,17 +14,9 @@ from layoutopt.catalog.storage.footers import DecodedFooters, read_footer
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.verify import verify
 from layoutopt.scan.table import Table, open_table
-from tests.scan.builder import build, building
-from tests.scan.layouts import GROUPS
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.tables import expected, same, some_rows
 
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
-
-
-@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
-    return build(tmp_path / "t", some_rows(), made)
 
 
 @pytest.fixture

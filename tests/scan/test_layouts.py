@@ -20,12 +20,7 @@ from tests.effort import long_too
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
 from tests.scan.queries import QUERIES
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
-
-
-@pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same
 
 
 @pytest.fixture(

@@ -6,24 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pytest
 
 from layoutopt.model.feature import SessionSettings
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building, by_position, holds
-from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
-
-
-@pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
-    return build(tmp_path_factory.mktemp("sop"), rows, building(SCHEMA, CONDITIONS, partition_by="year"))
+from tests.scan.tables import CONDITIONS, SCHEMA
 
 
 def pruned(table: Table, condition: str, settings: SessionSettings | None = None) -> PrunedPlan:
@@ -36,25 +25,25 @@ def blocks_with(plan: PrunedPlan, outcome: PruneOutcome) -> int:
     return plan.size(outcome).blocks
 
 
-def test_a_partition_is_skipped_by_its_bounds(table: Table) -> None:
-    plan = pruned(table, "day >= date '1995-01-01' AND year = 1995")
+def test_a_partition_is_skipped_by_its_bounds(by_year: Table) -> None:
+    plan = pruned(by_year, "day >= date '1995-01-01' AND year = 1995")
     assert plan.size(PruneOutcome.PARTITION).rows == 200
     assert plan.size(PruneOutcome.READ, PruneOutcome.STATISTICS, PruneOutcome.FEATURES).rows == 100
 
 
-def test_features_skip_what_statistics_can_not(table: Table) -> None:
-    plan = pruned(table, "kind LIKE '%p'")
-    without = pruned(table, "kind LIKE '%l'")
+def test_features_skip_what_statistics_can_not(by_year: Table) -> None:
+    plan = pruned(by_year, "kind LIKE '%p'")
+    without = pruned(by_year, "kind LIKE '%l'")
     assert blocks_with(plan, PruneOutcome.FEATURES) > 0
     assert blocks_with(plan, PruneOutcome.STATISTICS) == 0
     assert blocks_with(without, PruneOutcome.FEATURES) == 0
     assert int(plan.needed_without_features.sum()) == plan.source.blocks.n
 
 
-def test_a_stricter_condition_uses_the_feature_that_follows(table: Table) -> None:
-    assert blocks_with(pruned(table, "kind = 'air'"), PruneOutcome.FEATURES) > 0
-    assert blocks_with(pruned(table, "price > 99.5"), PruneOutcome.FEATURES) > 0
-    assert blocks_with(pruned(table, "price > 49"), PruneOutcome.FEATURES) == 0
+def test_a_stricter_condition_uses_the_feature_that_follows(by_year: Table) -> None:
+    assert blocks_with(pruned(by_year, "kind = 'air'"), PruneOutcome.FEATURES) > 0
+    assert blocks_with(pruned(by_year, "price > 99.5"), PruneOutcome.FEATURES) > 0
+    assert blocks_with(pruned(by_year, "price > 49"), PruneOutcome.FEATURES) == 0
 
 
 def test_statistics_skip_what_no_feature_does(tmp_path: Path, rows: pa.Table) -> None:
@@ -70,20 +59,20 @@ def test_a_feature_and_a_statistic_skip_an_or_together(tmp_path: Path, rows: pa.
     assert blocks_with(plan, PruneOutcome.STATISTICS) == int((~bits).sum()) > 0
 
 
-def test_fates_cover_every_block_once(table: Table) -> None:
+def test_fates_cover_every_block_once(by_year: Table) -> None:
     for condition in ("kind = 'air' AND year > 1994", "id BETWEEN 12 AND 18", "price IS NULL", "id < 0"):
-        plan = pruned(table, condition)
+        plan = pruned(by_year, condition)
         amounts = [plan.size(outcome) for outcome in PruneOutcome]
         assert sum(amount.blocks for amount in amounts) == plan.source.blocks.n
-        assert sum(amount.rows for amount in amounts) == table.rows
+        assert sum(amount.rows for amount in amounts) == by_year.rows
         assert plan.size(*PruneOutcome).bytes == sum(amount.bytes for amount in amounts)
 
 
-def test_no_skipped_block_has_a_matching_row(table: Table, rows: pa.Table) -> None:
+def test_no_skipped_block_has_a_matching_row(by_year: Table, rows: pa.Table) -> None:
     for condition in (*CONDITIONS, "kind = 'air' AND price > 70", "score IS NULL OR id < 5"):
-        plan = pruned(table, condition)
+        plan = pruned(by_year, condition)
         matching = rows.filter(pa.array(holds(rows, [condition])[:, 0]))["id"].to_pylist()
-        read = np.concatenate([np.zeros(0, int), *(batch["id"].to_numpy() for batch in _batches(table, condition))])
+        read = np.concatenate([np.zeros(0, int), *(batch["id"].to_numpy() for batch in _batches(by_year, condition))])
         assert set(matching) <= set(read.tolist())
         assert plan.size(PruneOutcome.READ).rows == len(read)
 
@@ -93,15 +82,15 @@ def _batches(table: Table, condition: str) -> list[pa.RecordBatch]:
     return list(read.batches())
 
 
-def test_features_of_other_settings_are_not_used(table: Table) -> None:
-    other = pruned(table, "kind LIKE '%p'", SessionSettings(time_zone="Europe/Berlin"))
+def test_features_of_other_settings_are_not_used(by_year: Table) -> None:
+    other = pruned(by_year, "kind LIKE '%p'", SessionSettings(time_zone="Europe/Berlin"))
     assert blocks_with(other, PruneOutcome.FEATURES) == 0
     assert blocks_with(other, PruneOutcome.READ) == other.source.blocks.n
 
 
-def test_bytes_are_those_of_the_columns_read(table: Table) -> None:
+def test_bytes_are_those_of_the_columns_read(by_year: Table) -> None:
     (scan,) = find_scans("SELECT id, price FROM t", {"t": SCHEMA})
-    (plan,) = table.prune(scan.filter.root, scan.columns)
+    (plan,) = by_year.prune(scan.filter.root, scan.columns)
     blocks = plan.source.blocks
     assert plan.size(PruneOutcome.READ).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
 

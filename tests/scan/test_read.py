@@ -1,29 +1,28 @@
-"""Segments are read ahead by other threads: the same batches in the same order, and not many bytes of them."""
+"""Segments are read ahead by other threads, in bounded memory; of several layouts only what may match is read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from layoutopt.errors import DataFileError
+from layoutopt.model.schema import TID
 from layoutopt.scan import read as reading
+from layoutopt.scan.files import read_files
 from layoutopt.scan.read import read_segments
+from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from tests.scan.builder import build, building
-from tests.scan.layouts import GROUPS
-from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.layouts import GROUPS, ONE_FEATURE_EACH
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
 SQL = "SELECT id, kind, price FROM t"
-
-
-@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
-    return build(tmp_path / "t", some_rows(), made)
 
 
 @pytest.fixture(params=[1, 3], ids=["one thread", "three threads"])
@@ -128,3 +127,56 @@ def test_who_stops_early_reads_no_more_than_is_ahead(table: Table, monkeypatch: 
     next(found)
     found.close()  # type: ignore[attr-defined]
     assert 1 <= len(begun) < len(many) // 2
+
+
+@pytest.fixture(scope="module")
+def two_features(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
+    plan = building(SCHEMA, ["kind = 'air'", "price > 50"], layouts=ONE_FEATURE_EACH)
+    return build(tmp_path_factory.mktemp("late"), rows, plan)
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How many row groups of each column are read."""
+    counted: Counter[str] = Counter()
+
+    def counting(files: Any, some: Sequence[FileRead], names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+        for one in some:
+            counted.update({name: len(one.row_groups) for name in names if one.row_groups})
+        return read_files(files, some, names, rows)
+
+    monkeypatch.setattr(reading, "read_files", counting)
+    return counted
+
+
+@pytest.mark.unshadowed("counts what is read")
+def test_where_one_layout_has_no_match_the_others_are_not_opened(two_features: Table, read: Counter[str]) -> None:
+    assert two_features.sql("SELECT price FROM t WHERE id = 17 AND id = 18").num_rows == 0
+    sql = "SELECT price, score FROM t WHERE kind LIKE 'no such%'"
+    (plan,) = two_features.scan(sql).reads[0].pruned
+    assert plan.rows_by_layout(plan.read)[1] > 0, "pruning leaves blocks of the layout"
+    read.clear()
+    assert two_features.sql(sql).num_rows == 0
+    assert read["kind"] > 0
+    assert set(read) == {TID, "kind"}
+    assert read[TID] == read["kind"], "nor are the tids of the others read"
+
+
+@pytest.mark.unshadowed("counts what is read")
+def test_other_columns_are_read_from_row_groups_with_matching_rows(
+    two_features: Table, rows: pa.Table, read: Counter[str]
+) -> None:
+    sql = "SELECT price, day FROM t WHERE id = 17"
+    (plan,) = two_features.scan(sql).reads[0].pruned
+    blocks = plan.source.blocks
+    assert (plan.read & (blocks.layout == 1)).sum() > 1
+    assert same(two_features.sql(sql).to_pylist(), expected(sql, rows))
+    assert (read["price"], read["day"]) == (1, 1)
+
+
+@pytest.mark.unshadowed("counts what is read")
+def test_columns_of_the_filter_are_read_once(two_features: Table, read: Counter[str]) -> None:
+    sql = "SELECT id, kind, price FROM t WHERE kind = 'air' AND id > 10"
+    (plan,) = two_features.scan(sql).reads[0].pruned
+    two_features.sql(sql)
+    assert read["kind"] == read["id"] <= (plan.read & (plan.source.blocks.layout == 0)).sum()

@@ -23,11 +23,6 @@ from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
 
 @pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
-
-
-@pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:
     plan = building(SCHEMA, CONDITIONS, partition_by="year", segment_rows=60)
     return build(tmp_path_factory.mktemp("sop"), rows, plan)

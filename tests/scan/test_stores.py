@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import fsspec
@@ -16,12 +18,12 @@ from layoutopt.cli.console import DONE
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.status import verify_path
 from layoutopt.inspect.verify import verify
-from layoutopt.model.layout import Layout
 from layoutopt.scan import files as data_files
 from layoutopt.scan.table import Table, open_table
+from tests.effort import long_too
 from tests.scan.builder import build, building, by_position
 from tests.scan.deleting import delete_ids, kept
-from tests.scan.layouts import GROUPS, OVERLAPPING
+from tests.scan.layouts import SCHEMES
 from tests.scan.stores import REQUESTS, noting_store, put
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
@@ -32,11 +34,25 @@ SQL = ["SELECT id, price FROM t WHERE kind = 'air' AND price > 60", "SELECT * FR
 pytestmark = pytest.mark.usefixtures("noting_store")
 
 
-def stored(folder: Path, layouts: Sequence[Layout] | None = None, footers: bool = True) -> str:
-    """A table of many small blocks in the store."""
-    made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", footers=footers, blocking=by_position(8))
-    build(folder / "table", ROWS, made)
-    return put(folder / "table", f"noting://{folder.name}")
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """The folder of a table of many small blocks; each is built once."""
+
+    def make(scheme: str = "sop", footers: bool = True) -> Path:
+        how = building(
+            SCHEMA, CONDITIONS, layouts=SCHEMES[scheme], partition_by="year", footers=footers, blocking=by_position(8)
+        )
+        folder = tmp_path_factory.mktemp(scheme) / "table"
+        build(folder, ROWS, how)
+        return folder
+
+    return cache(make)
+
+
+@pytest.fixture
+def stored(made: Callable[..., Path], tmp_path: Path) -> Callable[..., str]:
+    """Puts such a table into the store, and gives its URL."""
+    return lambda *how: put(made(*how), f"noting://{tmp_path.name}")
 
 
 def data_requests() -> list[tuple[str, int, int]]:
@@ -57,18 +73,20 @@ def runs(table: Table, sql: str) -> int:
     return found
 
 
-@pytest.mark.parametrize("footers", [True, False], ids=["digests", "older"])
-@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
-def test_answers_are_those_of_a_disk(tmp_path: Path, layouts: list[Layout] | None, footers: bool) -> None:
-    table = open_table(stored(tmp_path, layouts, footers))
+@pytest.mark.parametrize(
+    ("scheme", "footers"),
+    [("sop", True), ("gsop-r", True), ("sop", False), *long_too(("gsop", True), ("gsop-r", False))],
+)
+def test_answers_are_those_of_a_disk(stored: Callable[..., str], scheme: str, footers: bool) -> None:
+    table = open_table(stored(scheme, footers))
     for sql in SQL[:2]:
         assert same(table.sql(sql).to_pylist(), expected(sql, ROWS))
     report = verify(table)
     assert (report.ok, report.unchecked) == (True, ())
 
 
-def test_chunks_side_by_side_are_one_request_and_footers_are_read_once(tmp_path: Path) -> None:
-    table = open_table(stored(tmp_path))
+def test_chunks_side_by_side_are_one_request_and_footers_are_read_once(stored: Callable[..., str]) -> None:
+    table = open_table(stored())
     for sql in SQL:
         table.sql(sql)  # reads footers
         REQUESTS.clear()
@@ -80,8 +98,8 @@ def test_chunks_side_by_side_are_one_request_and_footers_are_read_once(tmp_path:
         assert 0 < len(asked) <= 1.3 * runs(table, sql)
 
 
-def test_gaps_are_read_through_up_to_the_setting(tmp_path: Path) -> None:
-    url = stored(tmp_path)
+def test_gaps_are_read_through_up_to_the_setting(stored: Callable[..., str]) -> None:
+    url = stored()
     asked = {}
     for gap in (0, 100_000):
         table = open_table(url, read_through=gap)
@@ -92,8 +110,8 @@ def test_gaps_are_read_through_up_to_the_setting(tmp_path: Path) -> None:
     assert asked[100_000] == len(open_table(url).files()) < asked[0] == runs(open_table(url), "SELECT id, score FROM t")
 
 
-def test_what_never_changes_is_read_once_in_a_process_but_by_verify(tmp_path: Path) -> None:
-    url = stored(tmp_path)
+def test_what_never_changes_is_read_once_in_a_process_but_by_verify(stored: Callable[..., str]) -> None:
+    url = stored()
     open_table(url).sql(SQL[0])
     REQUESTS.clear()
     open_table(url).sql(SQL[0])
@@ -106,8 +124,8 @@ def test_what_never_changes_is_read_once_in_a_process_but_by_verify(tmp_path: Pa
     assert {problem.check for problem in verify_path(url).problems} == {"catalog"}
 
 
-def test_damage_is_an_error_and_named(tmp_path: Path) -> None:
-    url = stored(tmp_path)
+def test_damage_is_an_error_and_named(stored: Callable[..., str]) -> None:
+    url = stored()
     store = fsspec.filesystem("noting")
     first, second = sorted(store.glob(f"{url.removeprefix('noting:/')}/data/**/*.parquet"))[:2]
     whole = store.cat_file(first)
@@ -122,16 +140,16 @@ def test_damage_is_an_error_and_named(tmp_path: Path) -> None:
         open_table(url).sql(SQL[1])
 
 
-def test_windows_are_read_ahead_and_joined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_are_read_ahead_and_joined(stored: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("layoutopt.catalog.storage.ranges._WINDOW", 700)
-    table = open_table(stored(tmp_path))
+    table = open_table(stored())
     assert same(table.sql(SQL[1]).to_pylist(), expected(SQL[1], ROWS))
     assert len(data_requests()) > len(table.files())
 
 
-def test_long_footers_take_two_requests_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_footers_take_two_requests_once(stored: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(filesystem, "FIRST_READ", 64)
-    files = open_table(stored(tmp_path)).catalog.files
+    files = open_table(stored()).catalog.files
     data = [file.path for file in files.walk("data")]
     REQUESTS.clear()
     for path in data:
@@ -139,8 +157,8 @@ def test_long_footers_take_two_requests_once(tmp_path: Path, monkeypatch: pytest
     assert len(data) < len(REQUESTS) <= len(data) + 2
 
 
-def test_datasets_ask_for_ranges(tmp_path: Path) -> None:
-    table = open_table(stored(tmp_path))
+def test_datasets_ask_for_ranges(stored: Callable[..., str]) -> None:
+    table = open_table(stored())
     dataset = table.scan("SELECT id, price FROM t").to_dataset()
     before = table.catalog.files.traffic.so_far
     frame = pl.scan_pyarrow_dataset(dataset).collect()
@@ -150,32 +168,33 @@ def test_datasets_ask_for_ranges(tmp_path: Path) -> None:
     assert counted.requests <= 3 * len(table.files())
 
 
-def test_stats_say_what_was_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    url = stored(tmp_path)
+def test_stats_say_what_was_asked(
+    stored: Callable[..., str], made: Callable[..., Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = stored()
     assert main(["query", url, SQL[2], "--stats"]) == DONE
     assert " requests, " in capsys.readouterr().out
     assert main(["query", url, SQL[2], "--stats", "--json"]) == DONE
     assert '"traffic"' in capsys.readouterr().out
     assert main(["explain", url, SQL[2]]) == DONE
     assert "the catalog took" in capsys.readouterr().out
-    assert main(["query", str(tmp_path / "table"), SQL[2], "--stats"]) == DONE
+    assert main(["query", str(made()), SQL[2], "--stats"]) == DONE
     assert "local disk" in capsys.readouterr().out
 
 
 @pytest.mark.unshadowed("counts requests")
-def test_nothing_is_asked_for_where_no_block_is_left(tmp_path: Path) -> None:
-    table = open_table(stored(tmp_path))
+def test_nothing_is_asked_for_where_no_block_is_left(stored: Callable[..., str]) -> None:
+    table = open_table(stored())
     REQUESTS.clear()
     assert table.sql("SELECT id FROM t WHERE id > 10000000").num_rows == 0
     assert not [path for path, _, _ in REQUESTS if "/data/" in path]
 
 
-@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
-def test_deleted_rows_are_left_out(tmp_path: Path, layouts: list[Layout] | None) -> None:
-    made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", footers=True, blocking=by_position(8))
-    build(tmp_path / "table", ROWS, made)
+@pytest.mark.parametrize("scheme", ["sop", "gsop-r", *long_too("gsop")])
+def test_deleted_rows_are_left_out(made: Callable[..., Path], tmp_path: Path, scheme: str) -> None:
+    local = shutil.copytree(made(scheme), tmp_path / "table")
     gone = [*range(0, 90, 7), 5]
-    delete_ids(str(tmp_path / "table"), gone)
-    table = open_table(put(tmp_path / "table", f"noting://{tmp_path.name}"))
+    delete_ids(str(local), gone)
+    table = open_table(put(local, f"noting://{tmp_path.name}"))
     for sql in SQL:
         assert same(table.sql(sql).to_pylist(), expected(sql, kept(ROWS, gone)))

@@ -122,19 +122,33 @@ def found_by(problem: Problem, *, stored: Unit | None = None) -> tuple[float, Re
     return best.cost, ReplicationSearch(problem, WARD, best.groups, stored)
 
 
-def crossing() -> Problem:
-    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
-    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
-    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
-    family = np.repeat([0, 1], 4)
+def problem_of(vectors: VectorCounts, reads: Bits, *, block_rows: int, skips: Bits | None = None) -> Problem:
+    """A problem of one sample; skip set i is feature i, and the only one of query i unless told."""
+    n = vectors.n_features
+    skips = np.eye(n, dtype=np.bool_) if skips is None else skips
     return Problem(
-        columns=("a", "b", "c", "d"),
-        reads=np.array([[f == 0, True, f == 1, False] for f in family]),
-        shares=np.eye(8),
-        members=np.eye(8, dtype=np.float32),
-        skips=np.eye(8, dtype=np.bool_),
-        samples=(Sample(vectors, 160, np.ones(8)),),
-        unit=Unit.cells(4),
-        block_rows=56,
+        columns=tuple("abcd"[: reads.shape[1]]),
+        reads=reads,
+        shares=skips.astype(np.float64),
+        members=np.eye(n, dtype=np.float32),
+        skips=skips,
+        samples=(Sample(vectors, vectors.rows, np.ones(len(reads))),),
+        unit=Unit.cells(reads.shape[1]),
+        block_rows=block_rows,
         max_vectors=100,
     )
+
+
+def two_families(*reads: tuple[bool, bool, bool, bool]) -> Problem:
+    """Two families of four queries that want the rows cut in different ways, and read these columns.
+
+    Blocks have 40 rows at least: four vectors, all of a row or all of a column of the square of 16 vectors.
+    """
+    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
+    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
+    return problem_of(vectors, np.repeat(np.array(reads), 4, axis=0), block_rows=56)
+
+
+def crossing() -> Problem:
+    """Two families that want column ``b`` cut in different ways, and read nothing else in common."""
+    return two_families((True, True, False, False), (False, True, True, False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,14 +13,24 @@ from hypothesis import strategies as st
 from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import choose_path
-from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, find_families, master_layouts, path_costs
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.search.costs import (
+    Candidate,
+    Candidates,
+    Costs,
+    Covers,
+    Evaluator,
+    find_families,
+    master_layouts,
+    path_costs,
+)
 from layoutopt.search.grouping import grouping_cost
 from layoutopt.search.gsop import single_columns
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.replication import CopyScheme, CopySearch
 from layoutopt.search.rows import ComputedRows
 from tests.model.costs import Stored, storage_cost
-from tests.search.problems import WARD, cells, overlapping, problems, random_problem
+from tests.search.problems import WARD, bits_of, cells, overlapping, problem_of, problems, queries_of, random_problem
 
 
 @given(st.data())
@@ -99,11 +110,6 @@ def test_every_query_has_all_its_columns(case: tuple[Problem, Candidates]) -> No
         assert set(np.flatnonzero(reads).tolist()) <= held
 
 
-def test_a_query_without_a_column_is_refused() -> None:
-    with pytest.raises(ValueError, match="no layout"):
-        path_costs(np.array([[1.0]]), np.array([[True, False]]), np.ones((1, 2), dtype=np.bool_), np.ones(2), 1.0)
-
-
 def test_what_the_same_queries_read_is_evaluated_once() -> None:
     problem = random_problem(3)
     evaluator = Evaluator(problem, WARD)
@@ -118,3 +124,63 @@ def test_of_equally_few_rows_the_layout_with_more_of_the_columns_is_read() -> No
     holds = np.array([[True, False, False], [True, True, False], [False, False, True]])
     rows = np.full((3, 1), 5.0)
     assert path_costs(rows, holds, np.ones((1, 3), dtype=np.bool_), np.ones(3), 1.0).tolist() == [15 + 10]
+
+
+@given(problems(), st.lists(st.integers(0, 6), min_size=1))
+def test_rows_without_the_features_can_be_skipped_by_every_query(problem: Problem, numbers: list[int]) -> None:
+    served = queries_of(problem, numbers)
+    features = Covers(problem).find(served)
+    if not features:
+        return
+    for bits in bits_of(problem):
+        lacked = bits[~bits[:, list(features)].any(axis=1)]
+        assert problem.skippable(lacked, served).all()
+
+
+@given(problems(), st.lists(st.integers(0, 5), min_size=1), st.lists(st.integers(0, 6), min_size=1))
+def test_served_are_those_that_skip_a_block_without_the_features(
+    problem: Problem, features: list[int], numbers: list[int]
+) -> None:
+    chosen = tuple(sorted({feature % problem.shares.shape[1] for feature in features}))
+    lacked = np.ones((1, problem.shares.shape[1]), dtype=np.bool_)
+    lacked[0, list(chosen)] = False
+    queries = np.flatnonzero(queries_of(problem, numbers))
+    assert Covers(problem).serves(chosen, queries).tolist() == problem.skippable(lacked)[0, queries].tolist()
+
+
+@given(problems())
+def test_shares_are_counted_row_by_row(problem: Problem) -> None:
+    features = tuple(range(0, problem.shares.shape[1], 2))
+    held = rows = 0.0
+    for sample, bits in zip(problem.samples, bits_of(problem), strict=True):
+        for vector, count in zip(bits, sample.vectors.counts.tolist(), strict=True):
+            held += count * sample.scale * bool(vector[list(features)].any())
+        rows += sample.rows
+    assert np.isclose(Covers(problem).share(features), held / rows)
+
+
+def templates(common: bool) -> Problem:
+    """Eight queries, each with a constant of its own, feature 1 to 8; with ``common``, all are within feature 0 too."""
+    bits = np.array([[i < 16, *(i % 16 == k for k in range(8))] for i in range(64)])
+    skips = np.hstack([np.full((8, 1), common), np.eye(8, dtype=np.bool_)])
+    vectors = VectorCounts.of_rows(pack(bits), 9)
+    return problem_of(vectors, np.ones((8, 1), dtype=np.bool_), block_rows=10, skips=skips)
+
+
+def test_a_general_feature_is_found_and_constants_of_the_log_are_not() -> None:
+    every = np.ones(8, dtype=np.bool_)
+    assert Covers(templates(common=True)).find(every) == (0,)
+    # Each constant serves one query: those held back would find nothing here, and so would queries not seen yet.
+    assert Covers(templates(common=False)).find(every) == ()
+
+
+def test_constants_that_recur_are_a_cover() -> None:
+    once = templates(common=False)
+    twice = replace(
+        once,
+        reads=np.repeat(once.reads, 2, axis=0),
+        shares=np.repeat(once.shares, 2, axis=0),
+        skips=np.repeat(once.skips, 2, axis=0),
+        samples=(replace(once.samples[0], query_weights=np.ones(16)),),
+    )
+    assert Covers(twice).find(np.ones(16, dtype=np.bool_)) == tuple(range(1, 9))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 import numpy as np
@@ -11,15 +12,21 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.engine_costs import Read
+from layoutopt.search import grouping as merging
 from layoutopt.search.grouping import (
     Group,
+    Grouping,
     Pairs,
+    agglomerate,
     column_classes,
+    cost_unless_above,
     grouping_cost,
     merge_bottom_up,
+    move_classes,
     queries_reading,
     starting_groups,
 )
+from layoutopt.search.gsop import one_group, search_groups, single_columns
 from layoutopt.search.problem import Problem, Unit
 from layoutopt.search.rows import ComputedRows, RowsRead, block_estimate, cache_by_queries
 from tests.effort import examples
@@ -164,3 +171,141 @@ def test_units_in_bytes_move_the_objective() -> None:
     cells = grouping_cost(problem, whole, rows_read)
     object.__setattr__(problem, "unit", wide)
     assert grouping_cost(problem, whole, rows_read) > cells
+
+
+@settings(max_examples=examples(50))
+@given(problems(), st.integers(1, 5))
+def test_starting_groups_are_unions_of_classes_and_as_few_as_asked_for(problem: Problem, most: int) -> None:
+    classes, start = column_classes(problem), starting_groups(problem, most)
+    assert len(start) == min(most, len(classes))
+    assert sorted(column for group in start for column in group) == list(range(len(problem.columns)))
+    for one in classes:
+        assert sum(one <= group for group in start) == 1
+
+
+def test_classes_with_nearly_the_same_readers_start_together() -> None:
+    reads = np.zeros((40, 4), dtype=np.bool_)
+    reads[:20, :2] = reads[20:, 2:] = True
+    reads[0, 1] = reads[39, 3] = False
+    problem = replace(random_problem(0, n_queries=40), reads=reads, samples=random_problem(1, n_queries=40).samples)
+    for sample in problem.samples:
+        sample.query_weights[:] = 1
+    assert starting_groups(problem, 2) == (frozenset({0, 1}), frozenset({2, 3}))
+
+
+def worse_with_every_reader(problem: Problem) -> RowsRead:
+    """Rows that grow with the queries that share a group, as they nearly always do."""
+    of_query = np.random.default_rng(0).random(problem.weights.shape)
+    return lambda served: of_query * served.sum() * served
+
+
+@settings(max_examples=examples(50))
+@given(problems())
+def test_bounds_leave_out_no_pair_that_is_better(problem: Problem) -> None:
+    groups, estimate = column_classes(problem), worse_with_every_reader(problem)
+    if len(groups) < 2:
+        return
+    every = Pairs(problem, groups, estimate)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "_ALL_PAIRS_GROUPS", 0)
+        patch.setattr(merging, "_MAX_ESTIMATED", 1000)
+        some = Pairs(problem, groups, estimate).best()
+    assert every.change(*some) == pytest.approx(every.change(*every.best()))
+
+
+@settings(max_examples=examples(20))
+@given(problems())
+def test_of_many_groups_only_so_many_pairs_are_estimated(problem: Problem) -> None:
+    asked: set[bytes] = set()
+    blind = worse_with_every_reader(problem)
+
+    def estimate(served: Bits) -> Floats:
+        asked.add(served.tobytes())
+        return blind(served)
+
+    groups = column_classes(problem)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(merging, "_ALL_PAIRS_GROUPS", 0)
+        patch.setattr(merging, "_MAX_ESTIMATED", 2)
+        pairs = Pairs(problem, groups, estimate)
+        before = len(asked)
+        if len(groups) > 1:
+            pairs.best()
+    assert len(asked) <= before + 2
+
+
+@settings(max_examples=examples(50))
+@given(problems(), st.floats(0.0, 1.0))
+def test_an_objective_is_given_up_only_above_the_limit(problem: Problem, share: float) -> None:
+    exact = ComputedRows(problem, WARD)
+    cost = grouping_cost(problem, single_columns(problem), exact)
+    limit = 2 * share * cost
+    found = cost_unless_above(problem, single_columns(problem), exact, problem.least_rows, limit)
+    if found is None:
+        assert cost > limit - 1e-6
+    else:
+        assert found == pytest.approx(cost)
+
+
+@settings(max_examples=examples(40))
+@given(problems())
+def test_moves_are_schemes_with_their_exact_objectives(problem: Problem) -> None:
+    exact = ComputedRows(problem, WARD)
+    start = Grouping(one_group(problem), grouping_cost(problem, one_group(problem), exact))
+    for found in move_classes(problem, start, column_classes(problem), block_estimate(problem), exact):
+        assert sorted(column for group in found.groups for column in group) == list(range(len(problem.columns)))
+        assert found.cost == pytest.approx(grouping_cost(problem, found.groups, exact))
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_wide_tables_are_never_worse_than_sop_and_gsop_single_either(seed: int) -> None:
+    """More classes than merging starts from, so that bounds and pruning are at work."""
+    problem = random_problem(seed, n_columns=48, n_queries=10, n_features=3, block_rows=40)
+    assert len(column_classes(problem)) > len(starting_groups(problem))
+    best = search_groups(problem, WARD).best
+    exact = ComputedRows(problem, WARD)
+    assert best.cost == pytest.approx(grouping_cost(problem, best.groups, exact))
+    assert best.cost <= grouping_cost(problem, one_group(problem), exact) + 1e-6
+    assert best.cost <= grouping_cost(problem, single_columns(problem), exact) + 1e-6
+
+
+Groups = dict[int, tuple[list[int], np.ndarray, float]]
+
+
+def gain(one: Floats, other: Floats, size: Floats, others_size: Floats, common: Floats) -> Floats:
+    """By chance, as it were, but a function of what it is given."""
+    return common * 3 - (one + other - common) * 0.5 - np.sin(size + others_size)
+
+
+def naively(readers: np.ndarray, weight: np.ndarray, size: np.ndarray, most: int | None) -> list[list[int]]:
+    groups: Groups = {i: ([i], readers[i], float(size[i])) for i in range(len(readers))}
+    while len(groups) > (most or 1):
+
+        def of(i: int, j: int, groups: Groups = groups) -> float:
+            (_, one, a), (_, other, b) = groups[i], groups[j]
+            counts = [np.array([float(weight[mask].sum())]) for mask in (one, other, one & other)]
+            return float(gain(counts[0], counts[1], np.array([a]), np.array([b]), counts[2])[0])
+
+        i, j = min(combinations(groups, 2), key=lambda pair: (-of(*pair), pair))
+        if most is None and of(i, j) <= 0:
+            break
+        (first, one, a), (second, other, b) = groups.pop(i), groups.pop(j)
+        groups[2 * len(readers) - len(groups) - 2] = (first + second, one | other, a + b)
+    return [members for members, _, _ in groups.values()]
+
+
+@settings(max_examples=examples(40))
+@given(st.integers(1, 9), st.integers(1, 6), st.none() | st.integers(1, 5), st.integers(0, 10_000))
+def test_the_pair_that_gains_most_is_merged_again_and_again(n: int, queries: int, most: int | None, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    readers = rng.random((n, queries)) < 0.5
+    weight, size = rng.integers(1, 5, queries).astype(np.float64), rng.integers(1, 9, n).astype(np.float64)
+    found = agglomerate(readers, weight, size, gain, most)
+    assert {frozenset(group) for group in found} == {frozenset(g) for g in naively(readers, weight, size, most)}
+    if most is not None:
+        assert len(found) == min(n, most)
+
+
+@pytest.mark.parametrize("most", [None, 1, 3])
+def test_one_group_stays_alone(most: int | None) -> None:
+    assert agglomerate(np.ones((1, 2), dtype=np.bool_), np.ones(2), np.ones(1), gain, most) == [[0]]

@@ -10,15 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
-from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import grouping_cost, queries_reading
 from layoutopt.search.gsop import one_group, scheme_from_groups, search_groups, single_columns
 from layoutopt.search.local import choose_features
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import ComputedRows, Estimate
 from tests.effort import examples
-from tests.search.problems import WARD, problems, random_problem
+from tests.search.problems import WARD, problems, random_problem, two_families
 
 estimates: st.SearchStrategy[Estimate] = st.sampled_from(["coarse", "block", "selectivity", "full"])
 
@@ -46,27 +45,9 @@ def test_the_same_problem_has_the_same_scheme(problem: Problem, estimate: Estima
     )
 
 
-def conflicting() -> Problem:
-    """Two families of queries with columns of their own that want the rows cut in different ways."""
-    bits = np.array([[i % 4 == k for k in range(4)] + [i // 4 == k for k in range(4)] for i in range(16)])
-    vectors = VectorCounts(pack(bits), np.full(16, 10), 8)
-    family = np.repeat([0, 1], 4)
-    return Problem(
-        columns=("a", "b", "c", "d"),
-        reads=np.array([[f == 0, f == 0, f == 1, f == 1] for f in family]),
-        shares=np.eye(8),
-        members=np.eye(8, dtype=np.float32),
-        skips=np.eye(8, dtype=np.bool_),
-        samples=(Sample(vectors, 160, np.ones(8)),),
-        unit=Unit.cells(4),
-        block_rows=56,  # blocks of 40 rows at least: four vectors, all of a row or all of a column of the square
-        max_vectors=100,
-    )
-
-
 @pytest.mark.parametrize("estimate", ["coarse", "block", "selectivity", "full"])
 def test_families_of_queries_in_conflict_are_given_groups_of_their_own(estimate: Estimate) -> None:
-    found = search_groups(conflicting(), WARD, estimate).best
+    found = search_groups(two_families((True, True, False, False), (False, False, True, True)), WARD, estimate).best
     assert set(found.groups) == {frozenset({0, 1}), frozenset({2, 3})}
     # Each query reads its 40 rows of two columns, and no tids: nothing better is possible.
     assert found.cost == 8 * 40 * 2

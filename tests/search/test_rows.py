@@ -6,15 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.objective import assign_rows
+from layoutopt.search.grouping import cells_lower_bound, grouping_cost
+from layoutopt.search.gsop import one_group, single_columns
 from layoutopt.search.local import choose_features, local_weights
-from layoutopt.search.problem import Problem, Sample, Unit
+from layoutopt.search.problem import Problem
 from layoutopt.search.rows import (
     ComputedRows,
     Estimate,
@@ -24,7 +26,8 @@ from layoutopt.search.rows import (
     rows_estimator,
     selectivity_estimate,
 )
-from tests.search.problems import WARD, bits_of, problems, queries_of
+from tests.effort import examples
+from tests.search.problems import WARD, bits_of, problem_of, problems, queries_of, random_problem
 
 some_queries = st.lists(st.integers(0, 6), min_size=1, max_size=4)
 
@@ -113,17 +116,7 @@ def one_vector_a_query(counts: list[int], block_rows: int) -> Problem:
     """Query i asks for feature i alone; vector i has feature i alone, and so many rows."""
     n = len(counts)
     vectors = VectorCounts(pack(np.eye(n, dtype=np.bool_)), np.array(counts), n)
-    return Problem(
-        columns=("a",),
-        reads=np.ones((n, 1), dtype=np.bool_),
-        shares=np.eye(n),
-        members=np.eye(n, dtype=np.float32),
-        skips=np.eye(n, dtype=np.bool_),
-        samples=(Sample(vectors, vectors.rows, np.ones(n)),),
-        unit=Unit.cells(1),
-        block_rows=block_rows,
-        max_vectors=100,
-    )
+    return problem_of(vectors, np.ones((n, 1), dtype=np.bool_), block_rows=block_rows)
 
 
 def test_the_estimates_by_hand() -> None:
@@ -150,12 +143,6 @@ def test_queries_without_skip_sets_read_everything() -> None:
         assert read.tolist() == [[12, 12]]
 
 
-def test_nobody_reads_nothing() -> None:
-    problem = one_vector_a_query([6, 6], block_rows=3)
-    for read in every_estimate(problem, np.zeros(2, dtype=np.bool_)).values():
-        assert read.tolist() == [[0, 0]]
-
-
 def test_every_set_of_queries_is_computed_once() -> None:
     asked: list[list[bool]] = []
 
@@ -167,3 +154,25 @@ def test_every_set_of_queries_is_computed_once() -> None:
     for served in ([True, False], [False, True], [True, False]):
         twice(np.array(served))
     assert asked == [[True, False], [False, True]]
+
+
+@given(problems())
+@settings(max_examples=examples(60))
+def test_no_grouping_reads_less_than_the_rows_that_are_needed(problem: Problem) -> None:
+    exact = ComputedRows(problem, WARD)
+    for groups in (one_group(problem), single_columns(problem)):
+        assert cells_lower_bound(problem) <= grouping_cost(problem, groups, exact) + 1e-6
+
+
+def test_whole_blocks_are_read_where_a_row_is_needed() -> None:
+    problem = random_problem(7, n_queries=6, n_samples=2, least_rows=30, scale=3, block_rows=70)
+    needed, in_blocks = cells_lower_bound(problem), cells_lower_bound(problem, min_rows_for(70))
+    expected = 0.0
+    for sample, bits in zip(problem.samples, bits_of(problem), strict=True):
+        for q in range(6):
+            rows = 3 * int(sample.vectors.counts[~problem.skippable(bits)[:, q]].sum())
+            block = min(sample.rows, 3 * round(50 / 3))
+            expected += sample.query_weights[q] * (max(rows, block) if rows else 0) * problem.reads[q].sum()
+    assert in_blocks == pytest.approx(expected)
+    assert 0 < needed <= in_blocks
+    assert np.isfinite(in_blocks)

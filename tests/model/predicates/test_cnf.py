@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import pickle
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -105,24 +106,6 @@ def test_no_predicate_follows_from_another() -> None:
         assert not any(implies(other.node, one) for other in predicates if other != one)
 
 
-def test_the_weaker_of_two_predicates_goes() -> None:
-    strict = _in("a", "x")
-    weak = disjunction([_in("a", "x", "y"), _in("b", "z")])
-    root = And((weak, strict))
-    assert Filter.of(root).predicates == (predicate_of(strict),)
-
-
-def test_that_a_column_is_there_follows_from_a_comparison_with_another() -> None:
-    a, b = Col("a", "int"), Col("b", "int")
-    less, there = Comparison(a, "<", b), InSet(a, ValueSet.all())
-    assert Filter.of(conjunction([less, there])).predicates == (predicate_of(less),)
-
-
-def test_constants_have_no_predicates() -> None:
-    assert Filter.of(TRUE).predicates == ()
-    assert Filter.of(FALSE).predicates == ()
-
-
 def test_a_large_or_of_ands_is_cut_and_its_single_columns_survive() -> None:
     day = dt.date(1994, 1, 1)
     branches = [
@@ -132,6 +115,21 @@ def test_a_large_or_of_ands_is_cut_and_its_single_columns_survive() -> None:
     predicates = Filter.of(disjunction(branches)).predicates
     assert len(predicates) == 64
     assert {p.columns for p in predicates} >= {frozenset({f"c{i}"}) for i in range(8)} | {frozenset({"d"})}
+
+
+A, B = Col("a", "int"), Col("b", "int")
+LESS = Comparison(A, "<", B)
+WHAT_IS_KEPT: list[tuple[Node, list[Node]]] = [
+    (TRUE, []),
+    (FALSE, []),
+    (And((disjunction([_in("a", "x", "y"), _in("b", "z")]), _in("a", "x"))), [_in("a", "x")]),
+    (conjunction([LESS, InSet(A, ValueSet.all())]), [LESS]),
+]
+
+
+@pytest.mark.parametrize(("root", "kept"), WHAT_IS_KEPT, ids=["true", "false", "the stricter one", "not null"])
+def test_what_follows_from_others_is_left_out(root: Node, kept: list[Node]) -> None:
+    assert Filter.of(root).predicates == tuple(map(predicate_of, kept))
 
 
 @given(conditions("ijsd", 8), st.integers(1, 8), st.lists(rows("ijsrd"), min_size=1, max_size=12))

@@ -1,4 +1,4 @@
-"""Texts reach the embedded engine as dictionaries and codes where all files have them so; answers are the same."""
+"""The rows of a mention: all at once just those that match, and texts as codes where all files have them so."""
 
 from __future__ import annotations
 
@@ -6,20 +6,74 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.errors import DataFileError
+from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.model.schema import Column, Schema
+from layoutopt.scan import table_read as reads
 from layoutopt.scan.arrow_types import CODED
 from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import read_rows
 from tests.effort import examples
 from tests.scan.builder import build, building, by_position
+from tests.scan.deleting import delete_ids, kept
 from tests.scan.layouts import GROUPS
-from tests.scan.tables import CONDITIONS, SCHEMA, same, some_rows
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+
+MOST = 1 << 20
+SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20 AND score > 0"
+
+
+def at_once_of(table: Table, sql: str) -> pa.Table:
+    (read,) = table.scan(sql).reads
+    found = read_rows(read, MOST)
+    assert found is not None
+    return found
+
+
+def test_rows_that_do_not_match_are_left_out(table: Table) -> None:
+    found = at_once_of(table, SQL)
+    assert set(found.column_names) == {"id", "kind", "price", "score"}
+    assert found.num_rows == len(expected(SQL, some_rows())) > 0
+    assert same(expected(SQL, found), expected(SQL, some_rows()))
+
+
+def test_deleted_rows_stay_deleted(table: Table) -> None:
+    gone = set(range(0, 300, 7))
+    changed = delete_ids(table.catalog.files.root, gone)
+    assert same(expected(SQL, at_once_of(changed, SQL)), expected(SQL, kept(some_rows(), gone)))
+
+
+def test_nothing_left_has_the_same_columns(table: Table) -> None:
+    found, none = at_once_of(table, SQL), at_once_of(table, SQL.replace("'air'", "'no such kind'"))
+    assert none.num_rows == 0
+    assert none.schema == found.schema
+
+
+def test_a_file_that_is_gone_is_named(table: Table) -> None:
+    scan = table.scan(SQL)
+    for path in table.data_files(0):
+        Path(path).unlink()
+    with pytest.raises(DataFileError, match="missing"):
+        read_rows(scan.reads[0], MOST)
+
+
+def test_rows_of_more_bytes_are_given_up(table: Table) -> None:
+    (read,) = table.scan("SELECT * FROM t").reads
+    assert read_rows(read, 3_000) is None
+    assert len(read_rows(read, MOST) or ()) == 300
+
+
+def test_a_row_that_is_lost_is_noticed_where_skipping_is_checked(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reads, "may_match", lambda parts, rows: np.zeros(rows.num_rows, dtype=np.bool_))
+    with pytest.raises(SkippingError):
+        at_once_of(table, SQL)
+
 
 TEXTS = Schema((Column("id", "int"), Column("year", "int"), Column("kind", "string"), Column("word", "string")))
 KINDS = [None, "", "air", "ship", "a longer name of a kind", "\N{GREEK SMALL LETTER ALPHA}"]
@@ -34,20 +88,20 @@ def texts() -> pa.Table:
 
 
 @pytest.fixture(scope="module")
-def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+def coded(tmp_path_factory: pytest.TempPathFactory) -> Table:
     plan = building(TEXTS, partition_by="year", blocking=by_position(500), footers=True)
     return build(tmp_path_factory.mktemp("coded"), texts(), plan)
 
 
-def test_texts_are_coded_where_every_file_has_them_so(table: Table) -> None:
-    assert table.scan("SELECT * FROM t").reads[0].coded == {"kind"}
-    assert table.scan("SELECT * FROM t WHERE year = 2020").reads[0].coded == {"kind", "word"}
-    assert table.scan("SELECT id FROM t").reads[0].coded == frozenset()
-    assert table.scan("SELECT * FROM t WHERE id < 0").reads[0].segments == []
+def test_texts_are_coded_where_every_file_has_them_so(coded: Table) -> None:
+    assert coded.scan("SELECT * FROM t").reads[0].coded == {"kind"}
+    assert coded.scan("SELECT * FROM t WHERE year = 2020").reads[0].coded == {"kind", "word"}
+    assert coded.scan("SELECT id FROM t").reads[0].coded == frozenset()
+    assert coded.scan("SELECT * FROM t WHERE id < 0").reads[0].segments == []
 
 
-def test_batches_have_them_so_if_asked(table: Table) -> None:
-    (read,) = table.scan("SELECT id, kind FROM t").reads
+def test_batches_have_them_so_if_asked(coded: Table) -> None:
+    (read,) = coded.scan("SELECT id, kind FROM t").reads
     given = pa.Table.from_batches(read.batches(coded=read.coded), read.arrow_schema(read.coded))
     assert given.schema.field("kind").type == CODED
     assert read.arrow_schema().field("kind").type == pa.string()
@@ -81,13 +135,13 @@ WHERE = st.sampled_from(
 
 @settings(max_examples=examples(15))
 @given(WHERE, WHERE, st.sampled_from(["AND", "OR"]), st.sampled_from(["", " AND year = 2020"]))
-def test_answers_are_those_of_the_rows(table: Table, left: str, right: str, word: str, year: str) -> None:
+def test_answers_are_those_of_the_rows(coded: Table, left: str, right: str, word: str, year: str) -> None:
     sql = f"SELECT id, kind, word FROM t WHERE ({left} {word} {right}){year}"
-    found = table.sql(sql)
+    found = coded.sql(sql)
     assert found.schema.types == [pa.int32(), pa.string(), pa.string()]
     assert same(found.to_pylist(), answer(sql))
     grouped = f"SELECT kind, count(*) AS n FROM t WHERE {left} GROUP BY kind"
-    assert same(table.sql(grouped).to_pylist(), answer(grouped))
+    assert same(coded.sql(grouped).to_pylist(), answer(grouped))
 
 
 def answer(sql: str) -> list[dict[str, Any]]:

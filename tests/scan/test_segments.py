@@ -23,12 +23,11 @@ from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table import Table, open_table
 from layoutopt.scan.table_read import TableRead
 from tests.effort import examples
-from tests.scan.builder import Building, build, building
+from tests.scan.builder import Building, build
 from tests.scan.deleting import delete_ids, kept
 from tests.scan.generated import buildings, conditions
-from tests.scan.layouts import GROUPS
 from tests.scan.queries import QUERIES
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.tables import expected, same, some_rows
 
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
 
@@ -51,12 +50,6 @@ def every_file_has_many_chunks() -> Iterator[None]:
 
 def files_of(read: TableRead) -> Iterator[FileRead]:
     return (file for segment in read.segments for layout in segment.layouts for file in layout.files)
-
-
-@pytest.fixture(params=[None, GROUPS], ids=["sop", "gsop"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    made = building(SCHEMA, CONDITIONS, partition_by="year", layouts=request.param, footers=True)
-    return build(tmp_path / "t", some_rows(), made)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -30,7 +31,7 @@ from layoutopt.scan import shadow_check_rows as shadow_rows
 from layoutopt.scan import table_read as reads
 from layoutopt.scan.shadow_check_rows import SegmentRows
 from layoutopt.scan.shadow_check_texts import have_same_rows
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, open_table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.writer.evaluation import may_match
@@ -38,16 +39,10 @@ from tests.inspect.logs import logged
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position
 from tests.scan.corruptions import shrunk
-from tests.scan.layouts import GROUPS, OVERLAPPING
-from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.layouts import EACH_SCHEME, GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA
 
 AIR = "SELECT id FROM t WHERE kind = 'air'"
-SCHEMES = pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
-
-
-@pytest.fixture(scope="module")
-def rows() -> pa.Table:
-    return some_rows()
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +54,17 @@ def built(root: Path, rows: pa.Table, layouts: Sequence[Layout] | None = None, *
     return build(root, rows, building(SCHEMA, CONDITIONS, layouts=layouts, segment_rows=70, **more))
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Callable[..., Table]:
+    """A table of a scheme, opened anew; each is built once."""
+
+    @cache
+    def root(*layouts: Layout) -> str:
+        return built(tmp_path_factory.mktemp("honest"), rows, layouts or None).catalog.files.root
+
+    return lambda layouts=None: open_table(root(*(layouts or ())))
+
+
 def without_feature(number: int) -> Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]:
     def packed(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         changed = bits.copy()
@@ -68,11 +74,11 @@ def without_feature(number: int) -> Callable[[np.ndarray[Any, Any]], np.ndarray[
     return packed
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_what_is_rightly_skipped_passes_and_is_counted(
-    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None
+    opened: Callable[..., Table], layouts: list[Layout] | None
 ) -> None:
-    honest = built(tmp_path, rows, layouts)
+    honest = opened(layouts)
     before = switch.TALLY.copy()
     honest.sql(AIR)
     found = switch.TALLY - before
@@ -88,7 +94,7 @@ def asked(sql: str) -> tuple[Any, tuple[str, ...]]:
     return scan.filter.root, scan.columns
 
 
-@SCHEMES
+@EACH_SCHEME
 def test_a_lost_bit_is_found(
     tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -134,9 +140,9 @@ def test_a_partition_that_nobody_looks_at_is_found(tmp_path: Path, rows: pa.Tabl
 
 
 def test_row_groups_that_are_left_out_of_the_reading_are_found(
-    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = built(tmp_path, rows)
+    wrong = opened()
     right = segments.segments_to_read
     monkeypatch.setattr(reads, "segments_to_read", lambda plan: right(plan)[: None if plan.read.all() else -1])
     with pytest.raises(SkippingError, match="differs from the answer without"):
@@ -158,12 +164,12 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
     }  # fmt: skip
 
 
-@SCHEMES
+@EACH_SCHEME
 @pytest.mark.parametrize("block", range(3))
 def test_one_block_too_many_is_found(
-    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, block: int, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Table], layouts: list[Layout] | None, block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wrong = built(tmp_path, rows, layouts)
+    wrong = opened(layouts)
 
     def too_eager(*args: Any, **kwargs: Any) -> Any:
         found = cannot_match(*args, **kwargs)
@@ -188,15 +194,15 @@ def test_a_layout_that_lacks_rows_is_found(tmp_path: Path, rows: pa.Table, monke
         wrong.sql("SELECT id, kind FROM t WHERE id < 100")
 
 
-def test_a_segment_dropped_by_mistake_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = built(tmp_path, rows, GROUPS)
+def test_a_segment_dropped_by_mistake_is_found(opened: Callable[..., Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = opened(GROUPS)
     monkeypatch.setattr(prune, "_in_every_layout", lambda source, _, read: read & (source.segment_of != 1))
     with pytest.raises(SkippingError):
         wrong.sql("SELECT id, price FROM t")
 
 
-def test_a_row_lost_by_reading_late_is_found(tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = built(tmp_path, rows, GROUPS)
+def test_a_row_lost_by_reading_late_is_found(opened: Callable[..., Table], monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = opened(GROUPS)
 
     def forgetful(parts: Any, values: pa.Table) -> Any:
         found = may_match(parts, values)
@@ -209,28 +215,20 @@ def test_a_row_lost_by_reading_late_is_found(tmp_path: Path, rows: pa.Table, mon
         wrong.sql("SELECT id, price FROM t WHERE kind = 'air'")
 
 
-@pytest.mark.parametrize(
-    ("sql", "message"),
-    [
-        ("SELECT id FROM t WHERE id >= 100", "rows that match id >= 100 would not be read"),
-        ("SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.id >= 100", "differs from the answer without"),
-        (
-            "SELECT avg(score), count(*) FROM (SELECT * FROM t WHERE id >= 100) WHERE score < 5",
-            "differs from the answer without",
-        ),
-    ],
-)
-@SCHEMES
+MISREAD = {
+    "SELECT id FROM t WHERE id >= 100": "rows that match id >= 100 would not be read",
+    "SELECT a.id FROM t a JOIN t b ON a.id = b.id WHERE a.id >= 100": "differs from the answer without",
+    "SELECT avg(score), count(*) FROM (SELECT * FROM t WHERE id >= 100) WHERE score < 5": "differs from the answer",
+}
+
+
+@EACH_SCHEME
 def test_a_text_that_is_misread_is_found(
-    tmp_path: Path,
-    rows: pa.Table,
-    layouts: list[Layout] | None,
-    sql: str,
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wrong = built(tmp_path, rows.sort_by("id"), layouts, blocking=by_position(5))
-    wrong.sql(sql)
+    for sql in MISREAD:
+        wrong.sql(sql)
     narrow = find_scans("SELECT id FROM t WHERE id < 150", {"t": SCHEMA})[0].filter.root
 
     def misread(*args: Any, **kwargs: Any) -> list[TableScan]:
@@ -238,14 +236,15 @@ def test_a_text_that_is_misread_is_found(
         return [replace(scan, filter=Filter.of(conjunction([scan.filter.root, narrow]))) for scan in found]
 
     monkeypatch.setattr(reads, "find_scans", misread)
-    with pytest.raises(SkippingError, match=message):
-        replace(wrong).sql(sql)  # what it read in the text before, it remembers
+    for sql, message in MISREAD.items():
+        with pytest.raises(SkippingError, match=message):
+            replace(wrong).sql(sql)  # what it read in the text before, it remembers
 
 
 def test_a_condition_that_is_never_true_is_not_believed(
-    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = built(tmp_path, rows)
+    honest = opened()
     nothing = [replace(find_scans(AIR, {"t": SCHEMA})[0], filter=Filter.of(FALSE))]
     monkeypatch.setattr(reads, "find_scans", lambda *args, **kwargs: nothing)
     with pytest.raises(SkippingError):
@@ -282,8 +281,8 @@ def test_a_replayed_log_is_checked(tmp_path: Path, rows: pa.Table, monkeypatch: 
         evaluate(wrong, logged([AIR]))
 
 
-def test_other_settings_are_checked_by_the_filter_alone(tmp_path: Path, rows: pa.Table) -> None:
-    honest = built(tmp_path, rows)
+def test_other_settings_are_checked_by_the_filter_alone(opened: Callable[..., Table]) -> None:
+    honest = opened()
     before = switch.TALLY.copy()
     honest.scan_under(AIR.replace("kind = 'air'", "id < 100"), SessionSettings(ansi=False))
     assert set(switch.TALLY - before) == {"decisions", "blocks", "rows", "undecided texts"}
@@ -303,7 +302,7 @@ def test_the_command_line_fails_with_one_sentence(
 
 
 def test_rows_kept_for_the_next_query_are_bounded(
-    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+    opened: Callable[..., Table], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[int] = []
 
@@ -312,7 +311,7 @@ def test_rows_kept_for_the_next_query_are_bounded(
         return SegmentRows(*args)
 
     monkeypatch.setattr(shadow_rows, "SegmentRows", noted)
-    honest = built(tmp_path, rows)
+    honest = opened()
     honest.sql(AIR)
     honest.sql(AIR)
     assert len(made) == len(set(made)) > 1

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.features.cross_validation import FOLDS, MIN_HELD_OUT, MIN_QUERIES, folds, hold_out, splits
+from layoutopt.features.selection import (
+    MAX_FEATURES,
+    count_useful_features,
+    find_candidates,
+    mine_features,
+    mine_subset,
+)
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.predicates import Col, Filter, InSet
 from layoutopt.model.query import Query
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
 
 
@@ -62,3 +72,48 @@ def test_a_long_log_is_split_once_and_a_tiny_one_not_at_all() -> None:
     log = [query(i, "a", i) for i in range(4 * MIN_HELD_OUT)]
     assert splits(log) == [hold_out(log)]
     assert splits(log[: MIN_QUERIES - 1]) == []
+
+
+def log_of(values: list[int]) -> list[Query]:
+    return [query(i, "a", value) for i, value in enumerate(values)]
+
+
+def number_of(queries: list[Query]) -> int:
+    return count_useful_features(find_candidates(queries, threshold=2), queries)
+
+
+@pytest.mark.parametrize("recurring", [3, 10])
+def test_features_for_what_is_not_asked_for_any_more_are_too_many(recurring: int) -> None:
+    """The first hundred of 600 queries ask for fifty other constants, twice each; the last quarter for none of them."""
+    queries = log_of([100 + i // 2 for i in range(100)] + [i % recurring for i in range(500)])
+    assert number_of(queries) == recurring
+
+
+def test_all_features_pay_where_all_recur_alike() -> None:
+    assert number_of(log_of([i % 40 for i in range(800)])) == 40
+
+
+def test_where_nothing_tells_there_may_be_many() -> None:
+    """A log may be too short, or its later queries may ask for nothing that was asked for before."""
+    assert number_of(log_of([i % 4 for i in range(4 * MIN_HELD_OUT - 4)])) == MAX_FEATURES
+    assert number_of(log_of([i // 2 for i in range(4 * MIN_HELD_OUT)])) == MAX_FEATURES
+
+
+def test_a_feature_that_adds_next_to_nothing_is_not_worth_it() -> None:
+    queries = [replace(query(i, "a", i % 4), weight=1000.0) for i in range(400)]
+    queries += [query(400 + i, "a", 9) for i in range(4)]
+    assert number_of(queries) == 4
+
+
+SCHEMA = Schema((Column("a", "int"), Column("b", "int"), Column("day", "date")))
+
+
+def test_features_are_those_that_the_analysis_of_the_training_queries_would_find() -> None:
+    log = [query(i, "a", i % 3) for i in range(30)] + [query(30 + i, "b", 7) for i in range(2)]
+    whole = FeaturesDocument("t", SCHEMA, mine_features(log, threshold=2), tuple(log), exclude_columns=("day",))
+    assert {f.columns for f in whole.features} == {frozenset("a"), frozenset("b")}
+    again = mine_subset(whole, log[:30], threshold=2)
+    assert again.features == mine_features(log[:30], threshold=2, num_features=len(whole.features))
+    assert again.queries == tuple(log[:30])
+    assert len(mine_subset(whole, log, threshold=2, num_features=1).features) == 1
+    assert len(mine_subset(whole, log, threshold=5).features) < len(whole.features)
