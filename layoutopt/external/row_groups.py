@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.block_index import block_schema
 from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.catalog.statistics import column_statistics_type, measure, statistics_type
 from layoutopt.errors import SchemaError
 from layoutopt.external.footers import Footer
@@ -25,10 +26,9 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import key_kind
+from layoutopt.sources.snapshot import SnapshotFile
 
 _ALL_BITS: Final = -1
-# The Arrow type of each column.
-ArrowTypes = Mapping[str, pa.DataType]
 
 
 def non_empty_row_groups(footer: Footer) -> list[int]:
@@ -36,7 +36,7 @@ def non_empty_row_groups(footer: Footer) -> list[int]:
     return [i for i in range(footer.metadata.num_row_groups) if footer.metadata.row_group(i).num_rows]
 
 
-def make_blocks(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds: bool = True) -> pa.Table:
+def make_blocks(footer: Footer, schema: Schema, *, use_bounds: bool = True) -> pa.Table:
     """Return one row for each non-empty row group, in :func:`~layoutopt.catalog.block_index.block_schema`.
 
     Without ``use_bounds``, neither statistics of the footer nor values in folder names are used.
@@ -46,7 +46,7 @@ def make_blocks(footer: Footer, schema: Schema, types: ArrowTypes, *, use_bounds
     rows = np.array([group.num_rows for group in groups], dtype=np.int64)
     names = stored_names(footer.listed.file, schema, footer.arrow.names)
     reader = _StatisticsReader(footer, groups, rows, names, use_bounds)
-    stats = [reader.read(column, types[column.name]) for column in schema.columns]
+    stats = [reader.read(column) for column in schema.columns]
     values = {
         "file": [footer.key] * n,
         "row_group": non_empty_row_groups(footer),
@@ -76,12 +76,12 @@ class _StatisticsReader:
         self._names, self._use_bounds = names, use_bounds
         self._paths = [footer.metadata.schema.column(i).path for i in range(footer.metadata.num_columns)]
 
-    def read(self, column: Column, type: pa.DataType) -> pa.StructArray:
+    def read(self, column: Column) -> pa.StructArray:
         """Return the statistics of one column over the row groups."""
         form = column_statistics_type(column.type)
         known = {"bytes": self._sum_bytes(column.name)}
         if self._use_bounds:
-            known |= self._read_values(column, type)
+            known |= self._read_values(column)
         n = len(self._groups)
         arrays = [
             pa.array(known[field.name]).cast(field.type) if field.name in known else pa.nulls(n, field.type)
@@ -96,13 +96,13 @@ class _StatisticsReader:
         leaves = [i for i, path in enumerate(self._paths) if path == stored or path.startswith(f"{stored}.")]
         return [sum(group.column(i).total_compressed_size for i in leaves) for group in self._groups]
 
-    def _read_values(self, column: Column, type: pa.DataType) -> dict[str, Any]:
+    def _read_values(self, column: Column) -> dict[str, Any]:
         constants, n = self._footer.listed.file.constants, len(self._groups)
         if column.name in constants:
-            value = to_arrow_constant(constants[column.name], column, type)
+            value = to_arrow_constant(constants[column.name], column)
             if not value.is_valid:
                 return {"nulls": self._rows}
-            return self._make_bounds(pa.array([value.as_py()] * (2 * n), type), column, [0] * n)
+            return self._make_bounds(pa.repeat(value, 2 * n), column, [0] * n)
         if column.name not in self._names:
             return {"nulls": self._rows}
         if key_kind(column.type) is None or self._names[column.name] not in self._paths:
@@ -155,6 +155,26 @@ def mask_partitions(blocks: BlockTable, keys: Collection[str]) -> Bits:
     mask = np.array([key in keys for key in blocks.partitions], dtype=np.bool_)
     in_blocks: Bits = mask[blocks.partition] if len(mask) else np.zeros(0, dtype=np.bool_)
     return in_blocks
+
+
+def mark_deleted(blocks: BlockTable, files: Mapping[str, SnapshotFile]) -> BlockTable:
+    """Return the blocks with the deleted rows that a table's metadata lists; ``files`` are by key."""
+    if not any(files[key].deleted_rows for key in blocks.files):
+        return blocks
+    vectors: list[bytes | None] = [None] * blocks.n
+    counts = np.zeros(blocks.n, dtype=np.int64)
+    for number, key in enumerate(blocks.files):
+        deleted, first = files[key].deleted, 0
+        if deleted is None:
+            continue
+        in_file = np.flatnonzero(blocks.file == number)
+        for block in in_file[np.argsort(blocks.row_group[in_file])].tolist():
+            end = first + int(blocks.rows[block])
+            places = np.unique(deleted[(deleted >= first) & (deleted < end)]) - first
+            if len(places):
+                vectors[block], counts[block] = pack_positions(places), len(places)
+            first = end
+    return blocks.marked(pa.array(vectors, pa.large_binary()), pa.array(counts))
 
 
 def number_blocks(blocks: pa.Table) -> pa.Table:

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.commit import APPEND, adds_rows, commit_load
 from layoutopt.catalog.deletion_vectors import Marks
@@ -49,7 +50,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import publish_after
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.scan.table_read import TableRead

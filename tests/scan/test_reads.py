@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.catalog.arrow_types import CODED
 from layoutopt.errors import DataFileError
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.arrow_types import CODED
 from layoutopt.scan.table import Table
 from tests.effort import examples
 from tests.scan.builder import build, building, by_position
