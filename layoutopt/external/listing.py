@@ -22,9 +22,9 @@ import pyarrow as pa
 from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.errors import SettingError, SourceError
+from layoutopt.external.external_tables import check_is_no_table, open_snapshot
+from layoutopt.external.snapshot import SnapshotFile, parse_source_name
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
-from layoutopt.sources.snapshot import SnapshotFile, parse_source_name
 from layoutopt.sql.schema import folder_columns, folder_values, is_listed
 
 # Stands for the names of a file's columns if they are those in its footer.

@@ -50,7 +50,9 @@ from layoutopt.external.row_groups import (
     non_empty_row_groups,
     number_blocks,
 )
+from layoutopt.external.snapshot import parse_source_name, strip_scheme
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
+from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.measuring import indexes_type, measure_indexes
@@ -61,8 +63,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.snapshot import parse_source_name, strip_scheme
-from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 OPERATION: Final = "index"
 # Files that are measured to choose indexes, spread evenly.

@@ -11,8 +11,8 @@ from typing import Any
 from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
 from layoutopt.errors import CatalogError, QueryError, SourceError
 from layoutopt.external.listing import UNNAMED, ListedFile, local_path
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import SnapshotFile
 
 _KEY_DIGITS = 32
 

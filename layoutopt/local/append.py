@@ -29,6 +29,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, NeedsSparkError, TableError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.snapshot import SourceFile, SourcePartition, name_batch
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.inspect.status import current_plan
@@ -53,7 +54,6 @@ from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.snapshot import SourceFile, SourcePartition, name_batch
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.checksum import value_hashes
 from layoutopt.writer.load_ids import (

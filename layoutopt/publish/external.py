@@ -24,6 +24,7 @@ from pyiceberg.typedef import Record
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import PublicationError, SourceError
 from layoutopt.external.listing import local_path, to_arrow_constant
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.external.source_files import external_files, file_key, stored_names
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
@@ -35,7 +36,6 @@ from layoutopt.publish.iceberg_metadata import (
     iceberg_schema,
     render_metadata,
 )
-from layoutopt.sources.snapshot import SnapshotFile
 from layoutopt.sql.schema import arrow_type_name
 
 # A partition value in Python; dates are ``datetime.date``.

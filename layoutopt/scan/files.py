@@ -24,9 +24,9 @@ from layoutopt.catalog.storage.ranges import bytes_of_chunks
 from layoutopt.errors import DataFileError
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.source_files import SourceFiles, external_files, stored_names
+from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.model.schema import PLACE
 from layoutopt.scan.segments import FileRead
-from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 BATCH_ROWS = 65_536
 _OPEN_AT_ONCE = 8

@@ -32,8 +32,10 @@ from layoutopt.errors import (
     SourceIndexError,
 )
 from layoutopt.external.footers import read_footers
+from layoutopt.external.iceberg import open_iceberg
 from layoutopt.external.indexed_source import open_indexed
 from layoutopt.external.listing import ListedFile, digest_listing, list_source
+from layoutopt.external.snapshot import SourceName, parse_source_name
 from layoutopt.external.source_files import external_files
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.contents import View, find_views
@@ -42,8 +44,6 @@ from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.serve.planning import Planner
 from layoutopt.serve.protocol import bad_request, no_such_table
-from layoutopt.sources.iceberg import open_iceberg
-from layoutopt.sources.snapshot import SourceName, parse_source_name
 
 _TRIES: Final = 3
 

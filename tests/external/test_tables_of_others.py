@@ -16,7 +16,7 @@ from layoutopt.external.refresh import RefreshReport, refresh
 from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.scan.table import Table, open_table
 from tests.external.folders import blocks_read
-from tests.sources.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
+from tests.external.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
 
 
 def index(source: str, into: Path, *indexes: str) -> RefreshReport:

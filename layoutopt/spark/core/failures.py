@@ -21,8 +21,8 @@ from layoutopt.errors import (
     WorkerLostError,
     decode_error,
 )
+from layoutopt.external.whole_files import damaged_page, is_checksum_failure
 from layoutopt.model.types import split_parts
-from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
 from layoutopt.spark.core.workers import MISSING_PACKAGE
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")

@@ -25,6 +25,7 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_files import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
+from layoutopt.external.external_tables import pin_version
 from layoutopt.features.cross_validation import splits
 from layoutopt.features.selection import mine_subset
 from layoutopt.features.weights import feature_shares
@@ -38,7 +39,6 @@ from layoutopt.model.query import Query, group_queries
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.external_tables import pin_version
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.functions import find_declared_udfs

@@ -31,6 +31,7 @@ from layoutopt.catalog.keys import FLOATS, has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, NeedsSparkError, PlanError
 from layoutopt.events import Progress
+from layoutopt.external.snapshot import parse_source_name
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.local.parquet_files import arrow_schema
 from layoutopt.local.processes import Processes, Tasks
@@ -69,7 +70,6 @@ from layoutopt.model.types import quote_name
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
-from layoutopt.sources.snapshot import parse_source_name
 from layoutopt.spark.core.featurize import MAX_PAIRS, count_vectors, counts_by_key
 from layoutopt.spark.core.partition_values import filter_partitions, null_first_key, partition_column, to_literal
 from layoutopt.spark.core.segments import Chunk, Segment, chunk_bits, chunks_from_counts
