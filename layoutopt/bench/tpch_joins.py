@@ -23,10 +23,10 @@ import pyarrow.parquet as pq
 from layoutopt.bench.experiment import TEST, Experiment, size_of
 from layoutopt.bench.steps import Json, Step, key_of
 from layoutopt.bench.tpch import RAW_TABLES, Tpch
+from layoutopt.external.current_reads import RowGroups, read_row_groups
+from layoutopt.external.snapshot import parquet_files
 from layoutopt.model.query import Query
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.row_groups import RowGroups, read_row_groups
-from layoutopt.sources.snapshot import parquet_files
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.entries import LogEntry

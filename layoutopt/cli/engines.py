@@ -55,10 +55,9 @@ def refresh(settings: RefreshSettings, session: Session) -> None:
 def _refresh(session: Session, into: str, source: str, table: str | None, choose: ChooseIndexes | None) -> None:
     from layoutopt.external import refresh as refreshing
     from layoutopt.report.inspections import print_refresh
-    from layoutopt.scan.arrow_types import any_arrow_type
 
     with session.working("indexing") as work:
-        report = refreshing.refresh(into, source, table, choose, any_arrow_type, work.step)
+        report = refreshing.refresh(into, source, table, choose, work.step)
     session.show(report.to_json(), lambda console: print_refresh(console, report))
 
 

@@ -28,11 +28,11 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 
     Features are filters that help to skip rows. They are written to a features file.
     """
+    from layoutopt.external.external_tables import read_schema
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggest_indexes
     from layoutopt.report.inspections import analysis_report, print_analysis
-    from layoutopt.sources.external_tables import read_schema
 
     with session.working("analysing the log"):
         analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source))

@@ -1,1 +1,1 @@
-"""External files, which other systems write, and the indexes of their row groups."""
+"""Files that other systems write: folders of Parquet, Delta and Iceberg tables; their versions, rows and indexes."""

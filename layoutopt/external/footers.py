@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.storage.footers import footer_digest, metadata_of
 from layoutopt.errors import LayoutoptError, SchemaError, SourceError
 from layoutopt.external.listing import ListedFile
+from layoutopt.external.snapshot import has_old_dates, has_old_int96
 from layoutopt.external.source_files import SourceFiles, file_key, stored_names
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, is_padded
-from layoutopt.sources.snapshot import has_old_dates, has_old_int96
 from layoutopt.sql.schema import arrow_type_name, find_collations, read_arrow_schema
 
 # Days from 1970-01-01 to 1582-10-15, the first day on which all calendars agree.

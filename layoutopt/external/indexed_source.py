@@ -6,7 +6,7 @@ those of the current source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,8 +20,8 @@ from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
 from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source
-from layoutopt.external.row_groups import make_blocks, mask_partitions, number_blocks, widen_plan
-from layoutopt.external.source_files import SourceFiles, file_key, source_files
+from layoutopt.external.row_groups import make_blocks, mark_deleted, mask_partitions, number_blocks, widen_plan
+from layoutopt.external.source_files import file_key, source_files
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 
@@ -37,15 +37,11 @@ def count_unindexed_files(catalog: Catalog) -> int:
 
 def has_changed(catalog: Catalog) -> bool:
     """Return whether an opened source has other files or rows by now; always False for a table."""
-    files = catalog.others
-    if not isinstance(files, SourceFiles):
-        return False
-    return digest_listing(list_source(source_of_index(catalog.files.root))) != files.state
+    state = catalog.data.state
+    return state is not None and digest_listing(list_source(source_of_index(catalog.files.root))) != state
 
 
-def open_indexed(
-    root: str, source: str, type_of: Callable[[str], pa.DataType], read_through: int = READ_THROUGH
-) -> Catalog:
+def open_indexed(root: str, source: str, read_through: int = READ_THROUGH) -> Catalog:
     """Return the catalog of a source's current files.
 
     Args:
@@ -75,11 +71,11 @@ def open_indexed(
     mask = mask_partitions(blocks, current.unchanged)
     parts, plans = [blocks if mask.all() else blocks.take(mask)], [plan]
     if current.changed:
-        types = {column.name: type_of(column.type) for column in schema.columns}
-        tables = [make_blocks(footer, schema, types, use_bounds=False) for footer in current.changed]
+        tables = [make_blocks(footer, schema, use_bounds=False) for footer in current.changed]
         plans.append(plan if schema == plan.schema else widen_plan(plan, schema))
         encoded = encode_blocks(number_blocks(pa.concat_tables(tables)))  # like the blocks in a blocks file
         parts.append(BlockTable.from_parquet(encoded, plans[1], f"the blocks of {source!r}"))
+    parts = [mark_deleted(part, held.held) for part in parts]
     entries = [_make_entry(*args, snapshot) for args in zip((INDEXED, UNKNOWN), plans, parts, strict=False)]
     snapshot = replace(snapshot, schema=schema, partitions=tuple(entries))
     return Catalog.over_files(files, snapshot, {plan.digest: plan for plan in plans}, parts, held)

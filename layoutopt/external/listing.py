@@ -19,11 +19,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.errors import SettingError, SourceError
+from layoutopt.external.external_tables import check_is_no_table, open_snapshot
+from layoutopt.external.snapshot import SnapshotFile, parse_source_name
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
-from layoutopt.sources.snapshot import SnapshotFile, parse_source_name
 from layoutopt.sql.schema import folder_columns, folder_values, is_listed
 
 # Stands for the names of a file's columns if they are those in its footer.
@@ -232,12 +233,13 @@ def digest_file(listed: ListedFile, schema: Schema, names: Sequence[str]) -> str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def to_arrow_constant(value: object, column: Column, type: pa.DataType) -> pa.Scalar:
-    """Convert a value (text, Python value or None) from a folder name or table metadata.
+def to_arrow_constant(value: object, column: Column) -> pa.Scalar:
+    """Convert a value (text, Python value or None) from a folder name or table metadata to its column's Arrow type.
 
     Raises:
         SourceError: it is not a value of the type, or the type's texts depend on a time zone.
     """
+    type = any_arrow_type(column.type)
     if value is None:
         return pa.scalar(None, type)
     text = str(value).lower() if column.type == "boolean" else str(value)

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable, block_schema, encode_blocks
 from layoutopt.catalog.commit import write_blocks, write_plan
@@ -43,14 +44,15 @@ from layoutopt.errors import CatalogError, CommitConflictError, SettingError, So
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
 from layoutopt.external.listing import Listing, add_folder_columns, digest_file, list_source, to_arrow_constant
 from layoutopt.external.row_groups import (
-    ArrowTypes,
     make_blocks,
     make_source_plan,
     mask_partitions,
     non_empty_row_groups,
     number_blocks,
 )
+from layoutopt.external.snapshot import parse_source_name, strip_scheme
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
+from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.measuring import indexes_type, measure_indexes
@@ -61,8 +63,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.snapshot import parse_source_name, strip_scheme
-from layoutopt.sources.whole_files import ARROW_OPTIONS
 
 OPERATION: Final = "index"
 # Files that are measured to choose indexes, spread evenly.
@@ -115,7 +115,6 @@ def refresh(
     source: str,
     table: str | None,
     choose: ChooseIndexes | None,
-    type_of: Callable[[str], pa.DataType],
     step: Step = lambda done, total: None,
     at: CommitHook = lambda point: None,
 ) -> RefreshReport:
@@ -145,7 +144,7 @@ def refresh(
     if base is not None:
         digest = base.partitions[0].plan
         before = Catalog(files, base, {digest: read_plan(files, base, digest)})
-    current = _open_source(source, type_of)
+    current = _open_source(source)
     specs = None if choose is None else choose(current.schema, current.try_indexes)
     plan = _make_plan(before, source, table, current.schema, specs)
     kept = _keep_unchanged(before, plan, current.digests)
@@ -180,12 +179,11 @@ def _combine_small(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
 
 @dataclass(frozen=True, eq=False)
 class _CurrentSource:
-    """A source: its files, their footers in the same order, and the Arrow types of its columns."""
+    """A source: its files, and their footers in the same order."""
 
     listing: Listing
     footers: list[Footer]
     files: SourceFiles
-    types: ArrowTypes
 
     @property
     def schema(self) -> Schema:
@@ -210,16 +208,14 @@ class _CurrentSource:
             yield blocks
 
     def _measure_file(self, plan: Plan, footer: Footer) -> pa.Table:
-        blocks, form = make_blocks(footer, self.schema, self.types), _block_schema(plan)
+        blocks, form = make_blocks(footer, self.schema), _block_schema(plan)
         if plan.indexes:
-            indexes = _measure_file_indexes(self.files, footer, plan.indexes, self.types)
+            indexes = _measure_file_indexes(self.files, footer, plan.indexes)
             blocks = blocks.append_column(form.field(INDEXES), indexes)
         return blocks.cast(form)
 
 
-def _measure_file_indexes(
-    files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec], types: ArrowTypes
-) -> pa.StructArray:
+def _measure_file_indexes(files: SourceFiles, footer: Footer, specs: Sequence[IndexSpec]) -> pa.StructArray:
     """Return the indexes of a file's non-empty row groups, reading one row group at a time."""
     schema = files.schema.select(sorted({name for spec in specs for name in spec.subject.columns}))
     parts = [pa.array([], indexes_type(specs))]
@@ -228,7 +224,7 @@ def _measure_file_indexes(
     try:
         with pq.ParquetFile(files.open_input(footer.key), metadata=footer.metadata, **ARROW_OPTIONS) as parquet:
             for group in non_empty_row_groups(footer):
-                rows = _read_columns(parquet, group, footer, schema, names, types)
+                rows = _read_columns(parquet, group, footer, schema, names)
                 parts.append(measure_indexes(specs, rows, np.array([0, rows.num_rows], dtype=np.int64)))
     except (pa.ArrowException, OSError) as error:
         raise SourceError(
@@ -239,23 +235,22 @@ def _measure_file_indexes(
 
 
 def _read_columns(
-    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str], types: ArrowTypes
+    parquet: pq.ParquetFile, group: int, footer: Footer, schema: Schema, names: dict[str, str]
 ) -> pa.Table:
     stored = [names[name] for name in schema.names if name in names]
     n = footer.metadata.row_group(group).num_rows
     rows = parquet.read_row_group(group, columns=stored) if stored else None
     arrays = []
     for column in schema.columns:
-        type = types[column.name]
         if rows is not None and column.name in names:
-            arrays.append(rows.column(names[column.name]).cast(type))
+            arrays.append(rows.column(names[column.name]).cast(any_arrow_type(column.type)))
         else:
             value = footer.listed.file.constants.get(column.name)
-            arrays.append(pa.chunked_array([pa.repeat(to_arrow_constant(value, column, type), n)]))
+            arrays.append(pa.chunked_array([pa.repeat(to_arrow_constant(value, column), n)]))
     return pa.Table.from_arrays(arrays, names=list(schema.names))
 
 
-def _open_source(source: str, type_of: Callable[[str], pa.DataType]) -> _CurrentSource:
+def _open_source(source: str) -> _CurrentSource:
     listing = list_source(source)
     if not listing.files:
         raise SourceError(f"{source!r} has no file; index or refresh it when it has rows")
@@ -264,8 +259,7 @@ def _open_source(source: str, type_of: Callable[[str], pa.DataType]) -> _Current
     footers, schema = read_footers(files, listing.files), listing.schema
     if listing.is_folder:
         schema = add_folder_columns(listing, merge_file_columns((), footers))
-    types = {column.name: type_of(column.type) for column in schema.columns}
-    return _CurrentSource(listing, footers, replace(files, schema=schema), types)
+    return _CurrentSource(listing, footers, replace(files, schema=schema))
 
 
 def _is_inside(path: str, folder: str) -> bool:

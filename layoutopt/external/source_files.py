@@ -11,8 +11,8 @@ from typing import Any
 from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
 from layoutopt.errors import CatalogError, QueryError, SourceError
 from layoutopt.external.listing import UNNAMED, ListedFile, local_path
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import SnapshotFile
 
 _KEY_DIGITS = 32
 
@@ -50,6 +50,24 @@ class SourceFiles(TableFiles):
         """False: files are read under the source's columns, without deleted rows."""
         return False
 
+    @property
+    def is_external(self) -> bool:
+        """True."""
+        return True
+
+    @property
+    def has_native_files(self) -> bool:
+        """Whether Spark's own reader can read any of the files."""
+        return bool(self.native)
+
+    def is_native(self, path: str) -> bool:
+        """Return whether Spark's own reader can read a file."""
+        return path in self.native
+
+    def constants(self, path: str) -> Mapping[str, object]:
+        """Return the columns with one value in all rows of a file."""
+        return self.held[path].constants
+
     @cached_property
     def folder_column(self) -> str | None:
         """The column whose values are in folder names or metadata, if it is one and that of each file."""
@@ -57,11 +75,7 @@ class SourceFiles(TableFiles):
         (first,) = names if len(names) == 1 else ((),)
         return first[0] if len(first) == 1 else None
 
-    def for_tasks(self) -> SourceFiles:
-        """Return the same files without this process's connection to the store."""
-        return replace(self)
-
-    def only(self, paths: Iterable[str]) -> SourceFiles:
+    def for_tasks(self, paths: Iterable[str] = ()) -> SourceFiles:
         """Return some of the files, for a task in another process."""
         return replace(self, held={path: self.held[path] for path in paths}, marks={}, native=frozenset())
 
@@ -86,6 +100,12 @@ class SourceFiles(TableFiles):
         place = local_path(self.held[path].path)
         store: Any = self._store[0]
         return str(store._strip_protocol(place)) if is_url(place) else place
+
+
+def external_files(files: TableFiles) -> SourceFiles:
+    """Return the files of an external table with their details."""
+    assert isinstance(files, SourceFiles), "the catalog is of a source's files"
+    return files
 
 
 def source_files(listed: Iterable[ListedFile], schema: Schema) -> SourceFiles:

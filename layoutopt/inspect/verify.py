@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import empty_table
 from layoutopt.catalog.entries import written_content
 from layoutopt.catalog.snapshot import not_a_table
 from layoutopt.errors import SettingError
@@ -33,7 +34,6 @@ from layoutopt.inspect.file_check import (
     find_unchecked_reason,
 )
 from layoutopt.model.predicates import describe
-from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.check_deletes import find_wrong_deletes
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table

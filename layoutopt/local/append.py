@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.commit import APPEND, adds_rows, commit_load
 from layoutopt.catalog.deletion_vectors import Marks
@@ -28,6 +29,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, NeedsSparkError, TableError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.snapshot import SourceFile, SourcePartition, name_batch
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.inspect.status import current_plan
@@ -49,11 +51,9 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import publish_after
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.scan.table_read import TableRead
-from layoutopt.sources.snapshot import SourceFile, SourcePartition, name_batch
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.checksum import value_hashes
 from layoutopt.writer.load_ids import (

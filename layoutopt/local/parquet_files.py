@@ -16,13 +16,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
+from layoutopt.external.external_tables import check_is_no_table
+from layoutopt.external.snapshot import has_old_dates, has_old_int96, parse_source_name
+from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.model.schema import Schema
-from layoutopt.scan.arrow_types import any_arrow_type
-from layoutopt.sources.external_tables import check_is_no_table
-from layoutopt.sources.snapshot import has_old_dates, has_old_int96, parse_source_name
-from layoutopt.sources.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
 from layoutopt.writer.checksum import is_hashable
 

@@ -24,7 +24,8 @@ from pyiceberg.typedef import Record
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import PublicationError, SourceError
 from layoutopt.external.listing import local_path, to_arrow_constant
-from layoutopt.external.source_files import SourceFiles, file_key, stored_names
+from layoutopt.external.snapshot import SnapshotFile
+from layoutopt.external.source_files import external_files, file_key, stored_names
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.publish.contents import View, list_files
@@ -35,8 +36,6 @@ from layoutopt.publish.iceberg_metadata import (
     iceberg_schema,
     render_metadata,
 )
-from layoutopt.scan.arrow_types import any_arrow_type
-from layoutopt.sources.snapshot import SnapshotFile
 from layoutopt.sql.schema import arrow_type_name
 
 # A partition value in Python; dates are ``datetime.date``.
@@ -158,8 +157,7 @@ class ConstantColumns:
             SourceError: a value is not of the column's type.
         """
         values: list[Value] = [
-            to_arrow_constant(file.constants.get(column.name), column, any_arrow_type(column.type)).as_py()
-            for column in self.columns
+            to_arrow_constant(file.constants.get(column.name), column).as_py() for column in self.columns
         ]
         mask = sum(1 << n for n, value in enumerate(values) if value is not None)
         if not mask:
@@ -452,8 +450,7 @@ def iceberg_source(catalog: Catalog, table: Table) -> IcebergSource:
         PublicationError: readers can't apply its deletes, or the value of a missing column can't be shown.
         SourceError: the table changed meanwhile, or a partition value is not of its column's type.
     """
-    files = catalog.data
-    assert isinstance(files, SourceFiles), "the catalog is of a source's files"
+    files = external_files(catalog.data)
     names = frozenset(name for file in files.held.values() for name in file.constants)
     first_field = (table.metadata.last_partition_id or 999) + 1
     constants = select_constants(catalog.schema.columns, table.schema(), names, first_field)
@@ -504,9 +501,7 @@ class NamedSource:
     @property
     def snapshot(self) -> int:
         """The Iceberg snapshot id, which changes with the source."""
-        held = self.catalog.data
-        assert isinstance(held, SourceFiles), "the catalog is of a source's files"
-        return 1 + int(held.state[:_ID_DIGITS], 16)
+        return 1 + int(external_files(self.catalog.data).state[:_ID_DIGITS], 16)
 
     @property
     def rounded(self) -> frozenset[str]:
@@ -564,8 +559,7 @@ def named_source(catalog: Catalog, held: Sequence[FileWithSchema], listed_ms: in
         PublicationError: readers would misread the source; names the file or column.
         SourceError: a value in a folder's name is not of its column's type.
     """
-    files = catalog.data
-    assert isinstance(files, SourceFiles), "the catalog is of a source's files"
+    files = external_files(catalog.data)
     named = map_columns(catalog.schema, held)
     entries = {}
     for key, file in files.held.items():

@@ -17,7 +17,6 @@ from fsspec.core import url_to_fs
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.external.source_files import SourceFiles
 from layoutopt.scan.files import check_footers, check_row_groups, damaged_file, missing_file
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table_read import TableRead
@@ -41,7 +40,7 @@ def open_dataset(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds
     read = reads[0]
     # Every row is whole in one file, and none of its rows is deleted.
     is_plain = all(len(segment.layouts) == 1 and not segment.has_deletes for segment in read.segments)
-    if read.columns and is_plain and not isinstance(files, SourceFiles):
+    if read.columns and is_plain and not files.is_external:
         return _open_files(files, read)
     return ds.dataset(pa.Table.from_batches(list(read.batches()), schema=read.arrow_schema()))
 

@@ -18,10 +18,10 @@ import duckdb
 import pyarrow as pa
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
+from layoutopt.catalog.arrow_types import conform, empty_table
 from layoutopt.errors import LayoutoptError, QueryError, decode_error
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quote_name
-from layoutopt.scan.arrow_types import conform, empty_table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.expressions import PortableFunction
 from layoutopt.sql.schema import is_stand_in, plain_name

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -17,19 +16,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import UnknownFooterError, coded_columns, footer_digest, metadata_of, template_of
 from layoutopt.catalog.storage.ranges import Window, bytes_of_chunks, map_ahead, windows_of
 from layoutopt.errors import DataFileError
 from layoutopt.external.listing import to_arrow_constant
-from layoutopt.external.source_files import SourceFiles, stored_names
-from layoutopt.model.arrays import Ints
+from layoutopt.external.source_files import SourceFiles, external_files, stored_names
+from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.model.schema import PLACE
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.segments import FileRead
-from layoutopt.sources.whole_files import ARROW_OPTIONS
-
-FooterOf = Callable[[FileRead], pq.FileMetaData]
 
 BATCH_ROWS = 65_536
 _OPEN_AT_ONCE = 8
@@ -43,7 +39,7 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Return batches of some columns, in that order, from the chosen row groups of files, one file after the other.
 
-    Deleted rows of the table are left out. :data:`~layoutopt.model.schema.PLACE` is a row's place among all rows of the
+    Deleted rows are left out. :data:`~layoutopt.model.schema.PLACE` is a row's place among all rows of the
     row groups of the files, deleted ones included. For object stores, footers and row groups are prefetched.
 
     Args:
@@ -52,8 +48,8 @@ def read_files(
     Raises:
         DataFileError: a file is missing, damaged, or differs from the catalog.
     """
-    if isinstance(files, SourceFiles):
-        return _read_external(files, reads, names, batch_rows)
+    if files.is_external:
+        return _read_external(external_files(files), reads, names, batch_rows)
     return _read_stored(files, reads, names, batch_rows, coded)
 
 
@@ -111,7 +107,7 @@ def _read_remote(
 
 def find_coded_columns(files: TableFiles, reads: Iterable[FileRead], names: Collection[str]) -> frozenset[str]:
     """Return the columns that are dictionary-encoded in all row groups; none for remote or external files."""
-    coded = frozenset() if isinstance(files, SourceFiles) else frozenset(names)
+    coded = frozenset() if files.is_external else frozenset(names)
     for read in reads:
         if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
             return frozenset()
@@ -156,7 +152,7 @@ def _read_windows(
 def _read_external(
     files: SourceFiles, reads: Iterable[FileRead], names: Sequence[str], batch_rows: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of columns of external files, in the source's types, deleted rows included."""
+    """Yield batches of columns of external files, in the source's types."""
     non_empty = [read for read in reads if read.row_groups]
     for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
         same_columns = list(group)
@@ -164,7 +160,7 @@ def _read_external(
             if stored:
                 batches = _read_stored(files, same_columns, [name for _, name in stored], batch_rows)
             else:
-                rows = sum(sum(read.rows) for read in same_columns)
+                rows = sum(sum(read.live_rows) for read in same_columns)
                 sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
                 batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
             for batch in batches:
@@ -202,7 +198,7 @@ def _convert_batch(
             array = batch.column(stored[name])
             arrays.append(array if array.type == type else array.cast(type))
         else:
-            arrays.append(pa.repeat(to_arrow_constant(constants.get(name), column, type), batch.num_rows))
+            arrays.append(pa.repeat(to_arrow_constant(constants.get(name), column), batch.num_rows))
     return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
@@ -360,49 +356,3 @@ def damaged_file(path: str, error: Exception) -> DataFileError:
     """Return the error for a file that can't be read, with the cause in one line."""
     cause = " ".join(str(error).split())[:200]
     return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")
-
-
-def live_batches(
-    files: TableFiles,
-    reads: Sequence[FileRead],
-    footer_of: FooterOf,
-    read_files: Callable[[Sequence[FileRead]], Iterator[pa.RecordBatch]],
-) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of files without the rows that an external table's metadata marks as deleted."""
-    for has_deleted, group in groupby(reads, lambda read: _deleted_rows(files, read) is not None):
-        if not has_deleted:
-            yield from read_files(list(group))
-            continue
-        for read in group:
-            deleted = _deleted_rows(files, read)
-            assert deleted is not None
-            for place, first in enumerate(_first_rows(read, footer_of)):
-                row_group = replace(read, row_groups=(read.row_groups[place],), rows=(read.rows[place],))
-                for batch in read_files([row_group]):
-                    alive = np.ones(batch.num_rows, dtype=np.bool_)
-                    alive[deleted[(deleted >= first) & (deleted < first + batch.num_rows)] - first] = False
-                    first += batch.num_rows
-                    yield batch.filter(pa.array(alive))
-
-
-def count_live_rows(files: TableFiles, read: FileRead, footer_of: FooterOf) -> int:
-    """Return the number of rows to be read of a file that are not deleted."""
-    deleted = _deleted_rows(files, read)
-    if deleted is None:
-        return sum(read.live_rows)
-    counts = [
-        np.count_nonzero((deleted >= first) & (deleted < first + rows))
-        for first, rows in zip(_first_rows(read, footer_of), read.rows, strict=True)
-    ]
-    return sum(read.rows) - int(sum(counts))
-
-
-def _deleted_rows(files: TableFiles, read: FileRead) -> Ints | None:
-    return files.held[read.path].deleted if isinstance(files, SourceFiles) else None
-
-
-def _first_rows(read: FileRead, footer_of: FooterOf) -> list[int]:
-    """Return the position in the file of the first row of each row group."""
-    footer = footer_of(read)
-    sizes = [footer.row_group(i).num_rows for i in range(footer.num_row_groups)]
-    return [sum(sizes[:group]) for group in read.row_groups]

@@ -15,12 +15,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import empty_table
 from layoutopt.errors import DataFileError, QueryError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import TID, Column, Schema
-from layoutopt.scan.arrow_types import empty_table
 from layoutopt.scan.engine import connect
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.opened_table import OpenedTable

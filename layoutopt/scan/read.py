@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import arrow_type, conform, conform_one, nested_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.errors import DataFileError, SkippingError
@@ -28,9 +29,8 @@ from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node, columns_of, conjuncts, describe
 from layoutopt.model.schema import PLACE, TID, Column
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import arrow_type, conform, conform_one, nested_type
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.files import BATCH_ROWS, count_live_rows, live_batches, load_footer, read_files
+from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import LayoutRead, SegmentRead
 from layoutopt.writer.evaluation import matching_rows, may_match
 
@@ -151,7 +151,7 @@ def _add_absent(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBa
 
 def _yield_counts(files: TableFiles, segment: SegmentRead, batch_rows: int) -> Iterator[pa.RecordBatch]:
     """Yield batches without columns of the table; the catalog has the number of rows."""
-    remaining = sum(count_live_rows(files, file, partial(load_footer, files)) for file in segment.layouts[0].files)
+    remaining = sum(sum(file.live_rows) for file in segment.layouts[0].files)
     while remaining > 0:
         size = min(remaining, batch_rows)
         yield pa.RecordBatch.from_arrays([pa.nulls(size, pa.int8())], names=[ROWS_ONLY])
@@ -162,8 +162,7 @@ def _read_one_layout(
     files: TableFiles, read: LayoutRead, columns: Sequence[Column], batch_rows: int, coded: Collection[str]
 ) -> Iterator[pa.RecordBatch]:
     names = [column.name for column in columns]
-    read_batches = partial(read_files, files, names=names, batch_rows=batch_rows, coded=coded)
-    for batch in live_batches(files, read.files, partial(load_footer, files), read_batches):
+    for batch in read_files(files, read.files, names, batch_rows, coded):
         arrays = [
             array if column.name in coded else conform_one(array, column)
             for array, column in zip(batch.columns, columns, strict=True)

@@ -15,11 +15,11 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.catalog.arrow_types import arrow_type, conform, nested_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import TID, Column, Schema
-from layoutopt.scan.arrow_types import arrow_type, conform, nested_type
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import plan_file_reads

@@ -19,7 +19,6 @@ from layoutopt.model.predicates import Node
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan
@@ -108,7 +107,7 @@ def open_table(
             ) from error
         from layoutopt.external.indexed_source import open_indexed
 
-        catalog = open_indexed(str(path), error.source, any_arrow_type, read_through)
+        catalog = open_indexed(str(path), error.source, read_through)
     return Table(catalog, by_name(udfs))
 
 

@@ -12,14 +12,13 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.external.source_files import SourceFiles
+from layoutopt.catalog.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjuncts, disjunction
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import CODED, arrow_type, empty_table, nested_type
 from layoutopt.scan.files import BATCH_ROWS, find_coded_columns, open_parquet
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
@@ -103,7 +102,7 @@ class TableRead:
         for name in coded:
             schema = _set_field(schema, pa.field(name, CODED))
         data, layouts = self.table.catalog.data, {}
-        if unknown and not isinstance(data, SourceFiles):  # external files are read in the source's types
+        if unknown and not data.is_external:  # external files are read in the source's types
             layouts = {name: layout for s in self.segments for layout in s.layouts for name in layout.columns}
         for column in unknown:
             if column.name not in layouts:  # no rows remain, or the column was added after their plans
@@ -119,7 +118,7 @@ def read_rows(read: TableRead, most_bytes: int) -> pa.Table | None:
     """Read all rows that no part of the filter is known to exclude, in the table's order, with several threads.
 
     Args:
-        read: its columns each have an Arrow type of their own (:func:`~layoutopt.scan.arrow_types.arrow_type`).
+        read: its columns each have an Arrow type of their own (:func:`~layoutopt.catalog.arrow_types.arrow_type`).
         most_bytes: the most bytes of rows in memory.
 
     Returns:

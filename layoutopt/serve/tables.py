@@ -32,19 +32,18 @@ from layoutopt.errors import (
     SourceIndexError,
 )
 from layoutopt.external.footers import read_footers
+from layoutopt.external.iceberg import open_iceberg
 from layoutopt.external.indexed_source import open_indexed
 from layoutopt.external.listing import ListedFile, digest_listing, list_source
-from layoutopt.external.source_files import SourceFiles
+from layoutopt.external.snapshot import SourceName, parse_source_name
+from layoutopt.external.source_files import external_files
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.contents import View, find_views
 from layoutopt.publish.external import ExternalTable, FileWithSchema, iceberg_source, named_source
 from layoutopt.publish.iceberg_metadata import ManifestFolder, metadata_json
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.serve.planning import Planner
 from layoutopt.serve.protocol import bad_request, no_such_table
-from layoutopt.sources.iceberg import open_iceberg
-from layoutopt.sources.snapshot import SourceName, parse_source_name
 
 _TRIES: Final = 3
 
@@ -172,7 +171,7 @@ class ServedSource:
     def _open(self) -> tuple[State, SourceView]:
         for _ in range(_TRIES):
             before = self._state()
-            catalog = open_indexed(self.root, self.source, any_arrow_type)
+            catalog = open_indexed(self.root, self.source)
             if self._iceberg is not None:
                 source: ExternalTable = iceberg_source(catalog, open_iceberg(self._iceberg))
             else:
@@ -183,8 +182,7 @@ class ServedSource:
         raise SourceError(f"{self.source!r} changes faster than it can be read; try again")
 
     def _read_named_source(self, catalog: Catalog) -> ExternalTable:
-        files = catalog.data
-        assert isinstance(files, SourceFiles), "the catalog is of a source's files"
+        files = external_files(catalog.data)
         new = [key for key, mark in files.marks.items() if self._schemas.get(key, ("",))[0] != mark]
         listed = [ListedFile(files.held[key], files.marks[key]) for key in new]
         for key, footer in zip(new, read_footers(files, listed), strict=True):

@@ -23,10 +23,10 @@ from pyiceberg.utils.config import Config
 
 from layoutopt.cli.app import main
 from tests.effort import examples
+from tests.external.lived_in import events, lived_in_delta, lived_in_iceberg
+from tests.external.tables import delta_rows
 from tests.publish.readers import Filter, check_delta, check_iceberg, filters, is_plain
 from tests.publish.typed import POOLS
-from tests.sources.lived_in import events, lived_in_delta, lived_in_iceberg
-from tests.sources.tables import delta_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,6 @@ import pyarrow.parquet as pq
 from layoutopt.external.listing import canonical_name
 from layoutopt.external.refresh import RefreshReport, refresh
 from layoutopt.indexes.choosing import parse_indexes
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import Table, open_table
 
 INDEXES = ("id:bloom", "kind:value-list", "lower(kind):ngrams", "price:gap-list", "day:hybrid", "score:bloom")
@@ -28,7 +27,7 @@ def index(folder: Path, into: Path, indexes: Sequence[str] | None = INDEXES, **h
     """Indexes a source under the name t; None brings up to date what there is."""
     choose = None if indexes is None else lambda schema, trial: parse_indexes(indexes, schema)
     source = canonical_name(str(folder))
-    return refresh(str(into), source, None if indexes is None else "t", choose, any_arrow_type, **how)
+    return refresh(str(into), source, None if indexes is None else "t", choose, **how)
 
 
 def opened(into: Path) -> Table:

@@ -29,7 +29,6 @@ from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.schema import Schema
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import open_own_table, open_table
 from tests.external.folders import blocks_read, index, opened, write
 from tests.scan.builder import build, building
@@ -289,7 +288,7 @@ def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
     def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
         return parse_indexes(["n:bloom"], schema)
 
-    assert refresh(into, source, "t", choose, any_arrow_type).measured == 3
+    assert refresh(into, source, "t", choose).measured == 3
     table = open_table(into)
     REQUESTS.clear()
     assert table.sql("SELECT n, day FROM t WHERE n = 103").to_pylist() == [{"n": 103, "day": None}]
@@ -297,6 +296,6 @@ def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
     plain(tmp_path / "later.parquet", numbers(1000))
     NotingStore().pipe_file("/bucket/rows/a.parquet", (tmp_path / "later.parquet").read_bytes())
     assert open_table(into).sql("SELECT n FROM t WHERE n IN (3, 1003)")["n"].to_pylist() == [1003]
-    assert refresh(into, source, None, None, any_arrow_type).measured == 1
+    assert refresh(into, source, None, None).measured == 1
     with pytest.raises(SettingError, match="nothing is written"):
-        refresh(f"{source}/inside", source, "t", choose, any_arrow_type)
+        refresh(f"{source}/inside", source, "t", choose)

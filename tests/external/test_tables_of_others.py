@@ -14,15 +14,14 @@ from layoutopt.errors import QueryError, SettingError, SourceError
 from layoutopt.external.listing import canonical_name
 from layoutopt.external.refresh import RefreshReport, refresh
 from layoutopt.indexes.choosing import parse_indexes
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.scan.table import Table, open_table
 from tests.external.folders import blocks_read
-from tests.sources.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
+from tests.external.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
 
 
 def index(source: str, into: Path, *indexes: str) -> RefreshReport:
     choose = (lambda schema, trial: parse_indexes(indexes, schema)) if indexes else None
-    return refresh(str(into), canonical_name(source), "t" if indexes else None, choose, any_arrow_type)
+    return refresh(str(into), canonical_name(source), "t" if indexes else None, choose)
 
 
 def rows_of(table: Table) -> list[dict[str, Any]]:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.catalog.arrow_types import CODED
 from layoutopt.errors import DataFileError, SkippingError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan import table_read as reads
-from layoutopt.scan.arrow_types import CODED
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import read_rows
 from tests.effort import examples

@@ -20,19 +20,16 @@ from layoutopt.errors import LayoutoptError
 from layoutopt.external.listing import canonical_name
 from layoutopt.external.refresh import refresh
 from layoutopt.indexes.choosing import parse_indexes
-from layoutopt.scan.arrow_types import any_arrow_type
 from layoutopt.serve.tables import Tables, parse_tables
 from tests.external.folders import write
+from tests.external.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
 from tests.serve.expressions import ice
 from tests.serve.serving import ask, files_of, ids_of, serving
 from tests.serve.sources import in_order
-from tests.sources.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
 
 
 def index(source: str, into: Path, *indexes: str) -> None:
-    refresh(
-        str(into), canonical_name(source), "t", lambda schema, trial: parse_indexes(indexes, schema), any_arrow_type
-    )
+    refresh(str(into), canonical_name(source), "t", lambda schema, trial: parse_indexes(indexes, schema))
 
 
 def hinted(table: IcebergTable) -> str:

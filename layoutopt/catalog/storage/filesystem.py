@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -301,8 +301,40 @@ class TableFiles:
             return content
         return self.keys.seal(self.stored_path(path), content)
 
-    def for_tasks(self) -> TableFiles:
-        """Return the same files for remote tasks, which may have other working folders and environment variables."""
+    @property
+    def is_external(self) -> bool:
+        """Return whether other systems write the files: then columns are the source's, and rows have no block id."""
+        return False
+
+    @property
+    def state(self) -> str | None:
+        """Return a digest of external files; None for the files of a table, which never change."""
+        return None
+
+    @property
+    def folder_column(self) -> str | None:
+        """Return the column whose values are in folder names or metadata instead of in external files, if any."""
+        return None
+
+    @property
+    def has_native_files(self) -> bool:
+        """Return whether Spark's own reader can read any of the files."""
+        return self.is_plain
+
+    def is_native(self, path: str) -> bool:
+        """Return whether Spark's own reader can read a file."""
+        return self.is_plain
+
+    def constants(self, path: str) -> Mapping[str, object]:
+        """Return the columns with one value in all rows of a file, which the file lacks."""
+        return {}
+
+    def for_tasks(self, paths: Iterable[str] = ()) -> TableFiles:
+        """Return the same files for remote tasks, which may have other working folders and environment variables.
+
+        Args:
+            paths: those of external files that the tasks read.
+        """
         return TableFiles(self.full_path(""), lent=() if self.keys is None else (self.keys,))
 
     def read_bytes(self, path: str) -> bytes:

@@ -18,11 +18,11 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.external_tables import pin_version
+from layoutopt.external.snapshot import name_batch, parse_source_name
 from layoutopt.local.append import AppendReport, join_after_append
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.publish.publishing import publish_after
-from layoutopt.sources.external_tables import pin_version
-from layoutopt.sources.snapshot import name_batch, parse_source_name
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.job import Basis

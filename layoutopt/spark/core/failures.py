@@ -20,8 +20,8 @@ from layoutopt.errors import (
     WorkerLostError,
     decode_error,
 )
+from layoutopt.external.whole_files import damaged_page, is_checksum_failure
 from layoutopt.model.types import split_parts
-from layoutopt.sources.whole_files import damaged_page, is_checksum_failure
 
 # The beginning of the message of a worker that lacks layoutopt.
 MISSING_PACKAGE: Final = "Spark's workers run a Python without layoutopt"

@@ -40,11 +40,11 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.load_check import Content
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.external.external_tables import check_is_no_table, open_snapshot
+from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, parse_source_name, strip_scheme
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
-from layoutopt.sources.external_tables import check_is_no_table, open_snapshot
-from layoutopt.sources.snapshot import SnapshotFile, SourceSnapshot, parse_source_name, strip_scheme
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
 from layoutopt.sql.schema import is_listed
 from layoutopt.writer.checksum import is_hashable

@@ -49,6 +49,8 @@ from layoutopt.errors import (
     find_interrupt,
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.external_tables import pin_version
+from layoutopt.external.snapshot import SourcePartition, parse_source_name
 from layoutopt.inspect.status import current_plan
 from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
 from layoutopt.local.splits import LEAST_ROWS, CutJob
@@ -56,8 +58,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
 from layoutopt.scan.table import Table
-from layoutopt.sources.external_tables import pin_version
-from layoutopt.sources.snapshot import SourcePartition, parse_source_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values

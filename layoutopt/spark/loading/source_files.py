@@ -17,11 +17,11 @@ from pyspark.sql.types import StructField, StructType
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import SettingError, SourceError
+from layoutopt.external.external_tables import open_snapshot
+from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name, strip_scheme, uri_to_path
+from layoutopt.external.whole_files import check_row_counts
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
-from layoutopt.sources.external_tables import open_snapshot
-from layoutopt.sources.snapshot import SourceFile, SourcePartition, parse_source_name, strip_scheme, uri_to_path
-from layoutopt.sources.whole_files import check_row_counts
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import filter_partitions, partition_column
 from layoutopt.spark.core.source import FILE, escape_pattern, open_source, parquet_reader, rename_columns, snapshot_rows

@@ -32,6 +32,9 @@ from layoutopt.advice import (
 from layoutopt.config.settings import AdviseSettings, PlanSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
 from layoutopt.events import Progress, silent
+from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
+from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
+from layoutopt.external.snapshot import SnapshotFile, parquet_files, parse_source_name, strip_scheme
 from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.methods.interface import FEATURES
@@ -43,9 +46,6 @@ from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
-from layoutopt.sources.external_tables import open_snapshot, pin_version, read_schema
-from layoutopt.sources.row_groups import RowGroups, read_row_groups, sample_files
-from layoutopt.sources.snapshot import SnapshotFile, parquet_files, parse_source_name, strip_scheme
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
 from layoutopt.spark.planning.automatic import choose_best, found_row_order

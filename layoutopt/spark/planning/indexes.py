@@ -24,6 +24,7 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_files import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
+from layoutopt.external.external_tables import pin_version
 from layoutopt.features.cross_validation import splits
 from layoutopt.features.selection import mine_subset
 from layoutopt.features.weights import feature_shares
@@ -38,7 +39,6 @@ from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
-from layoutopt.sources.external_tables import pin_version
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.planning.automatic import plan_best
 from layoutopt.spark.planning.hold_out import EvaluatedPlan

@@ -27,6 +27,7 @@ from layoutopt.catalog.keys import FLOATS, has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import BoundError, NeedsSparkError, PlanError
 from layoutopt.events import Progress
+from layoutopt.external.snapshot import parse_source_name
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.local.parquet_files import arrow_schema
 from layoutopt.local.processes import Processes, Task, Tasks
@@ -69,7 +70,6 @@ from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
-from layoutopt.sources.snapshot import parse_source_name
 from layoutopt.writer.segment import sort_by_position
 
 if TYPE_CHECKING:

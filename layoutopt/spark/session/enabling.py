@@ -21,7 +21,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import LayoutoptError, QueryError, SchemaError, SkippingError
-from layoutopt.external.source_files import SourceFiles
 from layoutopt.model.predicates import (
     TRUE,
     And,
@@ -350,7 +349,7 @@ def _drop_functions(node: Node) -> Node:
 
 def _list_files(spark: SparkSession, state: SessionTables, table: OpenedTable, scan: Any) -> SnapshotFiles | None:
     data = table.catalog.data
-    if not (data.native if isinstance(data, SourceFiles) else data.is_plain):
+    if not data.has_native_files:
         return None
     files = state.files.get(table)
     # No lock is held, since Java may call another thread of this process meanwhile.

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -27,11 +27,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from layoutopt.catalog.arrow_types import arrow_type
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
-from layoutopt.external.source_files import SourceFiles
 from layoutopt.inspect.cost import count_work
 from layoutopt.local.processes import Batches, Task
 from layoutopt.model.arrays import Ints
@@ -41,8 +41,6 @@ from layoutopt.model.schema import BLOCK, Column, schema_ddl
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
 from layoutopt.model.values.keys import Key, text_sql, to_key
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan.arrow_types import arrow_type
-from layoutopt.scan.files import count_live_rows, load_footer
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
@@ -96,12 +94,11 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
         entry_of_file[blocks.file] = source.entry_of
         entries.append(entry_of_file)
     column = partition_column(table)
-    if isinstance(data, SourceFiles):
-        version = data.state
+    version = data.state or str(table.catalog.snapshot.number)
+    if data.is_external:
         keys = [key for source in table.sources for key in source.blocks.files]
         partition_of_file, known = _number_folder_values(data, keys, column)
     else:
-        version = str(table.catalog.snapshot.number)
         partition_of_file = [number for part in entries for number in part.tolist()]
         values = [] if column is None else [_encode_value(entry, column) for entry in table.catalog.partitions]
         known = [value for value in values if value is not None]
@@ -122,9 +119,7 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
 
 def partition_column(table: OpenedTable) -> Column | None:
     """Return the column by which Spark may prune partitions itself, or None if its type is not supported."""
-    name, data = table.catalog.snapshot.partition_by, table.catalog.data
-    if isinstance(data, SourceFiles):
-        name = data.folder_column
+    name = table.catalog.data.folder_column or table.catalog.snapshot.partition_by
     column = None if name is None else table.schema.get(name)
     if column is None or not (column.type in _PARTITION_TYPES or decimal_digits(column.type)):
         return None
@@ -147,17 +142,15 @@ def _encode_key(key: Key) -> str:
     return "v" + (base64.b64encode(key.encode()).decode("ascii") if isinstance(key, str) else str(key))
 
 
-def _number_folder_values(data: SourceFiles, keys: Sequence[str], column: Column | None) -> tuple[list[int], list[str]]:
+def _number_folder_values(data: TableFiles, keys: Sequence[str], column: Column | None) -> tuple[list[int], list[str]]:
     """Return the number of each file's value of the partition column, and the distinct values for Java."""
-    values = ["n" if column is None else _encode_constant(data.held[key].constants, column) for key in keys]
+    values = ["n" if column is None else _encode_constant(data.constants(key), column) for key in keys]
     numbers = {value: number for number, value in enumerate(dict.fromkeys(values))}
     return [numbers[value] for value in values], list(numbers)
 
 
 def _encode_constant(constants: Mapping[str, object], column: Column) -> str:
-    type = arrow_type(column.type)
-    assert type is not None, "partition columns have simple types"
-    value = to_arrow_constant(constants.get(column.name), column, type).as_py()
+    value = to_arrow_constant(constants.get(column.name), column).as_py()
     return "n" if value is None else _encode_key(to_key(value, column.type))
 
 
@@ -196,9 +189,7 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
 
 def count_rows(read: TableRead) -> int:
     """Return the number of rows of a read without columns, by the catalog."""
-    data = read.table.catalog.data
-    files = (file for segment in read.segments for file in segment.layouts[0].files)
-    return sum(count_live_rows(data, file, partial(load_footer, data)) for file in files)
+    return sum(sum(file.live_rows) for segment in read.segments for file in segment.layouts[0].files)
 
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
@@ -301,10 +292,8 @@ def read_in_workers(
     label: str = "",
 ) -> DataFrame:
     """Return some columns of segments, which tasks read; the tasks get only paths and row groups."""
-    task_files = files.for_tasks()
-    if isinstance(task_files, SourceFiles):
-        task_files = task_files.only({file.path for segment in segments for file in segment.layouts[0].files})
-    reader = _make_segment_reader(task_files, list(segments), list(columns), condition)
+    paths = (file.path for segment in segments for layout in segment.layouts for file in layout.files)
+    reader = _make_segment_reader(files.for_tasks(paths), list(segments), list(columns), condition)
     return map_in_workers(segment_numbers(spark, segments), reader, schema_ddl(columns), label)
 
 
@@ -322,7 +311,8 @@ def _make_segment_reader(
     checked = switch.is_on()  # executors have an environment of their own
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        cached = files if isinstance(files, SourceFiles) else _cache_files(files)
+        # External files may be rewritten under their names, so their footers are decoded by each task.
+        cached = files if files.is_external else _cache_files(files)
         for batch in batches:
             numbers = batch.column(0).to_pylist()
             yield from read_segments(
@@ -432,8 +422,8 @@ def choose_reader(read: TableRead, by_driver: bool) -> Reader:
         by_driver: whether the driver may read.
     """
     data, work = read.table.catalog.data, count_work(read.pruned)
-    if isinstance(data, SourceFiles):
-        return Reader.NATIVE if data.native else Reader.TASKS
+    if data.is_external:
+        return Reader.NATIVE if data.has_native_files else Reader.TASKS
     joined = any(len(plan.choice) > 1 for plan in read.pruned)
     sooner = are_tasks_sooner(read, work)
     if not (joined or sooner or not data.is_plain or has_deleted_rows(read)):
@@ -502,7 +492,7 @@ _WHOLE_SHARE: Final = 0.5
 def _split_by_reader(read: TableRead) -> tuple[TableRead, TableRead | None]:
     """Split a read of one layout into the blocks for Spark's own reader and those for tasks (None for none)."""
     data = read.table.catalog.data
-    if not isinstance(data, SourceFiles):
+    if not data.is_external:
         return split_by_deletes(read)
     column = partition_column(read.table)
     in_folders = set() if column is None else {column.name}
@@ -511,7 +501,7 @@ def _split_by_reader(read: TableRead) -> tuple[TableRead, TableRead | None]:
         blocks, n = plan.source.blocks, len(plan.source.blocks.files)
         total, needed = (np.bincount(blocks.file, weights, n) for weights in (blocks.bytes, blocks.bytes * plan.read))
         native = np.array(
-            [file in data.native and data.held[file].constants.keys() <= in_folders for file in blocks.files], np.bool_
+            [data.is_native(file) and data.constants(file).keys() <= in_folders for file in blocks.files], np.bool_
         )
         masks.append(plan.read & ~(native & (needed >= _WHOLE_SHARE * total))[blocks.file])
     return split_blocks(read, masks)
@@ -519,7 +509,7 @@ def _split_by_reader(read: TableRead) -> tuple[TableRead, TableRead | None]:
 
 def _plan_native_read(read: TableRead, scan: Any, files: SnapshotFiles, label: str, rest: Any) -> Any:
     plan_files, ids = needed_blocks(read)
-    if isinstance(read.table.catalog.data, SourceFiles):  # the rows of external files have no block id
+    if read.table.catalog.data.is_external:  # the rows of external files have no block id
         ids = None
     # The numbers ascend, since plans are numbered one after the other.
     pairs = zip(files.numbers, plan_files, strict=True)

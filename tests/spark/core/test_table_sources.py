@@ -17,7 +17,7 @@ from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading.load import run_load
 from layoutopt.spark.loading.source_files import source_partitions
-from tests.sources.tables import by_id, deletion_vector, delta_rows, delta_table, iceberg_rows, iceberg_table
+from tests.external.tables import by_id, deletion_vector, delta_rows, delta_table, iceberg_rows, iceberg_table
 from tests.spark.tables import document, is_value, plan_of
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from layoutopt.cli.console import BAD_USAGE
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AdviseSettings
 from layoutopt.errors import PlanError
-from layoutopt.sources.snapshot import parquet_files
+from layoutopt.external.snapshot import parquet_files
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning import advise as layouts_tried
 from layoutopt.spark.planning.advise import advise, select_file_rows

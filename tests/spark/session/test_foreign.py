@@ -15,7 +15,7 @@ from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
 from layoutopt.spark.changes.affected_rows import open_for_change
 from tests.external.folders import index, opened, write
-from tests.sources.tables import delta_table
+from tests.external.tables import delta_table
 from tests.spark.settings import under
 
 pytestmark = pytest.mark.spark

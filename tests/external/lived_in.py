@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.transforms import IdentityTransform
 
+from tests.external.tables import delete_positions, deletion_vector, first_file
 from tests.publish.typed import NESTED, POOLS, typed_rows
-from tests.sources.tables import delete_positions, deletion_vector, first_file
 
 REGIONS = ("north", "sou/th=1 %", None)
 _DELTA = {"bigint": "long", "tinyint": "byte", "int": "integer"}

@@ -12,8 +12,8 @@ from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
 from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.errors import SourceError
 from layoutopt.extensions import require
+from layoutopt.external.snapshot import SourceName, SourceSnapshot, parse_source_name
 from layoutopt.model.schema import Schema
-from layoutopt.sources.snapshot import SourceName, SourceSnapshot, parse_source_name
 from layoutopt.sql.schema import is_ddl, schema_from
 
 _REQUESTS_AT_ONCE: Final = 16
@@ -83,12 +83,12 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
         return snapshot
     if name.format == "delta":
         require("deltalake", "delta")
-        from layoutopt.sources.delta import delta_snapshot
+        from layoutopt.external.delta import delta_snapshot
 
         snapshot = delta_snapshot(name)
     else:
         require("pyiceberg", "iceberg")
-        from layoutopt.sources.iceberg import iceberg_snapshot
+        from layoutopt.external.iceberg import iceberg_snapshot
 
         snapshot = iceberg_snapshot(name)
     versioned_name = parse_source_name(snapshot.name)

@@ -14,16 +14,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import SourceError
+from layoutopt.external.current_reads import MOST_PARTITIONS, RowGroups, read_row_groups, sample_files
+from layoutopt.external.external_tables import open_snapshot
+from layoutopt.external.snapshot import SnapshotFile, SourceName, parquet_files
 from layoutopt.model.arrays import Ints
 from layoutopt.model.query import Query
-from layoutopt.sources.external_tables import open_snapshot
-from layoutopt.sources.row_groups import MOST_PARTITIONS, RowGroups, read_row_groups, sample_files
-from layoutopt.sources.snapshot import SnapshotFile, SourceName, parquet_files
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.effort import examples
+from tests.external.tables import delta_table, iceberg_table
 from tests.scan.tables import SCHEMA, expected, some_rows
-from tests.sources.tables import delta_table, iceberg_table
 
 ROWS = some_rows().filter(pc.invert(pc.fill_null(pc.is_nan(some_rows()["score"]), False)))
 CONDITIONS = [
@@ -106,7 +106,7 @@ def test_a_sample_of_many_files_stands_for_all(tmp_path: Path, monkeypatch: pyte
     (query,) = queries("id >= 0")
     all_files = written(tmp_path / "rows", ROWS, 20)
     whole = read_row_groups(all_files, SCHEMA, [query])
-    monkeypatch.setattr("layoutopt.sources.row_groups.MOST_FILES", 1)
+    monkeypatch.setattr("layoutopt.external.current_reads.MOST_FILES", 1)
     one = read_row_groups(all_files, SCHEMA, [query])
     assert (one.files, one.scale) == (2, 2.0)
     assert one.rows == pytest.approx(whole.rows, rel=0.02)

@@ -10,9 +10,9 @@ from deltalake import write_deltalake
 
 from layoutopt.cli.app import main
 from layoutopt.errors import LayoutoptError, SourceError
-from layoutopt.sources.external_tables import open_snapshot, pin_version
-from layoutopt.sources.snapshot import SourceName, parse_source_name
-from tests.sources.tables import delete_positions, delta_table, first_file, iceberg_table
+from layoutopt.external.external_tables import open_snapshot, pin_version
+from layoutopt.external.snapshot import SourceName, parse_source_name
+from tests.external.tables import delete_positions, delta_table, first_file, iceberg_table
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.storage.filesystem import TableFiles, has_codes
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.external.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 
 _SUPPORTED_FEATURES: Final = frozenset(
     {

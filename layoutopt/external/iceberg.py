@@ -19,9 +19,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, StructType
 
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.external.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sources.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
 
 _TYPES: Final = {
     "boolean": "boolean", "int": "int", "long": "bigint", "float": "float", "double": "double", "string": "string",
