@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from layoutopt.model.features_document import SkippedStatement
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.spark.changes.optimize import OptimizeReport
-    from layoutopt.spark.changes.rewrite import ChangeReport
+    from layoutopt.spark.changes.pipeline import ChangeReport
 
 
 _MAX_PARTITIONS = 40

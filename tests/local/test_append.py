@@ -168,6 +168,6 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
         writing._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path, None, None), some_rows(12)
-    few = writing.RowsToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
+    few = writing.RowsToWrite("rows", rows, {1994: np.arange(12)}, APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):
         writing.write_few_rows(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())

@@ -32,7 +32,7 @@ def test_all_rows_are_read_with_the_partitions_that_they_lie_in(tmp_path: Path) 
         (tmp_path / "s" / hidden).write_text("x")
     found = read_few_rows(str(tmp_path / "s"), SCHEMA, "year")
     assert str(found.rows.to_pylist()) == str(pa.concat_tables([second, first]).to_pylist())
-    assert found.counted == 37
+    assert found.rows.num_rows == 37
     years = found.rows["year"].to_pylist()
     for partition in found.partitions:
         places = [place for place, year in enumerate(years) if year == partition.value]

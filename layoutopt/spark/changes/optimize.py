@@ -29,8 +29,8 @@ from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, PartialRewrite, Parts, find_parts, write_layouts
+from layoutopt.spark.changes.pipeline import write_rows
 from layoutopt.spark.changes.replan import Target, find_target
-from layoutopt.spark.changes.rewrite import rewrite
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -92,9 +92,10 @@ def optimize_table(
 
 
 def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
-    table, newest = open_for_change(spark, settings.table_path)
+    change = open_for_change(spark, settings.table_path)
+    table = change.table
     _check(table, settings)
-    target = find_target(spark, table, newest, settings, say)
+    target = find_target(spark, table, change.plan, settings, say)
     candidates = find_candidates(table, target)
     selected = [candidate for candidate in candidates if not settings.partition or candidate.key in settings.partition]
     total = sum(entry.bytes for entry in table.catalog.partitions)
@@ -229,4 +230,4 @@ def _rewrite_partition(
     values = change.get_known_values(entries)
     if values is None:
         values = change.read_values(rows) if content.rows else change.read_stored_values([key])
-    return rewrite(change, "optimize", values, rows, content, watch, sources)
+    return write_rows(change, "optimize", values, rows, content, watch, fingerprints=sources)

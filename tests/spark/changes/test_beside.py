@@ -20,13 +20,11 @@ from layoutopt.inspect.verify import verify
 from layoutopt.publish.publishing import publish
 from layoutopt.report.inspections import print_append
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes import append as joining
-from layoutopt.spark.changes import deletion_vectors as beside
-from layoutopt.spark.changes import dml as rows
+from layoutopt.spark.changes import dml, pipeline
 from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import optimize_table
-from layoutopt.spark.changes.rewrite import ChangeReport
+from layoutopt.spark.changes.pipeline import ChangeReport
 from tests.spark.changes.living import COLUMNS, Living, Row, before_next_call, begun, made
 
 if TYPE_CHECKING:
@@ -115,19 +113,19 @@ def test_rows_that_the_second_reading_loses_are_no_commit(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     living = begun(spark, tmp_path, "sop")
-    honest = rows._assign
+    honest = dml._assign
 
     def losing(*arguments: Any) -> DataFrame:
         return honest(*arguments).where("id > 12")
 
-    monkeypatch.setattr(rows, "_assign", losing)
+    monkeypatch.setattr(dml, "_assign", losing)
     with pytest.raises(ContentMismatchError):
         updated(living, "id BETWEEN 10 AND 30", 1)
 
     def swapping(*arguments: Any) -> DataFrame:
         return honest(*arguments).selectExpr("id", "day", "kind", "id + 0.5D AS price", "text")
 
-    monkeypatch.setattr(rows, "_assign", swapping)
+    monkeypatch.setattr(dml, "_assign", swapping)
     with pytest.raises(ContentMismatchError, match="differs from the source in price"):
         updated(living, "id BETWEEN 10 AND 30", 1)
     living.check()
@@ -157,7 +155,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
         living.model |= {row[0]: row for row in rows}
         living.delete("price > 2.5")
 
-    before_next_call(monkeypatch, joining, "load", late)
+    before_next_call(monkeypatch, pipeline, "load", late)
     report = append_rows(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     assert report.joined is None  # somebody deleted rows of what was to be joined
     assert entries() == [3, 3, 3]
@@ -172,7 +170,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
         raise TableError("no room is left")
 
     rows = living.new_rows(6)
-    before_next_call(monkeypatch, joining, "load", full)
+    before_next_call(monkeypatch, pipeline, "load", full)
     report = append_rows(spark, AppendSettings(table_path=living.path, source=living.source(rows)))
     living.model |= {row[0]: row for row in rows}
     assert report.load is not None
@@ -188,7 +186,7 @@ def test_what_appends_left_is_joined(spark: SparkSession, tmp_path: Path, monkey
 def test_changes_that_meet(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update lets others append; a merge does not, since they may bring the keys that it found to be new."""
     living = begun(spark, tmp_path, "sop")
-    meanwhile = partial(before_next_call, monkeypatch, beside, "load")
+    meanwhile = partial(before_next_call, monkeypatch, pipeline, "load")
     meanwhile(lambda: living.append(6))
     assert updated(living, "id IN (3, 9)", 1).updated == 2
     living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}

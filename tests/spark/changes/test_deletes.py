@@ -24,10 +24,10 @@ from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import Table, open_table
 from layoutopt.serve.tables import ServedTable
 from layoutopt.spark import disable, enable, read_table, register
-from layoutopt.spark.changes import deletion_vectors as marking
+from layoutopt.spark.changes import pipeline
 from layoutopt.spark.changes.dml import delete_rows
 from layoutopt.spark.changes.optimize import optimize_table
-from layoutopt.spark.changes.rewrite import ChangeReport
+from layoutopt.spark.changes.pipeline import ChangeReport
 from layoutopt.spark.loading.load import run_load
 from tests.spark.changes.living import COLUMNS, NAMES, SCHEMES, Living, before_next_call, begun, comparable, typed
 
@@ -132,7 +132,7 @@ def test_snapshots_with_and_without_vectors_are_all_kept_and_restored(spark: Spa
 def test_a_delete_that_meets_others(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are appended meanwhile stay; of two deletes of one partition the later one tries again."""
     living = begun(spark, tmp_path, "sop", 30)
-    meanwhile = partial(before_next_call, monkeypatch, marking, "commit_deletes")
+    meanwhile = partial(before_next_call, monkeypatch, pipeline, "commit_deletes")
     meanwhile(lambda: living.append(6))
     there = len(living.model)
     deleted = gone(living, "kind = 2", rewrite_share=1).deleted
@@ -170,7 +170,7 @@ def test_a_delete_that_dies_is_made_or_not(
                 raise KilledError
 
         with monkeypatch.context() as patch:
-            patch.setattr(marking, "commit_deletes", lambda *a, die=die, **k: commit_deletes(*a, **k, at=die))
+            patch.setattr(pipeline, "commit_deletes", lambda *a, die=die, **k: commit_deletes(*a, **k, at=die))
             with pytest.raises(KilledError):
                 gone(living, f"id = {number}", rewrite_share=1)
         is_done = point == "snapshot-created"

@@ -22,8 +22,8 @@ from layoutopt.model.layout import Plan, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
+from layoutopt.spark.changes.pipeline import write_rows
 from layoutopt.spark.changes.replan import request_like
-from layoutopt.spark.changes.rewrite import rewrite
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from tests.scan.builder import building
@@ -153,16 +153,16 @@ def test_auto_waits_until_as_much_was_lost_as_writing_costs(
 
 
 def test_whoever_changed_a_partition_meanwhile_wins(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rewrite
+    honest = write_rows
     overtaken: list[str] = []
 
-    def late(place: Any, operation: str, values: Any, *others: Any) -> Any:
+    def late(place: Any, operation: str, values: Any, *others: Any, **named: Any) -> Any:
         if not overtaken:
             overtaken.append(str(values[0]))
             raise CommitConflictError("somebody was first")
-        return honest(place, operation, values, *others)
+        return honest(place, operation, values, *others, **named)
 
-    monkeypatch.setattr(optimize, "rewrite", late)
+    monkeypatch.setattr(optimize, "write_rows", late)
     report = changed.optimize(log=changed.log("new", coming(2)), budget_share=0.6)
     assert report.overtaken == tuple(overtaken)
     assert len(report.loads) == len(report.chosen) - 1 == 1

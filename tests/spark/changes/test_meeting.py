@@ -174,7 +174,7 @@ def killed_at(point: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("layoutopt.spark.loading.load.commit_load", dying(commit_load))
-        patch.setattr("layoutopt.spark.changes.deletion_vectors.commit_deletes", dying(commit_deletes))
+        patch.setattr("layoutopt.spark.changes.pipeline.commit_deletes", dying(commit_deletes))
         yield
 
 

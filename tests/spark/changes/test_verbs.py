@@ -40,7 +40,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import affected_rows as concerned
-from layoutopt.spark.changes import dml as rows
 from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import optimize_table
@@ -117,7 +116,7 @@ def test_rows_that_do_not_add_up_are_not_committed(living: Living, monkeypatch: 
     def losing(*arguments: Any) -> DataFrame:
         return honest(*arguments).where("id > 12")
 
-    monkeypatch.setattr(rows, "matching_rows", losing)
+    monkeypatch.setattr(concerned, "matching_rows", losing)
     anew = DeleteSettings(table_path=living.path, where="id BETWEEN 10 AND 30", rewrite_share=0)
     with pytest.raises(ContentMismatchError):
         delete_rows(living.spark, anew)
@@ -133,7 +132,7 @@ def test_rows_that_come_meanwhile_are_not_lost(living: Living, monkeypatch: pyte
         living.append(9)
         return load(*arguments, **named)
 
-    monkeypatch.setattr("layoutopt.spark.changes.rewrite.load", late)
+    monkeypatch.setattr("layoutopt.spark.changes.pipeline.load", late)
     with pytest.raises(CommitConflictError, match="by another commit"):
         delete_rows(living.spark, DeleteSettings(table_path=living.path, where="kind = 2", rewrite_share=0))
     monkeypatch.undo()
