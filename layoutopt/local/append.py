@@ -177,7 +177,11 @@ def append_batch(
     if settings.keep_apart:
         return report
     try:
-        return replace(report, joined=join(report.table, load.partitions, Stages(watch.say, watch.log)))
+        if has_small_entries(report.table, load.partitions):
+            report = replace(report, joined=join(report.table, load.partitions, Stages(watch.say, watch.log)))
+        return report
+    except CommitConflictError:  # another commit changed one of the entries
+        return report
     except Exception as error:
         return replace(report, not_joined=str(error) or type(error).__name__)
 
@@ -402,15 +406,13 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
     """Join small entries of the partitions with some keys, in one commit, by the table's newest plan.
 
     Returns:
-        The commit; None where there is nothing to join, or another commit changed the entries meanwhile.
+        The commit; None where there is nothing to join.
 
     Raises:
         NeedsSparkError: the entries have too many rows, or need Spark; nothing was written.
         ContentMismatchError: what was written is not what the entries have.
         LayoutoptError: as :func:`write_few_rows`.
     """
-    if not has_small_entries(path, keys):
-        return None
     table = open_own_table(path)
     catalog = table.catalog
     entries = find_small_entries(catalog.snapshot, keys)
@@ -435,10 +437,7 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
         content=content_of_entries(entries),
         marks=mark_replaced(entries),
     )
-    try:
-        return write_few_rows(catalog, plan, to_write, watch)
-    except CommitConflictError:
-        return None
+    return write_few_rows(catalog, plan, to_write, watch)
 
 
 def _read_live_rows(
@@ -453,17 +452,17 @@ def _read_live_rows(
         by_value.setdefault(known[0], []).append(entry)
     tables: list[pa.Table] = []
     places: dict[PlainValue, Ints] = {}
-    start = 0
+    start = size = 0
     for value, entries_of_value in by_value.items():
-        tables.append(_read_entries(table, plan, entries_of_value))
-        if sum(part.nbytes for part in tables) > MOST_BYTES:
-            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
-        places[value] = np.arange(start, start + tables[-1].num_rows)
-        start += tables[-1].num_rows
+        rows = _read_entries(table, plan, entries_of_value, MOST_BYTES - size)
+        places[value] = np.arange(start, start + rows.num_rows)
+        tables.append(rows)
+        start += rows.num_rows
+        size += rows.nbytes
     return pa.concat_tables(tables), places
 
 
-def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> pa.Table:
+def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry], most_bytes: int) -> pa.Table:
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     read = TableRead(table, scan, table.all_rows_of(list(entries), scan.columns))
     schema = pa.schema([(column.name, any_arrow_type(column.type)) for column in read.columns])
@@ -471,6 +470,6 @@ def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry])
     for batch in read_segments(table.catalog.files, read.segments, read.columns):
         batches.append(batch.cast(schema))
         size += batches[-1].nbytes
-        if size > MOST_BYTES:
+        if size > most_bytes:
             raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
     return pa.Table.from_batches(batches, schema).select(list(plan.schema.names))

@@ -289,7 +289,7 @@ def find_matches(change: TableChange, where: str, limit: float) -> RemovedRows:
         SettingError: Spark can't parse or compute the condition, or it is not deterministic.
     """
     rows = matching_rows(change, where)
-    with translate_value_errors("--where", where):
+    with translate_expression_errors("--where", where, parsed=True):
         read = plan_table_read(change, rows) if limit else None
         if read is None:
             return RemovedRows(rows, measure_content(rows, repr(change.path)))
@@ -325,7 +325,7 @@ def matching_rows(change: TableChange, where: str) -> DataFrame:
     Raises:
         SettingError: Spark can't parse the condition, or it is not deterministic.
     """
-    with translate_parse_errors("--where", where):
+    with translate_expression_errors("--where", where):
         rows = table_to_dataframe(change.spark, with_functions(change.spark, change.table)).where(F.expr(f"({where})"))
         plan = get_analyzed_plan(rows)
     if not plan.deterministic():
@@ -334,25 +334,19 @@ def matching_rows(change: TableChange, where: str) -> DataFrame:
 
 
 @contextmanager
-def translate_parse_errors(flag: str, text: str) -> Iterator[None]:
-    """Raise Spark's errors about an expression as SettingError."""
+def translate_expression_errors(flag: str, text: str, *, parsed: bool = False) -> Iterator[None]:
+    """Raise Spark's errors about an expression as SettingError.
+
+    Args:
+        parsed: whether Spark has parsed it, so that only data exceptions, such as a failed cast, are about it.
+    """
     try:
         yield
     except PySparkException as error:
+        if parsed and not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            raise
         message = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} is invalid: {message}") from error
-
-
-@contextmanager
-def translate_value_errors(flag: str, text: str) -> Iterator[None]:
-    """Raise Spark's data exceptions, such as a failed cast or a division by zero, as SettingError."""
-    try:
-        yield
-    except PySparkException as error:
-        if (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
-            message = str(error).strip().splitlines()[0]
-            raise SettingError(f"{flag} {text!r} fails on a row: {message}") from error
-        raise
+        raise SettingError(f"{flag} {text!r} {'fails on a row' if parsed else 'is invalid'}: {message}") from error
 
 
 def is_true(condition: str) -> SparkColumn:

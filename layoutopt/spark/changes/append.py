@@ -16,10 +16,10 @@ from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import CommitConflictError, MissingPartitionError
+from layoutopt.errors import MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.local.append import AppendReport, append_batch
-from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
+from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.publish.publishing import publish_after
 from layoutopt.sources.external_tables import pin_version
 from layoutopt.sources.snapshot import name_batch, parse_source_name
@@ -37,14 +37,13 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
     """Compact small entries of some partitions in one commit, by the table's newest plan.
 
     Returns:
-        The commit; None if there is nothing to compact, or another commit changed one of the entries.
+        The commit; None if there is nothing to compact.
 
     Raises:
         ContentMismatchError: the written rows differ from the entries' content.
+        CommitConflictError: another commit changed one of the entries.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    if not has_small_entries(path, keys):
-        return None
     change = open_for_change(spark, path)
     entries = find_small_entries(change.table.catalog.snapshot, keys)
     if not entries:
@@ -53,10 +52,7 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
     counts = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
     rows, content = rows_of_entries(spark, change.table, entries), content_of_entries(entries)
     values, marks = change.get_known_values(live), mark_replaced(entries)
-    try:
-        return write_rows(change, COMPACTION, values, rows, content, watch, counts=counts, marks=marks)
-    except CommitConflictError:
-        return None
+    return write_rows(change, COMPACTION, values, rows, content, watch, counts=counts, marks=marks)
 
 
 def append_rows(

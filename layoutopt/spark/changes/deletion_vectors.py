@@ -115,21 +115,20 @@ def _make_vectors(spark: SparkSession, catalog: Catalog, matches: Sequence[Segme
 
 def _vectors_from_positions(match: SegmentRows) -> dict[int, bytes]:
     """Return the vectors of rows whose positions count the rows of the files read."""
-    places, files = unpack_positions(match.places), match.read.layouts[0].files
-    ends = np.cumsum([rows for file in files for rows in file.rows])
-    cuts = np.searchsorted(places, ends)
-    starts = np.r_[0, ends[:-1]]
-    parts = zip(_list_block_ids(match, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
-    return {block: pack_positions(part - start) for block, part, start in parts if len(part)}
-
-
-def _list_block_ids(match: SegmentRows, files: Sequence[FileRead]) -> list[int]:
-    """Return the block ids of the row groups of some files of one segment."""
-    blocks, indexes = match.source.blocks, _find_segment_blocks(match)
+    blocks, indexes, files = match.source.blocks, _find_segment_blocks(match), match.read.layouts[0].files
     number = {path: index for index, path in enumerate(blocks.files)}
     groups = zip(blocks.file[indexes].tolist(), blocks.row_group[indexes].tolist(), strict=True)
     ids = dict(zip(groups, blocks.block_id[indexes].tolist(), strict=True))
-    return [ids[number[file.path], group] for file in files for group in file.row_groups]
+    read = [ids[number[file.path], group] for file in files for group in file.row_groups]
+    by_block = _split_by_block(unpack_positions(match.places), read, files)
+    return {block: pack_positions(positions) for block, positions in by_block.items()}
+
+
+def _split_by_block(positions: Ints, blocks: Sequence[int], files: Sequence[FileRead]) -> dict[int, Ints]:
+    """Return ascending positions among the rows of files as positions in their blocks, for each block with any."""
+    ends = np.cumsum([rows for file in files for rows in file.rows])
+    parts = zip(blocks, np.split(positions, np.searchsorted(positions, ends[:-1])), (0, *ends[:-1]), strict=True)
+    return {block: part - start for block, part, start in parts if len(part)}
 
 
 def _find_segment_blocks(match: SegmentRows) -> Ints:
@@ -186,11 +185,7 @@ def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _Segme
     """Return the positions of some tids (ascending) in the blocks of a layout; blocks without any are left out."""
     batches = read_files(files, layout.files, [TID], BATCH_ROWS)
     tids = np.concatenate([np.zeros(0, np.int64), *(batch.column(0).to_numpy().astype(np.int64) for batch in batches)])
-    hits = np.flatnonzero(np.isin(tids, wanted))
-    ends = np.cumsum([rows for file in layout.files for rows in file.rows])
-    starts = np.r_[0, ends[:-1]]
-    parts = zip(layout.blocks, np.split(hits, np.searchsorted(hits, ends[:-1])), starts.tolist(), strict=True)
-    positions = {block: part - start for block, part, start in parts if len(part)}
+    positions = _split_by_block(np.flatnonzero(np.isin(tids, wanted)), layout.blocks, layout.files)
     return pa.RecordBatch.from_pydict(
         {
             "work": pa.array([number] * len(positions), pa.int32()),

@@ -38,7 +38,7 @@ from layoutopt.spark.changes.affected_rows import (
     mark_limit,
     open_for_change,
     plan_table_read,
-    translate_parse_errors,
+    translate_expression_errors,
 )
 from layoutopt.spark.changes.pipeline import AddedRows, ChangeReport, commit_change
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -121,7 +121,7 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
         return report
     with (
         watch.stage("all", "computing the new rows"),
-        translate_parse_errors("--set", ", ".join(settings.assignments)),
+        translate_expression_errors("--set", ", ".join(settings.assignments)),
         translate_spark_errors(repr(settings.table_path)),
     ):
         new_rows = _assign(removed.rows, assignments)
@@ -154,7 +154,7 @@ def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str,
             )
         if column.name in assignments:
             raise SettingError(f"--set assigns {column.name!r} twice; remove one of the assignments")
-        with translate_parse_errors("--set", text):
+        with translate_expression_errors("--set", text):
             expression = F.expr(value)  # brackets would make a struct of several values
             field, *_ = rows.select(expression).schema.fields
             assignments[column.name] = expression.cast(type_sql(column.type))
@@ -256,7 +256,7 @@ def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[Da
     if settings.delete_when is None:
         rows = conform_columns(source, change.plan.schema, "the table")
         return rows, rows
-    with translate_parse_errors("--delete-when", settings.delete_when):
+    with translate_expression_errors("--delete-when", settings.delete_when):
         _ = source.where(F.expr(f"({settings.delete_when})")).schema
     # The condition may use columns that the table lacks, such as the kind of change.
     columns = [name for name in source.columns if change.plan.schema.get(name) is not None]

@@ -48,16 +48,6 @@ class MarkReport:
     blocks: int
     bytes: int
 
-    @classmethod
-    def of(cls, load_id: str, snapshot: int, marks: Marks) -> MarkReport:
-        """Return the report of a commit's deletion vectors."""
-        keys = tuple(sorted({key for key, _ in marks.deleted}))
-        return cls(load_id, snapshot, keys, len(marks.vectors), len(marks.data))
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class ChangeReport:
@@ -134,13 +124,15 @@ def commit_change(
     if added is not None and added.content.rows:
         values = change.read_values(added.rows)
         load = write_rows(change, operation, values, added.rows, added.content, watch, marks=marks)
-        marked = MarkReport.of(load.load_id, load.snapshot, marks) if marks.deleted else None
-        return replace(report, load=load, marked=marked)
-    catalog, load_id = change.table.catalog, new_load_id()
-    with watch.stage("commit", "committing") as counts:
-        snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation)
-        counts["snapshot"] = snapshot.number
-    return replace(report, marked=MarkReport.of(load_id, snapshot.number, marks))
+        load_id, number = load.load_id, load.snapshot
+    else:
+        load, load_id, catalog = None, new_load_id(), change.table.catalog
+        with watch.stage("commit", "committing") as counts:
+            number = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation).number
+            counts["snapshot"] = number
+    keys = tuple(sorted({key for key, _ in marks.deleted}))
+    marked = MarkReport(load_id, number, keys, len(marks.vectors), len(marks.data)) if marks.deleted else None
+    return replace(report, load=load, marked=marked)
 
 
 def write_rows(
