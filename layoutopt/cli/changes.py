@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
     from layoutopt.events import Stages
-    from layoutopt.spark.changes.rewrite import ChangeReport
+    from layoutopt.spark.changes.pipeline import ChangeReport
     from layoutopt.writer.task_result import LoadReport
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings

@@ -23,7 +23,7 @@ from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import content_of_entries, partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
@@ -134,20 +134,13 @@ def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendR
         rows = RowsToWrite(
             source=repr(settings.source),
             rows=source.rows,
-            counted=source.counted,
             places=source.places,
             operation=APPEND,
             fingerprints={names.key(partition.value): partition.fingerprint for partition in source.partitions},
             batch=batch,
         )
-    if batch in catalog.snapshot.batches:
-        return AppendReport(settings.table_path, batch, None)
-    try:
-        load = write_few_rows(catalog, plan, rows, watch)
-    except AlreadyLoadedError:  # another process appended it meanwhile
-        return AppendReport(settings.table_path, batch, None)
-    report = AppendReport(settings.table_path, batch, load)
-    return report if settings.keep_apart else join_after_append(report, partial(_join, join_many), watch)
+    write = partial(write_few_rows, catalog, plan, rows, watch)
+    return append_batch(settings, batch, catalog.snapshot, write, partial(_join, join_many), watch)
 
 
 def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -157,17 +150,40 @@ def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> L
         return join_many(path, keys, Stages(watch.say, watch.log))
 
 
-def join_after_append(report: AppendReport, join: Join, watch: Stages) -> AppendReport:
-    """Join small entries of the partitions that an append changed, and return its report with the result.
+def append_batch(
+    settings: AppendSettings,
+    batch: str,
+    snapshot: Snapshot,
+    write: Callable[[], LoadReport],
+    join: Join,
+    watch: Stages,
+) -> AppendReport:
+    """Write a batch that the table lacks, then join small entries of the partitions that it changed.
 
     An error of joining is reported, not raised: a caller that took it for a failed append might append the rows again.
+
+    Args:
+        snapshot: the table's newest when the source was read.
+        write: commits the batch's rows.
     """
-    assert report.load is not None, "an append that did nothing joins nothing"
+    report = AppendReport(settings.table_path, batch, None)
+    if batch in snapshot.batches:
+        return report
     try:
-        joined = join(report.table, report.load.partitions, Stages(watch.say, watch.log))
+        load = write()
+    except AlreadyLoadedError:  # another process appended it meanwhile
+        return report
+    report = replace(report, load=load)
+    if settings.keep_apart:
+        return report
+    try:
+        if has_small_entries(report.table, load.partitions):
+            report = replace(report, joined=join(report.table, load.partitions, Stages(watch.say, watch.log)))
+        return report
+    except CommitConflictError:  # another commit changed one of the entries
+        return report
     except Exception as error:
         return replace(report, not_joined=str(error) or type(error).__name__)
-    return replace(report, joined=joined)
 
 
 def _check_plan(plan: Plan) -> None:
@@ -185,13 +201,11 @@ class SourceRows:
 
     Attributes:
         rows: under the schema's columns, in the order of files' paths and of their rows.
-        counted: how many rows the footers state.
         partitions: each with the files that have rows of it, NULL first.
         places: by partition value, the places of its rows, ``int64[k]``.
     """
 
     rows: pa.Table
-    counted: int
     partitions: tuple[SourcePartition, ...]
     places: Mapping[PlainValue, Ints]
 
@@ -234,7 +248,7 @@ def read_few_rows(source: str, schema: Schema, partition_by: str | None) -> Sour
         )
         for value, rows_of_value in places.items()
     )
-    return SourceRows(rows, counted, partitions, places)
+    return SourceRows(rows, partitions, places)
 
 
 def _stat_file(path: Path) -> SourceFile:
@@ -286,7 +300,6 @@ class RowsToWrite:
 
     Attributes:
         source: names the rows' source in messages.
-        counted: how many rows there have to be.
         places: by partition value, the places of its rows, ``int64[k]``.
         fingerprints: by partition key, the digest of the source's files.
         content: the expected content where it is known from elsewhere than the rows.
@@ -295,7 +308,6 @@ class RowsToWrite:
 
     source: str
     rows: pa.Table
-    counted: int
     places: Mapping[PlainValue, Ints]
     operation: str
     fingerprints: Mapping[str, str] = field(default_factory=dict)
@@ -356,7 +368,7 @@ def _write_job(files: TableFiles, plan: Plan, rows: RowsToWrite, keys: tuple[str
 
 
 def _write(job: WriteJob, rows: RowsToWrite, words: Words) -> WriteResult:
-    observed = Content(rows.counted, _sum_checksums(rows.rows, job.plan.schema))
+    observed = Content(rows.rows.num_rows, _sum_checksums(rows.rows, job.plan.schema))
     results = []
     try:
         for number, places in enumerate(rows.places.values()):
@@ -394,15 +406,13 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
     """Join small entries of the partitions with some keys, in one commit, by the table's newest plan.
 
     Returns:
-        The commit; None where there is nothing to join, or another commit changed the entries meanwhile.
+        The commit; None where there is nothing to join.
 
     Raises:
         NeedsSparkError: the entries have too many rows, or need Spark; nothing was written.
         ContentMismatchError: what was written is not what the entries have.
         LayoutoptError: as :func:`write_few_rows`.
     """
-    if not has_small_entries(path, keys):
-        return None
     table = open_own_table(path)
     catalog = table.catalog
     entries = find_small_entries(catalog.snapshot, keys)
@@ -422,16 +432,12 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
     to_write = RowsToWrite(
         f"the table {path!r}",
         rows,
-        counted,
         places,
         COMPACTION,
         content=content_of_entries(entries),
         marks=mark_replaced(entries),
     )
-    try:
-        return write_few_rows(catalog, plan, to_write, watch)
-    except CommitConflictError:
-        return None
+    return write_few_rows(catalog, plan, to_write, watch)
 
 
 def _read_live_rows(
@@ -446,17 +452,17 @@ def _read_live_rows(
         by_value.setdefault(known[0], []).append(entry)
     tables: list[pa.Table] = []
     places: dict[PlainValue, Ints] = {}
-    start = 0
+    start = size = 0
     for value, entries_of_value in by_value.items():
-        tables.append(_read_entries(table, plan, entries_of_value))
-        if sum(part.nbytes for part in tables) > MOST_BYTES:
-            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
-        places[value] = np.arange(start, start + tables[-1].num_rows)
-        start += tables[-1].num_rows
+        rows = _read_entries(table, plan, entries_of_value, MOST_BYTES - size)
+        places[value] = np.arange(start, start + rows.num_rows)
+        tables.append(rows)
+        start += rows.num_rows
+        size += rows.nbytes
     return pa.concat_tables(tables), places
 
 
-def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry]) -> pa.Table:
+def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry], most_bytes: int) -> pa.Table:
     scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
     read = TableRead(table, scan, table.all_rows_of(list(entries), scan.columns))
     schema = pa.schema([(column.name, any_arrow_type(column.type)) for column in read.columns])
@@ -464,6 +470,6 @@ def _read_entries(table: Table, plan: Plan, entries: Collection[PartitionEntry])
     for batch in read_segments(table.catalog.files, read.segments, read.columns):
         batches.append(batch.cast(schema))
         size += batches[-1].nbytes
-        if size > MOST_BYTES:
+        if size > most_bytes:
             raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
     return pa.Table.from_batches(batches, schema).select(list(plan.schema.names))

@@ -82,13 +82,16 @@ def list_moves(candidates: Iterable[Candidate]) -> list[Move]:
     return sorted(moves, key=lambda move: (-move.gain / max(1, move.bytes), move.key))
 
 
+def _list_options(candidate: Candidate) -> list[tuple[int, float, Part | None]]:
+    """Return the bytes and gain of each part that is less than the whole, by rising bytes, and of the whole last."""
+    parts = [part for part in candidate.parts if part.bytes < candidate.bytes]
+    ordered = sorted(parts, key=lambda part: (part.bytes, -part.gain))
+    return [*((part.bytes, part.gain, part) for part in ordered), (candidate.bytes, candidate.gain, None)]
+
+
 def _list_candidate_moves(candidate: Candidate) -> Iterator[Move]:
-    parts = sorted(
-        (part for part in candidate.parts if part.bytes < candidate.bytes), key=lambda part: (part.bytes, -part.gain)
-    )
-    points = [*((part.bytes, part.gain, part) for part in parts), (candidate.bytes, candidate.gain, None)]
     hull: list[tuple[int, float, Part | None]] = [(0, 0.0, None)]
-    for size, gain, part in points:
+    for size, gain, part in _list_options(candidate):
         if gain <= hull[-1][1] and (part is not None or len(hull) > 1):
             continue
         while len(hull) > 1 and _slope(hull[-1], size, gain) >= _slope(hull[-2], *hull[-1][:2]):
@@ -139,11 +142,9 @@ def spend_budget(
 def _find_fitting_move(candidate: Candidate, before: Move, budget: float) -> Move | None:
     """Return the move with the largest gain that fits, from what was taken before; None if there is none."""
     moves = [
-        Move(candidate.key, part, part.bytes - before.bytes, part.gain - before.gain)
-        for part in candidate.parts
-        if part.bytes < candidate.bytes
+        Move(candidate.key, part, size - before.bytes, gain - before.gain)
+        for size, gain, part in _list_options(candidate)
     ]
-    moves.append(Move(candidate.key, None, candidate.bytes - before.bytes, candidate.gain - before.gain))
     fitting = [move for move in moves if move.bytes <= budget and move.gain > 0]
     return max(fitting, key=lambda move: (move.gain, -move.bytes), default=None)
 

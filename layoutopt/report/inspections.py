@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.scan.explain import Conjunct
     from layoutopt.spark.changes.optimize import OptimizeReport
-    from layoutopt.spark.changes.rewrite import ChangeReport
+    from layoutopt.spark.changes.pipeline import ChangeReport
 
 
 _MAX_PARTITIONS = 40

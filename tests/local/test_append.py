@@ -1,43 +1,81 @@
-"""Appends without Spark: every answer, every proof, every crash."""
+"""Appends without Spark: what is read or left to Spark; every answer, every proof, every crash."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, commit_load
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, TableError
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
 from layoutopt.events import Stages
-from layoutopt.local import append as joining
-from layoutopt.local import append as verb
-from layoutopt.local import append as writing
-from layoutopt.local.append import append_few_rows
+from layoutopt.inspect.verify import verify
+from layoutopt.local import append as module
+from layoutopt.local.append import AppendReport, Join, append_few_rows, read_few_rows
+from layoutopt.local.parquet_files import check_columns
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
+from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.writer.task import write_and_measure
 from layoutopt.writer.task_result import LoadReport, TaskResult
-from tests.local.tables import Table
-from tests.scan.builder import building
+from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, OVERLAPPING
-from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.scan.queries import FEW_QUERIES
+from tests.scan.tables import ARROW, CONDITIONS, SCHEMA, expected, same, some_rows
 
 
 def no_spark(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
     raise AssertionError("these are few rows")
 
 
-def append(table: Table, source: str, **how: Any) -> verb.AppendReport:
-    return append_few_rows(AppendSettings(table_path=table.path, source=source, **how), no_spark)
+class Table:
+    """A table of 200 rows of three years, and the rows that it has to have."""
+
+    def __init__(self, root: Path, layouts: Any = None, by: str | None = None) -> None:
+        self.root = root
+        self.path = str(root / "table")
+        self.all_rows = some_rows(1000).sort_by("id")
+        self.rows = 200
+        made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by=by)
+        build(root / "table", self.all_rows.slice(0, self.rows), made)
+
+    def source(self, count: int) -> str:
+        """The next rows, in two files."""
+        folder = self.root / f"late-{self.rows}"
+        folder.mkdir()
+        pq.write_table(self.all_rows.slice(self.rows, count // 2), folder / "a.parquet")
+        pq.write_table(self.all_rows.slice(self.rows + count // 2, count - count // 2), folder / "b.parquet")
+        return str(folder)
+
+    def append(self, count: int = 30, join: Join = no_spark, **given: Any) -> AppendReport:
+        """Append the next rows."""
+        settings = AppendSettings(table_path=self.path, source=self.source(count), **given)
+        report = append_few_rows(settings, join)
+        self.rows += count
+        return report
+
+    def check(self) -> None:
+        table = open_table(self.path)
+        assert table.rows == self.rows
+        for sql in FEW_QUERIES:
+            assert same(table.sql(sql).to_pylist(), expected(sql, self.all_rows.slice(0, self.rows))), sql
+        assert verify(table).ok
+
+    @property
+    def files(self) -> set[Path]:
+        return {path for path in (self.root / "table").rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -46,12 +84,11 @@ def append(table: Table, source: str, **how: Any) -> verb.AppendReport:
 def test_rows_come_to_their_partitions_once_and_are_joined(layouts: Any, by: str | None, tmp_path: Path) -> None:
     table = Table(tmp_path, layouts, by)
     for number in range(4):
-        source = table.source(30)
-        done = append(table, source)
-        table.rows += 30
+        done = table.append()
         assert done.load is not None
         assert done.load.rows == 30
-        assert append(table, source).load is None  # a retry
+        retry = AppendSettings(table_path=table.path, source=str(tmp_path / f"late-{table.rows - 30}"))
+        assert append_few_rows(retry, no_spark).load is None
         assert (done.joined is not None) == (number == 3)
         assert done.not_joined is None
     table.check()
@@ -60,32 +97,28 @@ def test_rows_come_to_their_partitions_once_and_are_joined(layouts: Any, by: str
 
 
 def test_what_is_joined_is_what_the_entries_have(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(tmp_path, GROUPS, None)
+    table = Table(tmp_path, GROUPS)
     for _ in range(3):
-        append(table, table.source(30))
-        table.rows += 30
-    honest = joining._read_entries
-
-    def losing(*arguments: Any) -> pa.Table:
-        return honest(*arguments).slice(1)
-
-    monkeypatch.setattr(joining, "_read_entries", losing)
-    done = append(table, table.source(30))
-    table.rows += 30
+        table.append()
+    honest = module._read_entries
+    monkeypatch.setattr(module, "_read_entries", lambda *of: honest(*of).slice(1))
+    done = table.append()
     assert done.load is not None
     assert "nothing was committed" in str(done.not_joined)
     table.check()
 
 
-@pytest.mark.parametrize("damage", ["rows", "values", "places"])
-def test_rows_that_are_not_the_sources_are_not_committed(
+@pytest.mark.parametrize("damage", ["rows", "values", "places", "disk"])
+def test_rows_that_are_not_the_sources_are_not_committed_and_leave_nothing(
     damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Table(tmp_path, GROUPS, None)
+    table = Table(tmp_path, GROUPS)
     before, honest = table.files, write_and_measure
 
     def wrong(job: Any, segment: Any) -> TaskResult:
         rows = segment.table
+        if damage == "disk":
+            raise OSError(28, "No space left on device")
         if damage == "rows":
             return honest(job, replace(segment, table=rows.slice(1), words=segment.words[1:]))
         if damage == "values":
@@ -93,9 +126,12 @@ def test_rows_that_are_not_the_sources_are_not_committed(
         answer = honest(job, segment)
         return replace(answer, tid_sums=[[None if s is None else s + 1 for s in sums] for sums in answer.tid_sums])
 
-    monkeypatch.setattr(writing, "write_and_measure", wrong)
-    with pytest.raises(ContentMismatchError, match="nothing was committed"):
-        append(table, table.source(30))
+    monkeypatch.setattr(module, "write_and_measure", wrong)
+    with pytest.raises(
+        TableError if damage == "disk" else ContentMismatchError,
+        match="No space left on device.*nothing was committed" if damage == "disk" else "nothing was committed",
+    ):
+        table.append()
     assert table.files == before
 
 
@@ -103,71 +139,233 @@ def test_rows_that_are_not_the_sources_are_not_committed(
 def test_a_crash_leaves_the_table_as_it_was_or_with_all_rows(
     point: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = Table(tmp_path, None, None)
-    honest = commit_load
+    table = Table(tmp_path)
 
     class KilledError(BaseException):
         """Stands for kill -9."""
 
-    def dying(*arguments: Any, **named: Any) -> Any:
-        def at(reached: str) -> None:
-            if reached == point:
-                raise KilledError
+    def die(reached: str) -> None:
+        if reached == point:
+            raise KilledError
 
-        return honest(*arguments, **named | {"at": at})
-
-    source = table.source(30)
-    monkeypatch.setattr(writing, "commit_load", dying)
+    settings = AppendSettings(table_path=table.path, source=table.source(30))
+    monkeypatch.setattr(module, "commit_load", partial(commit_load, at=die))
     with pytest.raises(KilledError):
-        append(table, source)
-    monkeypatch.setattr(writing, "commit_load", honest)
-    table.rows += 30 if point == "snapshot-created" else 0
-    assert open_table(table.path).rows == table.rows
-    assert (append(table, source).load is None) == (point == "snapshot-created")
-    table.rows = 230
+        append_few_rows(settings, no_spark)
+    monkeypatch.undo()
+    is_done = point == "snapshot-created"
+    assert open_table(table.path).rows == table.rows + 30 * is_done
+    assert (append_few_rows(settings, no_spark).load is None) == is_done
+    table.rows += 30
     table.check()
 
 
-def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(tmp_path, None, None)
-    before = table.files
-
-    def full(*arguments: Any) -> TaskResult:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(writing, "write_and_measure", full)
-    with pytest.raises(TableError, match="No space left on device"):
-        append(table, table.source(30))
-    assert table.files == before
-
-
-def test_many_rows_are_joined_by_who_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    table = Table(tmp_path, None, None)
+@pytest.mark.parametrize(("bound", "value"), [("MOST_ROWS", 40), ("MOST_BYTES", 3_000)])
+def test_what_is_too_much_to_join_is_joined_by_who_can(
+    bound: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(tmp_path)
     asked: list[tuple[str, ...]] = []
 
     def join_many(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         asked.append(tuple(keys))
+        if len(asked) == 2:
+            raise RuntimeError("Java gateway process exited")
         return None
 
-    monkeypatch.setattr(joining, "MOST_ROWS", 40)
+    monkeypatch.setattr(module, bound, value)  # of the 30 rows of a source less, of 120 more
     for _ in range(4):
-        append_few_rows(AppendSettings(table_path=table.path, source=table.source(30)), join_many)
-        table.rows += 30
+        assert table.append(join=join_many).not_joined is None
     assert asked == [("all",)]
-    table.check()
-    append(table, table.source(30), keep_apart=True)
+    table.append(keep_apart=True)
     assert len(asked) == 1
+    assert "Java" in str(table.append(join=join_many).not_joined)  # which is no failure of the append
+    table.check()
 
 
 def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     plan = building(SCHEMA, CONDITIONS, partition_by="year").plan
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
-        writing._check_plan(replace(plan, indexes=(reversed_kind,)))
+        module._check_plan(replace(plan, indexes=(reversed_kind,)))
     there = SessionSettings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        writing._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
-    table, rows = Table(tmp_path, None, None), some_rows(12)
-    few = writing.RowsToWrite("rows", rows, 12, {1994: np.arange(12)}, APPEND)
+        module._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
+    table, rows = Table(tmp_path), some_rows(12)
+    few = module.RowsToWrite("rows", rows, {1994: np.arange(12)}, APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):
-        writing.write_few_rows(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())
+        module.write_few_rows(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())
+
+
+OLD = Schema((Column("p", "int"), Column("id", "int")))
+NEW = Schema((*OLD.columns, Column("x", "string")))
+
+
+def numbered(p: int, first: int, n: int, x: bool = False) -> pa.Table:
+    columns = {"p": pa.array([p] * n, pa.int32()), "id": pa.array(range(first, first + n), pa.int32())}
+    return pa.table(columns | ({"x": [f"x{i}" for i in range(n)]} if x else {}))
+
+
+def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tmp_path: Path) -> None:
+    old, new = (building(schema, ("id < 5",), partition_by="p") for schema in (OLD, NEW))
+    root = tmp_path / "t"
+    build(root, numbered(1, 0, 100), old, "0-1")
+    build(root, numbered(2, 100, 100, x=True), new, "0-2", first=1000)
+    build(root, numbered(2, 200, 20, x=True), new, "0-3", "append", first=2000)
+    build(root, numbered(1, 0, 100), old, "0-4", first=3000)
+    asked = []
+    for number in range(3):
+        source = tmp_path / f"{number}.parquet"
+        pq.write_table(numbered(2, 300 + 20 * number, 20, x=True), source)
+        append_few_rows(AppendSettings(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
+    assert not asked  # joined without Spark, by one plan
+    found = open_table(str(root)).sql("SELECT count(*) AS n, count(x) AS x FROM t").to_pylist()
+    assert found == [{"n": 280, "x": 180}]
+
+
+def test_an_empty_text_names_a_partition(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"k": ["b", "", None, "a"]}), tmp_path / "a.parquet")
+    found = read_few_rows(str(tmp_path), Schema((Column("k", "string"),)), "k")
+    assert [partition.value for partition in found.partitions] == [None, "", "a", "b"]
+
+
+def test_all_files_together_are_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(4):
+        pq.write_table(pa.table({"k": ["x" * 1000] * 10}), tmp_path / f"{number}.parquet")
+    monkeypatch.setattr(module, "MOST_BYTES", 25_000)
+    with pytest.raises(NeedsSparkError, match="25000"):
+        read_few_rows(str(tmp_path), Schema((Column("k", "string"),)), None)
+
+
+def write(path: Path, rows: pa.Table, **how: object) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path, **how)
+    return path
+
+
+def test_all_rows_are_read_with_the_partitions_that_they_lie_in(tmp_path: Path) -> None:
+    first, second = some_rows(30, 1), some_rows(20, 2).slice(0, 7)
+    write(tmp_path / "s" / "b.parquet", first.select(list(reversed(first.column_names))), row_group_size=4)
+    write(tmp_path / "s" / "a.parquet", second)
+    for hidden in ("_SUCCESS", ".b.parquet.crc"):
+        (tmp_path / "s" / hidden).write_text("x")
+    found = read_few_rows(str(tmp_path / "s"), SCHEMA, "year")
+    assert str(found.rows.to_pylist()) == str(pa.concat_tables([second, first]).to_pylist())
+    assert found.rows.num_rows == 37
+    years = found.rows["year"].to_pylist()
+    for partition in found.partitions:
+        places = [place for place, year in enumerate(years) if year == partition.value]
+        assert found.places[partition.value].tolist() == places
+        assert partition.rows == len(places)
+        assert {file.uri for file in partition.files} <= {f"file:{tmp_path}/s/{name}.parquet" for name in "ab"}
+    by_day = read_few_rows(str(tmp_path / "s" / "a.parquet"), SCHEMA, "day").places
+    assert list(by_day) == sorted(by_day, key=lambda day: -1 if day is None else int(day))
+    assert read_few_rows(str(tmp_path / "s"), SCHEMA, None).places[None].tolist() == list(range(37))
+
+
+def other(name: str, type: pa.DataType) -> Callable[[Path], Path]:
+    """Writes rows of which a column has another type."""
+
+    def make(folder: Path) -> Path:
+        rows = some_rows(5)
+        values = pa.nulls(5, type)
+        return write(folder / "a.parquet", rows.set_column(rows.column_names.index(name), name, values))
+
+    return make
+
+
+def named(name: str) -> Callable[[Path], Path]:
+    return lambda folder: write(folder / name, some_rows(5))
+
+
+def said(key: str, value: str) -> Callable[[Path], Path]:
+    """Writes rows with something of Spark's in the footer."""
+    return lambda folder: write(folder / "a.parquet", some_rows(5).replace_schema_metadata({key: value}))
+
+
+REFUSED: dict[str, Callable[[Path], Path]] = {
+    "no rows": lambda folder: write(folder / "a.parquet", some_rows(5).slice(0, 0)),
+    "has no rows": lambda folder: folder.mkdir() or folder,  # type: ignore[func-returns-value]
+    "no file of Parquet": lambda folder: folder / "none",
+    "by a plain name": named("a b.parquet"),
+    "plain name": named("year=1994/a.parquet"),
+    "no file": named("a.orc"),
+    "can't be read without it": lambda folder: _text(folder / "a.parquet"),
+    "other columns": lambda folder: write(folder / "a.parquet", some_rows(5).drop_columns(["kind"])),
+    "columns than": other("id", pa.int64()),
+    "other columns than": lambda folder: write(
+        folder / "a.parquet", some_rows(5).rename_columns([name.upper() for name in ARROW.names])
+    ),
+    "can't be": other("seen", pa.timestamp("ns")),
+    "rules": said("org.apache.spark.legacyDateTime", ""),
+    "rules of its own": said("org.apache.spark.sql.parquet.row.metadata", "__CHAR_VARCHAR_TYPE_STRING"),
+    "reads by rules": said("org.apache.spark.version", "2.4.8"),
+}
+
+
+def _text(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("PAR1, or so")
+    return path
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_what_spark_might_read_otherwise_is_left_to_it(why: str, tmp_path: Path) -> None:
+    made = REFUSED[why](tmp_path / "s")
+    with pytest.raises(NeedsSparkError, match=why):
+        read_few_rows(str(made if why.startswith("no file") else tmp_path / "s"), SCHEMA, "year")
+
+
+@pytest.mark.parametrize("source", ["s3://bucket/a.parquet", "delta:/data/events", "iceberg:prod/web.events"])
+def test_what_is_no_path_of_this_machine_is_left_to_spark(source: str) -> None:
+    with pytest.raises(NeedsSparkError, match="no path of this machine"):
+        read_few_rows(source, SCHEMA, "year")
+
+
+def test_with_hadoops_configuration_a_path_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
+    with pytest.raises(NeedsSparkError, match="is not surely a path of this machine"):
+        read_few_rows(str(tmp_path), SCHEMA, None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "value", "by"), [("MOST_ROWS", 4, "year"), ("MOST_BYTES", 50, "year"), ("MOST_PARTITIONS", 3, "id")]
+)
+def test_what_is_not_few_is_left_to_spark(
+    bound: str, value: int, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "a.parquet", some_rows(5))
+    read_few_rows(str(tmp_path), SCHEMA, by)
+    monkeypatch.setattr(module, bound, value)
+    with pytest.raises(NeedsSparkError, match=str(value)):
+        read_few_rows(str(tmp_path), SCHEMA, by)
+
+
+def test_a_file_that_changes_meanwhile_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "a.parquet", some_rows(5))
+    honest = module._read
+
+    def changing(*arguments: object) -> pa.Table:
+        os.utime(path, (1, 1))
+        return honest(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "_read", changing)
+    with pytest.raises(NeedsSparkError, match="being changed"):
+        read_few_rows(str(tmp_path), SCHEMA, "year")
+
+
+def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", some_rows(50), compression="none", write_page_checksum=True)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(SourceError, match=f"{path} has a damaged page"):
+        read_few_rows(str(tmp_path), SCHEMA, "year")
+
+
+def test_columns_of_which_only_spark_has_checksums_are_left_to_it() -> None:
+    check_columns(SCHEMA, "year")
+    with pytest.raises(NeedsSparkError, match="'a' is array<int>"):
+        check_columns(Schema((*SCHEMA.columns, Column("a", "array<int>"))), "year")
+    with pytest.raises(NeedsSparkError, match="by a timestamp"):
+        check_columns(SCHEMA, "seen")

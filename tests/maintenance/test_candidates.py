@@ -1,4 +1,4 @@
-"""What a budget is spent on."""
+"""What a budget is spent on, and in which order layouts are written."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.candidates import Candidate, Part, gain_curve, list_moves, sort_by_gain, spend_budget
+from layoutopt.maintenance.candidates import (
+    Candidate,
+    Part,
+    gain_curve,
+    list_moves,
+    plan_steps,
+    sort_by_gain,
+    spend_budget,
+)
 
 PARTS = st.lists(st.builds(Part, st.integers(0, 9), st.integers(1, 100), st.floats(-9, 99)), max_size=4).map(tuple)
 CANDIDATES = st.lists(
@@ -84,3 +92,31 @@ def test_the_curve_rises_ever_more_slowly(candidates: list[Candidate]) -> None:
         assert curve[-1][1] == pytest.approx(1)
     slopes = [(g2 - g1) / (b2 - b1) for (b1, g1), (b2, g2) in pairwise(curve)]
     assert all(later <= earlier + 1e-9 for earlier, later in pairwise(slopes))
+
+
+BYTES = {0: 10.0, 1: 20.0, 2: 5.0, 3: 1.0}
+
+
+def test_layouts_that_help_together_are_taken_together_and_those_that_do_not_help_never() -> None:
+    def read(there: frozenset[int]) -> float:
+        return 100.0 - 60 * (0 in there) - 30 * ({1, 2} <= there)
+
+    sets = [frozenset({layout}) for layout in BYTES] + [frozenset({1, 2})]
+    found = plan_steps(sets, BYTES, read)
+    assert [(sorted(step.layouts), step.bytes, step.read) for step in found] == [
+        ([], 0, 100),
+        ([0], 10, 40),
+        ([0, 1, 2], 35, 10),
+    ]
+
+
+@given(st.dictionaries(st.frozensets(st.sampled_from(sorted(BYTES)), min_size=1), st.floats(0, 50), max_size=8))
+def test_each_step_writes_more_and_reads_less(saves: dict[frozenset[int], float]) -> None:
+    def read(there: frozenset[int]) -> float:
+        return 1000.0 - sum(saved for needed, saved in saves.items() if needed <= there)
+
+    found = plan_steps(list(saves), BYTES, read)
+    assert found[0].layouts == frozenset()
+    assert all(
+        one.layouts < two.layouts and one.bytes < two.bytes and one.read > two.read for one, two in pairwise(found)
+    )

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -57,8 +57,8 @@ _DATA_EXCEPTION: Final = "22"  # the class of SQL states
 
 
 @dataclass(frozen=True, eq=False)
-class SegmentMatches:
-    """The affected rows of one segment.
+class SegmentRows:
+    """A segment that was read, and its affected rows once these are collected.
 
     Attributes:
         source: the blocks of the segment's plan.
@@ -72,16 +72,9 @@ class SegmentMatches:
     source: PlanBlocks
     entry: PartitionEntry
     read: SegmentRead
-    rows: int
-    places: bytes
-    sums: Mapping[str, int]
-
-
-@dataclass(frozen=True, eq=False)
-class _SegmentSource:
-    source: PlanBlocks
-    entry: PartitionEntry
-    read: SegmentRead
+    rows: int = 0
+    places: bytes = b""
+    sums: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +88,7 @@ class LocatedRows:
     """
 
     read: TableRead
-    segments: Sequence[_SegmentSource]
+    segments: Sequence[SegmentRows]
     numbered: DataFrame
 
     @property
@@ -116,7 +109,7 @@ class LocatedRows:
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
             return replace(self, numbered=self.numbered.localCheckpoint())
 
-    def collect(self) -> list[SegmentMatches]:
+    def collect(self) -> list[SegmentRows]:
         """Return the rows' positions and checksums, an item for each segment that has any.
 
         Raises:
@@ -127,9 +120,19 @@ class LocatedRows:
         hashes = [hash_column(field.name, field.dataType).alias(f"_w_hash_{i}") for i, field in enumerate(fields)]
         results = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _sum_by_segment, _MATCHES)
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
-            table = results.toArrow()
-        numbers = sorted(set(table["segment"].to_pylist()))
-        return [_combine_results(self.segments[number], table, number, names) for number in numbers]
+            parts = results.toArrow().to_pylist()
+        by_segment: dict[int, list[dict[str, Any]]] = {}
+        for part in parts:
+            by_segment.setdefault(part["segment"], []).append(part)
+        return [
+            replace(
+                self.segments[number],
+                rows=sum(part["rows"] for part in found),
+                places=unite_vectors([part["places"] for part in found]),
+                sums={name: sum(part["sums"][i] for part in found) for i, name in enumerate(names)},
+            )
+            for number, found in sorted(by_segment.items())
+        ]
 
 
 def locate_rows(spark: SparkSession, read: TableRead) -> LocatedRows:
@@ -138,29 +141,16 @@ def locate_rows(spark: SparkSession, read: TableRead) -> LocatedRows:
     return LocatedRows(read, segments, _number_rows(spark, read, segments))
 
 
-def _list_segments(pruned: PrunedPlan) -> Iterator[_SegmentSource]:
+def _list_segments(pruned: PrunedPlan) -> Iterator[SegmentRows]:
     blocks, source = pruned.source.blocks, pruned.source
     entry_of = dict(zip(blocks.file.tolist(), source.entry_of.tolist(), strict=True))
     number = {path: i for i, path in enumerate(blocks.files)}
     for read in segments_to_read(pruned):
         path = read.layouts[0].files[0].path
-        yield _SegmentSource(source, source.entries[entry_of[number[path]]], read)
+        yield SegmentRows(source, source.entries[entry_of[number[path]]], read)
 
 
-def _combine_results(segment: _SegmentSource, table: pa.Table, number: int, names: Sequence[str]) -> SegmentMatches:
-    results = table.filter(pa.compute.equal(table["segment"], number))
-    sums = np.array(results["sums"].to_pylist(), dtype=np.int64).reshape(results.num_rows, -1).sum(axis=0)
-    return SegmentMatches(
-        segment.source,
-        segment.entry,
-        segment.read,
-        int(pa.compute.sum(results["rows"]).as_py()),
-        unite_vectors(results["places"].to_pylist()),
-        dict(zip(names, sums.tolist(), strict=True)),
-    )
-
-
-def _number_rows(spark: SparkSession, read: TableRead, segments: Sequence[_SegmentSource]) -> DataFrame:
+def _number_rows(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRows]) -> DataFrame:
     """Return the rows of some segments with the segment's index and the position."""
     columns = list(read.columns)
     schema = schema_ddl([*columns, Column(PLACE, "bigint"), Column(SEGMENT_NUMBER, "int")])
@@ -258,8 +248,8 @@ class TableChange:
         return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
 
 
-def open_for_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
-    """Open a table at its newest snapshot, and return its newest plan too.
+def open_for_change(spark: SparkSession, path: str) -> TableChange:
+    """Open a table at its newest snapshot, with its newest plan.
 
     Raises:
         NotATableError: there is no table, or it has no plan.
@@ -270,7 +260,64 @@ def open_for_change(spark: SparkSession, path: str) -> tuple[Table, Plan]:
         raise NotATableError(f"the table at {path!r} has no plan yet; run `layoutopt load` first")
     for plan in table.catalog.plans.values():
         check_plan(spark, plan, "the table")
-    return table, current_plan(table.catalog)
+    return TableChange(spark, path, table, current_plan(table.catalog))
+
+
+@dataclass(frozen=True, eq=False)
+class RemovedRows:
+    """The rows that a change removes.
+
+    Attributes:
+        rows: the rows.
+        content: their number and checksums.
+        segments: their positions, to mark them by deletion vectors; None to rewrite their partitions.
+    """
+
+    rows: DataFrame
+    content: Content
+    segments: Sequence[SegmentRows] | None = None
+
+
+def find_matches(change: TableChange, where: str, limit: float) -> RemovedRows:
+    """Return the rows that meet a condition, as rows to remove.
+
+    Their positions are found only if the condition is on a single scan of the table and ``limit`` is above 0.
+
+    Args:
+        limit: see :func:`locate_removed`.
+
+    Raises:
+        SettingError: Spark can't parse or compute the condition, or it is not deterministic.
+    """
+    rows = matching_rows(change, where)
+    with translate_expression_errors("--where", where, parsed=True):
+        read = plan_table_read(change, rows) if limit else None
+        if read is None:
+            return RemovedRows(rows, measure_content(rows, repr(change.path)))
+        located = locate_rows(change.spark, read).transform(lambda rows: rows.where(is_true(where)))
+        return locate_removed(change, located, limit)
+
+
+def locate_removed(change: TableChange, located: LocatedRows, limit: float) -> RemovedRows:
+    """Return rows to remove, with their positions if they are to be marked.
+
+    Args:
+        limit: the largest share of deleted rows, afterwards, of the affected partitions with which rows are marked;
+            0 if none may be.
+    """
+    segments = located.collect()
+    sums = {name: sum(segment.sums[name] for segment in segments) for name in change.table.schema.names}
+    content = Content(sum(segment.rows for segment in segments), sums)
+    keys = {segment.entry.key for segment in segments}
+    entries = [entry for entry in change.table.catalog.partitions if entry.key in keys]
+    deleted = content.rows + sum(entry.rows - entry.live_rows for entry in entries)
+    is_marked = limit > 0 and deleted / max(1, sum(entry.rows for entry in entries)) <= limit
+    return RemovedRows(located.rows, content, segments if is_marked else None)
+
+
+def mark_limit(change: TableChange, settings: DeleteSettings | UpdateSettings | MergeSettings) -> float:
+    """Return the limit of :func:`locate_removed`: 0 if the settings forbid vectors or the table is published."""
+    return 0.0 if settings.publish or publications(change.table.catalog.files) else settings.rewrite_share
 
 
 def matching_rows(change: TableChange, where: str) -> DataFrame:
@@ -279,7 +326,7 @@ def matching_rows(change: TableChange, where: str) -> DataFrame:
     Raises:
         SettingError: Spark can't parse the condition, or it is not deterministic.
     """
-    with translate_parse_errors("--where", where):
+    with translate_expression_errors("--where", where):
         rows = table_to_dataframe(change.spark, with_functions(change.spark, change.table)).where(F.expr(f"({where})"))
         plan = get_analyzed_plan(rows)
     if not plan.deterministic():
@@ -288,53 +335,24 @@ def matching_rows(change: TableChange, where: str) -> DataFrame:
 
 
 @contextmanager
-def translate_parse_errors(flag: str, text: str) -> Iterator[None]:
-    """Raise Spark's errors about an expression as SettingError."""
+def translate_expression_errors(flag: str, text: str, *, parsed: bool = False) -> Iterator[None]:
+    """Raise Spark's errors about an expression as SettingError.
+
+    Args:
+        parsed: whether Spark has parsed it, so that only data exceptions, such as a failed cast, are about it.
+    """
     try:
         yield
     except PySparkException as error:
+        if parsed and not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            raise
         message = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} is invalid: {message}") from error
-
-
-@contextmanager
-def translate_value_errors(flag: str, text: str) -> Iterator[None]:
-    """Raise Spark's data exceptions, such as a failed cast or a division by zero, as SettingError."""
-    try:
-        yield
-    except PySparkException as error:
-        if (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
-            message = str(error).strip().splitlines()[0]
-            raise SettingError(f"{flag} {text!r} fails on a row: {message}") from error
-        raise
+        raise SettingError(f"{flag} {text!r} {'fails on a row' if parsed else 'is invalid'}: {message}") from error
 
 
 def is_true(condition: str) -> SparkColumn:
     """Return whether a condition is TRUE, as a column that is never NULL."""
     return F.coalesce(F.expr(f"({condition})"), F.lit(False))
-
-
-def measure_rows(rows: DataFrame, name: str) -> Content:
-    """Count and sum some rows now; errors call them by ``name``."""
-    return measure_content(rows, repr(name))
-
-
-def no_rows(template: Content) -> Content:
-    """Return the content of no rows, for the columns of another content."""
-    return Content(0, dict.fromkeys(template.sums, 0))
-
-
-def can_mark(change: TableChange, settings: DeleteSettings | UpdateSettings | MergeSettings) -> bool:
-    """Return whether deletion vectors may be used: not if the settings forbid it or the table is published."""
-    return bool(settings.rewrite_share) and not settings.publish and not publications(change.table.catalog.files)
-
-
-def locate_matches(change: TableChange, where: str) -> LocatedRows | None:
-    """Return the rows that meet a condition, with their positions; None if not read by a single scan."""
-    read = plan_table_read(change, matching_rows(change, where))
-    if read is None:
-        return None
-    return locate_rows(change.spark, read).transform(lambda rows: rows.where(is_true(where)))
 
 
 def plan_table_read(change: TableChange, rows: DataFrame) -> TableRead | None:

@@ -16,14 +16,15 @@ from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError
+from layoutopt.errors import MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch, parse_source_name
-from layoutopt.local.append import AppendReport, join_after_append
-from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
+from layoutopt.local.append import AppendReport, append_batch
+from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.publish.publishing import publish_after
-from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
+from layoutopt.spark.changes.affected_rows import open_for_change
+from layoutopt.spark.changes.pipeline import write_rows
 from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.job import Basis
 from layoutopt.spark.loading.load import load
@@ -36,35 +37,22 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
     """Compact small entries of some partitions in one commit, by the table's newest plan.
 
     Returns:
-        The commit; None if there is nothing to compact, or another commit changed one of the entries.
+        The commit; None if there is nothing to compact.
 
     Raises:
         ContentMismatchError: the written rows differ from the entries' content.
+        CommitConflictError: another commit changed one of the entries.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    if not has_small_entries(path, keys):
-        return None
-    table, plan = open_for_change(spark, path)
-    snapshot = table.catalog.snapshot
-    entries = find_small_entries(snapshot, keys)
+    change = open_for_change(spark, path)
+    entries = find_small_entries(change.table.catalog.snapshot, keys)
     if not entries:
         return None
     live = [entry for entry in entries if entry.live_rows]
-    rows = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
-    basis = Basis(
-        snapshot,
-        f"the table {path!r}",
-        values=None if plan.partition_by is None else TableChange(spark, path, table, plan).get_known_values(live),
-        whole=True,
-        rows=rows,
-        content=content_of_entries(entries),
-        operation=COMPACTION,
-        marks=mark_replaced(entries),
-    )
-    try:
-        return load(spark, rows_of_entries(spark, table, entries), path, plan, basis=basis, stages=watch)
-    except CommitConflictError:
-        return None
+    counts = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
+    rows, content = rows_of_entries(spark, change.table, entries), content_of_entries(entries)
+    values, marks = change.get_known_values(live), mark_replaced(entries)
+    return write_rows(change, COMPACTION, values, rows, content, watch, counts=counts, marks=marks)
 
 
 def append_rows(
@@ -84,7 +72,8 @@ def append_rows(
 def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> AppendReport:
     with watch.stage("all", "looking at the source"):
         settings = settings.model_copy(update={"source": pin_version(settings.source)})
-        table, plan = open_for_change(spark, settings.table_path)
+        change = open_for_change(spark, settings.table_path)
+        plan, snapshot = change.plan, change.table.catalog.snapshot
         rows = conform_columns(open_source(spark, settings.source), plan.schema, "the table")
         by = plan.partition_by
         partitions = source_partitions(rows, settings.source, by)
@@ -92,7 +81,6 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
             raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
         if by is not None and isinstance(rows.schema[by].dataType, StringType):  # other types lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
-        snapshot = table.catalog.snapshot
         batch = settings.batch_id or name_batch(partitions)
         names = PartitionNames.of(plan.schema, by, snapshot)
         basis = Basis(
@@ -106,13 +94,5 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
             batch=batch,
             plain=parse_source_name(settings.source) is None,
         )
-    if batch in snapshot.batches:
-        return AppendReport(settings.table_path, batch, None)
-    try:
-        report = load(spark, rows, settings.table_path, plan, basis=basis, stages=watch)
-    except AlreadyLoadedError:  # by another process that was assumed dead
-        return AppendReport(settings.table_path, batch, None)
-    appended = AppendReport(settings.table_path, batch, report)
-    return (
-        appended if settings.keep_apart else join_after_append(appended, partial(compact_small_entries, spark), watch)
-    )
+    write = partial(load, spark, rows, settings.table_path, plan, basis=basis, stages=watch)
+    return append_batch(settings, batch, snapshot, write, partial(compact_small_entries, spark), watch)

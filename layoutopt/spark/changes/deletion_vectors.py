@@ -6,24 +6,22 @@ Rows may be added in the same commit, in entries of their own (merge-on-read).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletion_vectors import (
     Marks,
-    commit_deletes,
     pack_positions,
     unite_vectors,
     unpack_positions,
     vectors_of,
 )
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -34,43 +32,11 @@ from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, plan_file_reads
-from layoutopt.spark.changes.affected_rows import SegmentMatches, TableChange
+from layoutopt.spark.changes.affected_rows import SegmentRows, TableChange
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.workers import map_in_workers
-from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import load
-from layoutopt.writer.task_result import LoadReport
 
 _TASK_RESULT = "work int, layout int, block bigint, rows bigint, places binary"
-
-
-@dataclass(frozen=True)
-class MarkReport:
-    """What a delete by vectors wrote.
-
-    Attributes:
-        load_id: the change's id.
-        snapshot: the number of the committed snapshot.
-        partitions: the keys of the changed partitions.
-        blocks: the number of blocks that have a deleted row now.
-        bytes: the size of the vectors.
-    """
-
-    load_id: str
-    snapshot: int
-    partitions: tuple[str, ...]
-    blocks: int
-    bytes: int
-
-    @classmethod
-    def of(cls, load_id: str, snapshot: int, marks: Marks) -> MarkReport:
-        """Return the report of a commit's deletion vectors."""
-        keys = tuple(sorted({key for key, _ in marks.deleted}))
-        return cls(load_id, snapshot, keys, len(marks.vectors), len(marks.data))
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,24 +56,7 @@ class _SegmentTask:
     layouts: tuple[_SegmentLayout, ...]
 
 
-def mark_deleted(change: TableChange, operation: str, matches: Sequence[SegmentMatches], watch: Stages) -> MarkReport:
-    """Delete rows by deletion vectors, in one commit.
-
-    Raises:
-        CommitConflictError: another commit changed one of the partitions.
-        LayoutoptError: as :func:`make_marks`.
-    """
-    catalog, load_id = change.table.catalog, new_load_id()
-    marks = make_marks(change, matches, watch)
-    with watch.stage("commit", "committing") as counts:
-        snapshot = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation)
-        counts["snapshot"] = snapshot.number
-    return MarkReport.of(load_id, snapshot.number, marks)
-
-
-def make_marks(
-    change: TableChange, matches: Sequence[SegmentMatches], watch: Stages, *, exclusive: bool = False
-) -> Marks:
+def make_marks(change: TableChange, matches: Sequence[SegmentRows], watch: Stages, *, exclusive: bool = False) -> Marks:
     """Return the deletion vectors of rows in every layout, and the content that is deleted afterwards.
 
     Args:
@@ -120,7 +69,7 @@ def make_marks(
     if not matches:
         return Marks({}, {}, exclusive)
     catalog = change.table.catalog
-    by_entry: dict[EntryName, list[SegmentMatches]] = {}
+    by_entry: dict[EntryName, list[SegmentRows]] = {}
     for match in matches:
         by_entry.setdefault(match.entry.name, []).append(match)
     with watch.stage("mark", "finding the rows in every layout") as counts:
@@ -133,14 +82,6 @@ def make_marks(
     return Marks(deleted, vectors, exclusive)
 
 
-def deleted_share(change: TableChange, matches: Sequence[SegmentMatches]) -> float:
-    """Return which share of the written rows of the affected partitions is deleted once these rows are."""
-    keys = {match.entry.key for match in matches}
-    entries = [entry for entry in change.table.catalog.partitions if entry.key in keys]
-    deleted = sum(match.rows for match in matches) + sum(entry.rows - entry.live_rows for entry in entries)
-    return deleted / max(1, sum(entry.rows for entry in entries))
-
-
 def _check_block_ids(tables: Sequence[BlockTable]) -> None:
     ids = np.concatenate([blocks.block_id for blocks in tables])
     if len(np.unique(ids)) < len(ids):
@@ -149,7 +90,7 @@ def _check_block_ids(tables: Sequence[BlockTable]) -> None:
         )
 
 
-def _measure_deleted(entry: PartitionEntry, matches: Sequence[SegmentMatches]) -> Content:
+def _measure_deleted(entry: PartitionEntry, matches: Sequence[SegmentRows]) -> Content:
     """Return the deleted content of an entry once these rows are deleted too."""
     old = dict.fromkeys(entry.checksums, 0) if entry.deletes is None else entry.deletes.checksums
     sums = {name: total + sum(match.sums[name] for match in matches) for name, total in old.items()}
@@ -164,9 +105,7 @@ def _unite_by_block(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     return vectors
 
 
-def _make_vectors(
-    spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentMatches]
-) -> Iterator[dict[int, bytes]]:
+def _make_vectors(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentRows]) -> Iterator[dict[int, bytes]]:
     for match in matches:
         if not match.source.plan.scheme.has_tids:
             yield _vectors_from_positions(match)
@@ -175,32 +114,31 @@ def _make_vectors(
         yield _vectors_from_tids(spark, catalog, with_tids)
 
 
-def _vectors_from_positions(match: SegmentMatches) -> dict[int, bytes]:
+def _vectors_from_positions(match: SegmentRows) -> dict[int, bytes]:
     """Return the vectors of rows whose positions count the rows of the files read."""
-    places, files = unpack_positions(match.places), match.read.layouts[0].files
-    ends = np.cumsum([rows for file in files for rows in file.rows])
-    cuts = np.searchsorted(places, ends)
-    starts = np.r_[0, ends[:-1]]
-    parts = zip(_list_block_ids(match, files), np.split(places, cuts[:-1]), starts.tolist(), strict=True)
-    return {block: pack_positions(part - start) for block, part, start in parts if len(part)}
-
-
-def _list_block_ids(match: SegmentMatches, files: Sequence[FileRead]) -> list[int]:
-    """Return the block ids of the row groups of some files of one segment."""
-    blocks, indexes = match.source.blocks, _find_segment_blocks(match)
+    blocks, indexes, files = match.source.blocks, _find_segment_blocks(match), match.read.layouts[0].files
     number = {path: index for index, path in enumerate(blocks.files)}
     groups = zip(blocks.file[indexes].tolist(), blocks.row_group[indexes].tolist(), strict=True)
     ids = dict(zip(groups, blocks.block_id[indexes].tolist(), strict=True))
-    return [ids[number[file.path], group] for file in files for group in file.row_groups]
+    read = [ids[number[file.path], group] for file in files for group in file.row_groups]
+    by_block = _split_by_block(unpack_positions(match.places), read, files)
+    return {block: pack_positions(positions) for block, positions in by_block.items()}
 
 
-def _find_segment_blocks(match: SegmentMatches) -> Ints:
+def _split_by_block(positions: Ints, blocks: Sequence[int], files: Sequence[FileRead]) -> dict[int, Ints]:
+    """Return ascending positions among the rows of files as positions in their blocks, for each block with any."""
+    ends = np.cumsum([rows for file in files for rows in file.rows])
+    parts = zip(blocks, np.split(positions, np.searchsorted(positions, ends[:-1])), (0, *ends[:-1]), strict=True)
+    return {block: part - start for block, part, start in parts if len(part)}
+
+
+def _find_segment_blocks(match: SegmentRows) -> Ints:
     blocks, segment_of = match.source.blocks, match.source.segment_of
     first = np.flatnonzero(blocks.file == blocks.files.index(match.read.layouts[0].files[0].path))[0]
     return np.flatnonzero(segment_of == segment_of[first])
 
 
-def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentMatches]) -> dict[int, bytes]:
+def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentRows]) -> dict[int, bytes]:
     """Return the vectors of rows with tids, by reading the tids of every layout of their segments.
 
     Raises:
@@ -225,7 +163,7 @@ def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[
     return dict(zip(results["block"].to_pylist(), results["places"].to_pylist(), strict=True))
 
 
-def _list_layouts(match: SegmentMatches) -> tuple[_SegmentLayout, ...]:
+def _list_layouts(match: SegmentRows) -> tuple[_SegmentLayout, ...]:
     blocks, indexes = match.source.blocks, _find_segment_blocks(match)
     indexes = indexes[np.lexsort((blocks.row_group[indexes], blocks.file[indexes]))]
     layouts = []
@@ -248,11 +186,7 @@ def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _Segme
     """Return the positions of some tids (ascending) in the blocks of a layout; blocks without any are left out."""
     batches = read_files(files, layout.files, [TID], BATCH_ROWS)
     tids = np.concatenate([np.zeros(0, np.int64), *(batch.column(0).to_numpy().astype(np.int64) for batch in batches)])
-    hits = np.flatnonzero(np.isin(tids, wanted))
-    ends = np.cumsum([rows for file in layout.files for rows in file.rows])
-    starts = np.r_[0, ends[:-1]]
-    parts = zip(layout.blocks, np.split(hits, np.searchsorted(hits, ends[:-1])), starts.tolist(), strict=True)
-    positions = {block: part - start for block, part, start in parts if len(part)}
+    positions = _split_by_block(np.flatnonzero(np.isin(tids, wanted)), layout.blocks, layout.files)
     return pa.RecordBatch.from_pydict(
         {
             "work": pa.array([number] * len(positions), pa.int32()),
@@ -262,40 +196,3 @@ def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _Segme
             "places": pa.array([pack_positions(places) for places in positions.values()], pa.binary()),
         }
     )
-
-
-def commit_merge_on_read(
-    change: TableChange,
-    operation: str,
-    matches: Sequence[SegmentMatches],
-    new_rows: DataFrame,
-    watch: Stages,
-    content: Content | None = None,
-    *,
-    exclusive: bool = False,
-) -> tuple[LoadReport, MarkReport | None]:
-    """Delete rows by deletion vectors and add rows in entries of their own, in one commit.
-
-    Args:
-        matches: the rows to delete; may be empty.
-        new_rows: the rows to add; they must be the same each time they are read.
-        content: the expected content of ``new_rows``, for the columns for which it is known beforehand.
-        exclusive: whether rows that another commit adds to the partitions are a conflict.
-
-    Raises:
-        ContentMismatchError: the new rows have other content.
-        CommitConflictError: another commit changed one of the partitions.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
-    """
-    marks = make_marks(change, matches, watch, exclusive=exclusive)
-    basis = Basis(
-        change.table.catalog.snapshot,
-        f"the table {change.path!r}",
-        values=None if change.plan.partition_by is None else change.read_values(new_rows),
-        whole=True,
-        content=content,
-        operation=operation,
-        marks=marks,
-    )
-    report = load(change.spark, new_rows, change.path, change.plan, basis=basis, stages=watch)
-    return report, MarkReport.of(report.load_id, report.snapshot, marks) if marks.deleted else None

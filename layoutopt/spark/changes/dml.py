@@ -1,8 +1,7 @@
 """Delete, update and merge rows of a table.
 
-The affected rows are found by a query, so skipping applies. Where few rows of their partitions change, deletion vectors
-mark the old rows (merge-on-read) and new rows are added beside them; otherwise the partitions are rewritten
-(copy-on-write). Statistics and union vectors are measured from the written rows.
+Each verb says which rows go, found by a query, so that skipping applies, and which come;
+:mod:`layoutopt.spark.changes.pipeline` commits them.
 """
 
 from __future__ import annotations
@@ -31,26 +30,20 @@ from layoutopt.model.types import quote_name, type_sql, unquote_name
 from layoutopt.publish.publishing import publish_after
 from layoutopt.spark.changes.affected_rows import (
     LocatedRows,
-    SegmentMatches,
     TableChange,
-    can_mark,
+    find_matches,
     is_true,
-    locate_matches,
+    locate_removed,
     locate_rows,
-    matching_rows,
-    measure_rows,
-    no_rows,
+    mark_limit,
     open_for_change,
     plan_table_read,
-    translate_parse_errors,
-    translate_value_errors,
+    translate_expression_errors,
 )
-from layoutopt.spark.changes.deletion_vectors import commit_merge_on_read, deleted_share, mark_deleted
-from layoutopt.spark.changes.rewrite import ChangeReport, changed_content, rewrite
+from layoutopt.spark.changes.pipeline import AddedRows, ChangeReport, commit_change
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.source import conform_columns, open_source
+from layoutopt.spark.core.source import conform_columns, measure_content, open_source
 from layoutopt.spark.loading.source_files import source_partitions
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.session.enabling import table_to_dataframe
 
 _NESTED: Final = (ArrayType, MapType, StructType)
@@ -91,31 +84,17 @@ def delete_rows(
 
 def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
-        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
-        use_vectors = can_mark(change, settings) and not settings.hard
-        _, matches = _locate_rows(change, settings.where) if use_vectors else (None, None)
-    if matches is not None and not matches:
-        return ChangeReport(settings.table_path)
-    if matches is not None and deleted_share(change, matches) <= settings.rewrite_share:
-        report = mark_deleted(change, DELETE, matches, watch)
-        return ChangeReport(settings.table_path, deleted=sum(match.rows for match in matches), marked=report)
-    return _delete_by_rewriting(change, settings, watch)
-
-
-def _delete_by_rewriting(change: TableChange, settings: DeleteSettings, watch: Stages) -> ChangeReport:
-    spark = change.spark
-    with watch.stage("all", "looking for rows to delete"):
-        _, values, old = _find_rows(change, settings.where)
+        change = open_for_change(spark, settings.table_path)
+        removed = find_matches(change, settings.where, 0.0 if settings.hard else mark_limit(change, settings))
+        values: tuple[PlainValue, ...] = ()
         if settings.hard:  # no copy of rows deleted earlier may be left either
             keys = {entry.key for entry in change.table.catalog.partitions if entry.deletes is not None}
-            values = tuple(dict.fromkeys((*values, *change.read_stored_values(keys))))
-    if not values:
-        return ChangeReport(settings.table_path)
-    entries = change.entries(values)
-    rows = rows_of_entries(spark, change.table, entries).where(~is_true(settings.where))
-    content = changed_content(entries, old, no_rows(old))
-    load = rewrite(change, "delete", values, rows, content, watch)
-    return ChangeReport(settings.table_path, deleted=old.rows, load=load)
+            values = change.read_stored_values(keys)
+    report = ChangeReport(settings.table_path, deleted=removed.content.rows)
+    if not removed.content.rows and not values:
+        return report
+    keep = ~is_true(settings.where)
+    return commit_change(change, DELETE, report, removed, None, lambda rows: rows.where(keep), watch, values=values)
 
 
 def update_rows(
@@ -134,54 +113,29 @@ def update_rows(
 
 def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
+        change = open_for_change(spark, settings.table_path)
         assignments = _parse_assignments(change, settings.assignments)
-        located, matches = _locate_rows(change, settings.where) if can_mark(change, settings) else (None, None)
-    if matches is not None and not matches:
-        return ChangeReport(settings.table_path)
-    if located is None or matches is None or deleted_share(change, matches) > settings.rewrite_share:
-        return _update_by_rewriting(change, settings, assignments, watch)
+        removed = find_matches(change, settings.where, mark_limit(change, settings))
+    report = ChangeReport(settings.table_path, updated=removed.content.rows)
+    if not removed.content.rows:
+        return report
     with (
         watch.stage("all", "computing the new rows"),
-        translate_parse_errors("--set", ", ".join(settings.assignments)),
+        translate_expression_errors("--set", ", ".join(settings.assignments)),
         translate_spark_errors(repr(settings.table_path)),
-    ):  # computed once, since an expression may return another value each time
-        new_rows = _assign(located.rows, assignments).localCheckpoint()
-    unchanged = [name for name in change.plan.schema.names if name not in assignments]
-    sums = {name: sum(match.sums[name] for match in matches) for name in unchanged}
-    content = Content(sum(match.rows for match in matches), sums)
-    load, marked = commit_merge_on_read(change, "update", matches, new_rows, watch, content)
-    return ChangeReport(settings.table_path, updated=content.rows, load=load, marked=marked)
-
-
-def _update_by_rewriting(
-    change: TableChange, settings: UpdateSettings, assignments: Mapping[str, SparkColumn], watch: Stages
-) -> ChangeReport:
-    with watch.stage("all", "looking for rows to update"):
-        old_rows, values, old = _find_rows(change, settings.where)
-    if not old.rows:
-        return ChangeReport(settings.table_path)
-    entries = change.entries(values)
-    all_rows = rows_of_entries(change.spark, change.table, entries)
-    with translate_parse_errors("--set", ", ".join(settings.assignments)):
-        new = measure_rows(_assign(old_rows, assignments), settings.table_path)
-    rows = _assign(all_rows, assignments, is_true(settings.where))
-    load = rewrite(change, "update", values, rows, changed_content(entries, old, new), watch)
-    return ChangeReport(settings.table_path, updated=old.rows, load=load)
-
-
-def _locate_rows(change: TableChange, where: str) -> tuple[LocatedRows | None, list[SegmentMatches] | None]:
-    """Return the rows that meet a condition and their positions; (None, None) if one scan can't give these."""
-    located = locate_matches(change, where)
-    with translate_value_errors("--where", where):
-        return located, None if located is None else located.collect()
-
-
-def _find_rows(change: TableChange, where: str) -> tuple[DataFrame, tuple[PlainValue, ...], Content]:
-    """Return the rows that meet a condition, their partition values, and their content."""
-    rows = matching_rows(change, where)
-    with translate_value_errors("--where", where):
-        return rows, change.read_values(rows), measure_rows(rows, change.path)
+    ):
+        new_rows = _assign(removed.rows, assignments)
+        if removed.segments is None:
+            content = measure_content(new_rows, repr(settings.table_path))
+        else:  # computed once, since an expression may return another value each time
+            new_rows = new_rows.localCheckpoint()
+            unchanged = [name for name in change.plan.schema.names if name not in assignments]
+            content = Content(removed.content.rows, {name: removed.content.sums[name] for name in unchanged})
+    is_updated = is_true(settings.where)
+    return commit_change(
+        change, "update", report, removed, AddedRows(new_rows, content),
+        lambda rows: _assign(rows, assignments, is_updated), watch,
+    )  # fmt: skip
 
 
 def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
@@ -200,7 +154,7 @@ def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str,
             )
         if column.name in assignments:
             raise SettingError(f"--set assigns {column.name!r} twice; remove one of the assignments")
-        with translate_parse_errors("--set", text):
+        with translate_expression_errors("--set", text):
             expression = F.expr(value)  # brackets would make a struct of several values
             field, *_ = rows.select(expression).schema.fields
             assignments[column.name] = expression.cast(type_sql(column.type))
@@ -246,36 +200,34 @@ def merge_rows(
 
 def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
-        change = TableChange(spark, settings.table_path, *open_for_change(spark, settings.table_path))
+        change = open_for_change(spark, settings.table_path)
         keys = [change.plan.schema.find(unquote_name(name)).name for name in settings.on]
         source, upserts = _read_merge_source(change, settings)
         _check_keys(source, keys, settings.source)
+        source_keys = source.select(*map(quote_name, keys))
         # Both are read several times, and joins may return rows in another order each time.
-        matches, new_rows = _find_matches(change, source, keys).checkpoint(), upserts.localCheckpoint()
-        old, new = measure_rows(matches.rows, settings.table_path), measure_rows(new_rows, settings.source)
-        updated = new_rows.join(matches.rows.select(*map(quote_name, keys)), keys, "left_semi").count()
-        segments = matches.collect() if can_mark(change, settings) else None
-    report = ChangeReport(settings.table_path, old.rows - updated, updated, new.rows - updated)
-    if not old.rows and not new.rows:
+        located = _locate_keys(change, source_keys, keys).checkpoint()
+        removed, new_rows = locate_removed(change, located, mark_limit(change, settings)), upserts.localCheckpoint()
+        new = measure_content(new_rows, repr(settings.source))
+        updated = new_rows.join(removed.rows.select(*map(quote_name, keys)), keys, "left_semi").count()
+        values = change.read_values(new_rows) if removed.segments is None else ()
+    report = ChangeReport(settings.table_path, removed.content.rows - updated, updated, new.rows - updated)
+    if not removed.content.rows and not new.rows:
         return report
-    if segments is None or deleted_share(change, segments) > settings.rewrite_share:
-        values = tuple(dict.fromkeys((*change.read_values(matches.rows), *change.read_values(new_rows))))
-        entries = change.entries(values)
-        rest = rows_of_entries(spark, change.table, entries).join(
-            source.select(*map(quote_name, keys)), keys, "left_anti"
-        )
-        rows = rest.select(*map(quote_name, change.plan.schema.names)).unionByName(new_rows).localCheckpoint()
-        return replace(report, load=rewrite(change, "merge", values, rows, changed_content(entries, old, new), watch))
-    if not new.rows:
-        return replace(report, marked=mark_deleted(change, "merge", segments, watch))
-    load, marked = commit_merge_on_read(change, "merge", segments, new_rows, watch, new, exclusive=True)
-    return replace(report, load=load, marked=marked)
+
+    def rewritten(rows: DataFrame) -> DataFrame:
+        rest = rows.join(source_keys, keys, "left_anti").select(*map(quote_name, change.plan.schema.names))
+        return rest.unionByName(new_rows).localCheckpoint()
+
+    return commit_change(
+        change, "merge", report, removed, AddedRows(new_rows, new), rewritten, watch, values=values, exclusive=True
+    )
 
 
-def _find_matches(change: TableChange, source: DataFrame, keys: Sequence[str]) -> LocatedRows:
-    read = plan_table_read(change, table_to_dataframe(change.spark, change.table).where(_key_condition(source, keys)))
+def _locate_keys(change: TableChange, source_keys: DataFrame, keys: Sequence[str]) -> LocatedRows:
+    rows = table_to_dataframe(change.spark, change.table).where(_key_condition(source_keys, keys))
+    read = plan_table_read(change, rows)
     assert read is not None, "a condition on columns reads the table once"
-    source_keys = source.select(*map(quote_name, keys))
     return locate_rows(change.spark, read).transform(lambda rows: rows.join(source_keys, list(keys), "left_semi"))
 
 
@@ -304,7 +256,7 @@ def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[Da
     if settings.delete_when is None:
         rows = conform_columns(source, change.plan.schema, "the table")
         return rows, rows
-    with translate_parse_errors("--delete-when", settings.delete_when):
+    with translate_expression_errors("--delete-when", settings.delete_when):
         _ = source.where(F.expr(f"({settings.delete_when})")).schema
     # The condition may use columns that the table lacks, such as the kind of change.
     columns = [name for name in source.columns if change.plan.schema.get(name) is not None]

@@ -28,9 +28,9 @@ from layoutopt.model.layout import Plan
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
-from layoutopt.spark.changes.partial_rewrite import Level, PartialRewrite, Parts, find_parts, write_layouts
+from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
+from layoutopt.spark.changes.pipeline import write_rows
 from layoutopt.spark.changes.replan import Target, find_target
-from layoutopt.spark.changes.rewrite import rewrite
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -92,9 +92,10 @@ def optimize_table(
 
 
 def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
-    table, newest = open_for_change(spark, settings.table_path)
+    change = open_for_change(spark, settings.table_path)
+    table = change.table
     _check(table, settings)
-    target = find_target(spark, table, newest, settings, say)
+    target = find_target(spark, table, change.plan, settings, say)
     candidates = find_candidates(table, target)
     selected = [candidate for candidate in candidates if not settings.partition or candidate.key in settings.partition]
     total = sum(entry.bytes for entry in table.catalog.partitions)
@@ -221,12 +222,8 @@ def _rewrite_partition(
     if not entries or is_up_to_date(entries, plan):
         return None
     if level is not None:
-        (entry,) = level.check_unchanged(entries)
-        return write_layouts(change, PartialRewrite(entry, level.plan, level.kept), watch)
-    rows = rows_of_entries(spark, change.table, entries)
+        return write_layouts(change, level.rewrite(entries), watch)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
-    content = content_of_entries(entries)
-    values = change.get_known_values(entries)
-    if values is None:
-        values = change.read_values(rows) if content.rows else change.read_stored_values([key])
-    return rewrite(change, "optimize", values, rows, content, watch, sources)
+    rows, content = rows_of_entries(spark, change.table, entries), content_of_entries(entries)
+    values = change.get_known_values(entries) or change.read_stored_values([key])
+    return write_rows(change, "optimize", values, rows, content, watch, fingerprints=sources)

@@ -10,7 +10,7 @@ at their positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
@@ -123,14 +123,12 @@ def write_layouts(
     work: PartialRewrite,
     watch: Stages,
     at: CommitHook = lambda point: None,
-    in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
     """Write some layouts of a partition and commit them together with the kept ones.
 
     Args:
         work: the layouts to write and to keep.
         at: called at the commit's points, see :data:`layoutopt.catalog.commit.CRASH_POINTS`; for tests.
-        in_task: called in every task after its files are written; for tests.
 
     Returns:
         The commit; blocks, files and bytes count only what was written.
@@ -148,7 +146,7 @@ def write_layouts(
     discarded = partial(discard_files_after, spark=change.spark, files=catalog.files, load_id=load_id, keys=[entry.key])
     with discarded(ANY_FAILURE):
         with watch.stage("write", f"writing {len(work.written)} layouts", load_id=load_id) as counts:
-            written, words, segments = _write_blocks(change, work, kept, load_id, in_task)
+            written, words, segments = _write_blocks(change, work, kept, load_id)
             counts["blocks"] = written.num_rows
         blocks = pa.concat_tables([to_block_rows(kept, words, work.plan), written])
         (measured,) = partition_entries(blocks, work.plan, load_id, {entry.key: entry.value})
@@ -169,7 +167,7 @@ def write_layouts(
 
 
 def _write_blocks(
-    change: TableChange, work: PartialRewrite, kept: BlockTable, load_id: str, in_task: Callable[[str], None] | None
+    change: TableChange, work: PartialRewrite, kept: BlockTable, load_id: str
 ) -> tuple[pa.Table, Words, int]:
     """Return the written blocks, checked against the table's sums, the kept blocks' union vectors, and the segments."""
     entry, plan = work.entry, work.plan
@@ -186,7 +184,6 @@ def _write_blocks(
         first_block=first_block(load_id),
         keys=(entry.key,) * len(reads),
         numbers=tuple(read.segment for read in reads),
-        at=in_task,
         lent=files.lent,
         only=work.written,
         also=partial(_measure_kept_blocks, files, [plan_file_reads(kept, blocks) for blocks in kept_blocks]),
@@ -404,15 +401,15 @@ class Level:
         """Return the columns of each written layout."""
         return tuple(layout.columns for layout in self.plan.scheme.layouts[len(self.kept) :])
 
-    def check_unchanged(self, entries: Sequence[PartitionEntry]) -> tuple[PartitionEntry]:
-        """Return the only entry of a partition, which still has the older plan's layouts and no deleted row.
+    def rewrite(self, entries: Sequence[PartitionEntry]) -> PartialRewrite:
+        """Return the rewrite of a partition that still has one entry, of the older plan, without deleted rows.
 
         Raises:
             CommitConflictError: another commit changed the partition.
         """
         if len(entries) != 1 or entries[0].plan != self.old or entries[0].deletes is not None:
             raise CommitConflictError(f"another commit changed partition {entries[0].key!r}; run `optimize` again")
-        return (entries[0],)
+        return PartialRewrite(entries[0], self.plan, self.kept)
 
 
 @dataclass(frozen=True, eq=False)

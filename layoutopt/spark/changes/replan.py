@@ -38,24 +38,26 @@ from layoutopt.workload.log import decay_weights, query_times, read_log
 
 
 @dataclass(frozen=True, eq=False)
-class FreshPlan:
-    """A plan for a log's queries, and an estimate of what they read by it.
+class Target:
+    """The wanted layout of a table.
 
     Attributes:
-        plan: may be a plan of the table.
-        reads: what the queries read of the table now.
-        shares: what each query would read by the plan, as a share of a full scan of the partitions that it reaches,
+        plan: the wanted plan; may be a plan of the table.
+        reads: what queries read of the table now.
+        shares: what each query would read by the plan, as a share of a full scan of what it reaches,
             ``float64[n_queries]``.
+        log: the recent log with the times of its queries, if needed.
+        half_life: the half-life of the statements' weights; None if all weigh the same.
     """
 
     plan: Plan
     reads: EntryBytes
     shares: Floats
+    log: DatedLog | None = None
+    half_life: dt.timedelta | None = None
 
 
-def make_fresh_plan(
-    spark: SparkSession, table: Table, newest: Plan, queries: Sequence[Query], say: Progress
-) -> FreshPlan:
+def make_fresh_plan(spark: SparkSession, table: Table, newest: Plan, queries: Sequence[Query], say: Progress) -> Target:
     """Plan a table for a log's queries; a plan that the table already has for them is reused.
 
     Args:
@@ -77,7 +79,7 @@ def make_fresh_plan(
         if _same_features(plan.features, features) and _key_queries(plan.queries) == _key_queries(queries):
             indexes = [index for index, entry in enumerate(table.catalog.partitions) if entry.plan == plan.digest]
             if (known := reads.shares_of(indexes)) is not None:
-                return FreshPlan(plan, reads, known)
+                return Target(plan, reads, known)
     document = FeaturesDocument(newest.table, newest.schema, features, tuple(queries))
     rows = rows_of_entries(spark, table, table.catalog.partitions)
     plan, tried = plan_and_try(spark, rows, document, request_like(newest), say)
@@ -87,7 +89,7 @@ def make_fresh_plan(
         expected = shares(np.array(tried.read), np.array(tried.reached), reads.weights)
     if expected is None:
         raise PlanError("no query of the log reads a partition of the table; use a log with queries that do")
-    return FreshPlan(plan, reads, expected)
+    return Target(plan, reads, expected)
 
 
 def _same_features(features: FeatureSet, fresh: FeatureSet) -> bool:
@@ -125,26 +127,6 @@ def request_like(plan: Plan) -> PlanRequest:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class Target:
-    """The wanted layout of a table.
-
-    Attributes:
-        plan: the wanted plan.
-        reads: what queries read of the table now.
-        shares: what each query would read by the plan, as a share of a full scan of what it reaches,
-            ``float64[n_queries]``.
-        log: the recent log with the times of its queries, if needed.
-        half_life: the half-life of the statements' weights; None if all weigh the same.
-    """
-
-    plan: Plan
-    reads: EntryBytes
-    shares: Floats
-    log: DatedLog | None = None
-    half_life: dt.timedelta | None = None
-
-
 def find_target(spark: SparkSession, table: Table, newest: Plan, settings: OptimizeSettings, say: Progress) -> Target:
     """Return the target that the settings ask for: by a given plan, a fresh one for the log, or the table's newest.
 
@@ -171,8 +153,7 @@ def find_target(spark: SparkSession, table: Table, newest: Plan, settings: Optim
     if settings.plan is not None:
         return replace(_estimate_target(table, plan, queries), log=log, half_life=half_life)
     say("planning for the log")
-    fresh = make_fresh_plan(spark, table, newest, queries, say)
-    return Target(fresh.plan, fresh.reads, fresh.shares, log, half_life)
+    return replace(make_fresh_plan(spark, table, newest, queries, say), log=log, half_life=half_life)
 
 
 def _read_plan(spark: SparkSession, path: Path, newest: Plan) -> Plan:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import ModuleType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,7 +28,7 @@ from layoutopt.config.settings import (
     UpdateSettings,
 )
 from layoutopt.events import Stages, silent
-from layoutopt.local.append import append_few_rows
+from layoutopt.local.append import AppendReport, append_few_rows
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -38,8 +38,9 @@ from layoutopt.scan.table import Table, open_own_table, open_table
 from layoutopt.spark.changes.affected_rows import TableChange
 from layoutopt.spark.changes.append import append_rows, compact_small_entries
 from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
-from layoutopt.spark.changes.optimize import optimize_table
+from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
+from layoutopt.spark.changes.pipeline import ChangeReport
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
@@ -150,12 +151,14 @@ class Living:
         self.model = {row[0]: row for row in self.new_rows(rows)}
         self.written = 1
 
-    def begin_anew(self, scheme: Scheme | None, rows: int = 60, block_rows: int = 6) -> None:
+    def begin_anew(
+        self, scheme: Scheme | None, rows: int = 60, block_rows: int = 6, partition_by: str | None = "day"
+    ) -> None:
         """The same, of files that were loaded from where they are."""
         first = self.new_rows(rows)
         schema = Schema(tuple(Column(name, type) for name, type in typed(COLUMNS)))
         of = document(schema, [is_value(schema, "kind", "=", kind) for kind in range(4)])
-        plan = plan_of(of, partition_by="day", scheme=scheme, block_rows=block_rows)
+        plan = plan_of(of, partition_by=partition_by, scheme=scheme, block_rows=block_rows)
         (self.root / "plan.json").write_bytes(plan.dumps())
         self.load(first)
 
@@ -167,6 +170,26 @@ class Living:
         days = {row[1] for row in rows}
         self.model = {key: row for key, row in self.model.items() if row[1] not in days}
         self.model |= {row[0]: row for row in rows}
+
+    # The verbs on the table alone; what is given replaces the settings' defaults.
+
+    def appended(self, source: str, **given: Any) -> AppendReport:
+        return append_rows(self.spark, AppendSettings(table_path=self.path, source=source, **given))
+
+    def deleted(self, where: str, **given: Any) -> ChangeReport:
+        return delete_rows(self.spark, DeleteSettings(table_path=self.path, where=where, **given))
+
+    def updated(self, where: str, *texts: str, **given: Any) -> ChangeReport:
+        settings = UpdateSettings(table_path=self.path, assignments=texts or ("kind = 7",), where=where, **given)
+        return update_rows(self.spark, settings)
+
+    def merged(self, source: str, **given: Any) -> ChangeReport:
+        return merge_rows(self.spark, MergeSettings(table_path=self.path, source=source, on=("id",), **given))
+
+    def optimized(self, **given: Any) -> OptimizeReport:
+        return optimize_table(self.spark, OptimizeSettings(table_path=self.path, **given))
+
+    # Changes of the table and the model.
 
     def append(self, count: int) -> str:
         rows = self.new_rows(count)
@@ -182,8 +205,7 @@ class Living:
         return source
 
     def delete(self, where: str, rewrite_share: float = 1.0) -> int:
-        settings = DeleteSettings(table_path=self.path, where=where, rewrite_share=rewrite_share)
-        report = delete_rows(self.spark, settings)
+        report = self.deleted(where, rewrite_share=rewrite_share)
         assert (report.marked is not None) == (report.deleted > 0 and rewrite_share == 1.0)
         before = len(self.model)
         self.model = {key: row for key, row in self.model.items() if not CONDITIONS[where](row)}
@@ -192,8 +214,7 @@ class Living:
 
     def update(self, where: str, rewrite_share: float = 1.0) -> int:
         texts = ("kind = id % 3", "text = concat(coalesce(text, ''), ',', kind)")
-        settings = UpdateSettings(table_path=self.path, assignments=texts, where=where, rewrite_share=rewrite_share)
-        report = update_rows(self.spark, settings)
+        report = self.updated(where, *texts, rewrite_share=rewrite_share)
         assert (report.marked is not None) == (report.updated > 0 and rewrite_share == 1.0)
         chosen = [row for row in self.model.values() if CONDITIONS[where](row)]
         for row in chosen:
@@ -208,18 +229,15 @@ class Living:
         rows = [made(number, generation=1) for number in changed] + self.new_rows(new)
         feed = [(*row, "U") for row in rows] + [(*made(number), "D") for number in gone]
         source = self.source(feed, f"{COLUMNS}, op string")
-        settings = MergeSettings(
-            table_path=self.path, source=source, on=("id",), delete_when="op = 'D'", rewrite_share=rewrite_share
-        )
         there = set(self.model)
-        report = merge_rows(self.spark, settings)
+        report = self.merged(source, delete_when="op = 'D'", rewrite_share=rewrite_share)
         assert report.deleted == len(there & set(gone))
         assert (report.marked is not None) == (rewrite_share == 1.0 and bool(there & set(ids)))
         assert (report.updated, report.inserted) == (len(there & set(changed)), len(rows) - len(there & set(changed)))
         self.model = {key: row for key, row in self.model.items() if key not in gone} | {row[0]: row for row in rows}
 
     def optimize(self) -> int:
-        return len(optimize_table(self.spark, OptimizeSettings(table_path=self.path)).loads)
+        return len(self.optimized().loads)
 
     def write_layouts(self, choice: random.Random) -> str | None:
         """A layout of some columns, by features of its own, written alone of a partition of which that can be done."""
@@ -308,6 +326,9 @@ def drawn(old: Plan, choice: random.Random) -> tuple[Plan, tuple[int, ...]]:
     unneeded = [i for i, one in enumerate(old.scheme.layouts) if set(one.columns) <= set(master)]
     kept = tuple(i for i in range(len(old.scheme.layouts)) if i not in unneeded) or (0,)
     return mix_plans(old, fresh, kept, (0,)), kept
+
+
+Begin = Callable[..., Living]
 
 
 def begun(spark: SparkSession, root: Path, scheme: str, rows: int = 60, block_rows: int = 6) -> Living:

@@ -1,4 +1,4 @@
-"""A table whose queries have changed: what is lost, and what optimize does about it for a recent log."""
+"""What optimize rewrites: what pays most, what older plans left, and what a recent log asks for."""
 
 from __future__ import annotations
 
@@ -17,17 +17,18 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, PlanError, SchemaError, SettingError
+from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.replan import request_like
-from layoutopt.spark.changes.rewrite import rewrite
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from tests.scan.builder import building
 from tests.scan.tables import CONDITIONS, SCHEMA
+from tests.spark.changes.living import Begin, before_next_call
 from tests.spark.tables import document, is_value, kinds_and_shops, plan_of
 
 if TYPE_CHECKING:
@@ -153,18 +154,12 @@ def test_auto_waits_until_as_much_was_lost_as_writing_costs(
 
 
 def test_whoever_changed_a_partition_meanwhile_wins(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = rewrite
-    overtaken: list[str] = []
+    def first() -> None:
+        raise CommitConflictError("somebody was first")
 
-    def late(place: Any, operation: str, values: Any, *others: Any) -> Any:
-        if not overtaken:
-            overtaken.append(str(values[0]))
-            raise CommitConflictError("somebody was first")
-        return honest(place, operation, values, *others)
-
-    monkeypatch.setattr(optimize, "rewrite", late)
+    before_next_call(monkeypatch, optimize, "write_rows", first)
     report = changed.optimize(log=changed.log("new", coming(2)), budget_share=0.6)
-    assert report.overtaken == tuple(overtaken)
+    assert report.overtaken == report.chosen[:1]
     assert len(report.loads) == len(report.chosen) - 1 == 1
 
 
@@ -189,3 +184,39 @@ def test_what_is_of_no_use_is_said_in_a_sentence(changed: Changed) -> None:
     assert {entry.plan for entry in Catalog.open(changed.table).partitions if entry.key == "1"} == {
         Plan.loads(mine.dumps()).digest
     }
+
+
+@pytest.mark.long
+def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(begin: Begin) -> None:
+    living = begin("gsop-r")
+    assert status(Catalog.open(living.path)).advice is None
+    living.append(12)
+    living.append(2)
+    told = status(Catalog.open(living.path))
+    assert told.advice == f"3 partitions have rows of several loads; `layoutopt optimize {living.path}` compacts them"
+    assert [one.entries for one in told.partitions] == [3, 3, 2]
+    dry = living.optimized(dry_run=True)
+    assert len(dry.candidates) == len(dry.chosen) == 3
+    gains = [one.gain / one.bytes for one in dry.candidates]
+    assert gains == sorted(gains, reverse=True)
+    budget = dry.candidates[0].bytes
+    assert living.optimized(budget_bytes=budget, dry_run=True).chosen == dry.chosen[:1]
+    assert [one.partitions for one in living.optimized(budget_bytes=budget).loads] == [dry.chosen[:1]]
+    assert len(living.optimized().loads) == 2
+    done = living.optimized()
+    assert (done.candidates, done.chosen, done.loads) == ((), (), ())
+    living.check()
+
+
+@pytest.mark.long
+def test_partitions_of_older_plans_are_written_by_the_newest(begin: Begin) -> None:
+    living = begin("gsop-r")
+    plan = Plan.loads((living.root / "plan.json").read_bytes())
+    (living.root / "plan.json").write_bytes(replace(plan, seed=7).dumps())
+    living.load([row for row in living.new_rows(30) if row[1] == 2], replace=True)
+    assert "2 partitions have older plans" in str(status(Catalog.open(living.path)).advice)
+    report = living.optimized(partition=("1", "__null__"))
+    assert all(one.older_plan for one in report.candidates)
+    assert len(report.loads) == 2
+    assert len(Catalog.open(living.path).plans) == 1
+    living.check()

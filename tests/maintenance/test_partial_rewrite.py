@@ -1,33 +1,45 @@
-"""Plans of layouts of two plans, and what blocks that stay are known to have under their features."""
+"""Plans of layouts of two plans, and what is known of the blocks that are kept."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.errors import SchemaError
-from layoutopt.maintenance.partial_rewrite import can_mix, carry_words, missing_layouts, mix_plans, restrict_to_columns
+from layoutopt.maintenance.partial_rewrite import (
+    can_mix,
+    carry_words,
+    missing_layouts,
+    mix_plans,
+    restrict_to_columns,
+    select_layout_blocks,
+    to_block_rows,
+)
 from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack, unpack
-from tests.scan.builder import building, feature_of
+from tests.scan.builder import build, building, by_position, feature_of
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
-SCHEMA = Schema(tuple(Column(name, "int") for name in "abcd"))
-CONDITIONS = tuple(f"a = {value}" for value in range(70))
-FEATURES = tuple(feature_of(condition, SCHEMA) for condition in CONDITIONS)
+LETTERS = Schema(tuple(Column(name, "int") for name in "abcd"))
+VALUES = tuple(f"a = {value}" for value in range(70))
+FEATURES = tuple(feature_of(condition, LETTERS) for condition in VALUES)
 """More than fit into one word."""
 
 
 def plan_of(conditions: Sequence[int], *layouts: Layout) -> Plan:
     """A plan with some of the features."""
-    return building(SCHEMA, [CONDITIONS[i] for i in conditions], layouts=layouts or None).plan
+    return building(LETTERS, [VALUES[i] for i in conditions], layouts=layouts or None).plan
 
 
 def layout(columns: str, *features: int) -> Layout:
@@ -108,3 +120,35 @@ def test_some_plans_can_not_be_mixed() -> None:
     assert not can_mix(old, replace(fresh, segment_rows=5))
     assert not can_mix(old, replace(fresh, partition_by="a"))
     assert isinstance(fresh.features[0], Feature)
+
+
+def test_blocks_say_the_same_after_they_were_carried_over(tmp_path: Path) -> None:
+    left, right = ("id", "day", "kind"), ("price", "score", "seen", "year")
+    layouts = [Layout(left, (0,), left), Layout(right, (1,), right)]
+    made = building(SCHEMA, CONDITIONS, layouts=layouts, blocking=by_position(40), footers=True)
+    table = build(tmp_path / "t", some_rows(), made)
+    blocks = table.catalog.blocks(table.catalog.partitions[0])
+    again = BlockTable.from_arrow(to_block_rows(blocks, blocks.words, made.plan), made.plan)
+    assert again.block_index.to_pylist() == blocks.block_index.to_pylist()
+    for name in SCHEMA.names:
+        assert again.statistics(name).to_pylist() == blocks.statistics(name).to_pylist()
+    second = select_layout_blocks(blocks, (1,))
+    assert second.n == int((blocks.layout == 1).sum())
+    assert set(second.layout.tolist()) == {0}
+    assert second.has_column("price").all()
+    swapped = select_layout_blocks(blocks, (1, 0))
+    assert np.array_equal(swapped.layout, 1 - blocks.layout)
+
+
+def test_what_an_older_file_does_not_say_stays_unknown(tmp_path: Path) -> None:
+    made = building(SCHEMA, CONDITIONS, blocking=by_position(100))
+    blocks = build(tmp_path / "t", some_rows(), made).sources[0].blocks
+    stats = blocks.statistics("price")
+    few = pa.StructArray.from_arrays([stats.field("nulls")], ["nulls"], mask=stats.is_null())
+    older = BlockTable(
+        SCHEMA, len(CONDITIONS), blocks.block_index, lambda i: few if i == 3 else blocks.statistics_of(i)
+    )
+    again = BlockTable.from_arrow(to_block_rows(older, blocks.words, made.plan), made.plan)
+    assert (again.column_bytes("price") == 0).all()
+    assert (again.column_sums("price") == -1).all()
+    assert again.statistics("id").to_pylist() == blocks.statistics("id").to_pylist()

@@ -1,4 +1,4 @@
-"""Layouts written alone: answers stay, other layouts' files stay, and nothing is lost, whoever comes between."""
+"""Partial rewrites: answers stay, other layouts' files stay, and nothing is lost, whoever comes between."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -37,7 +38,7 @@ from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
-from tests.spark.changes.living import Living, begun
+from tests.spark.changes.living import Begin
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
 if TYPE_CHECKING:
@@ -78,8 +79,10 @@ class Apart:
         (entry,) = Catalog.open(self.path).partitions
         return PartialRewrite(entry, mix_plans(self.old, by_kind(self.old, self.columns, (3,)), kept, (0,)), kept)
 
-    def write(self, wanted: PartialRewrite, at: Callable[[str], None] = lambda point: None) -> LoadReport:
-        place = TableChange(self.spark, self.path, open_own_table(self.path), self.old)
+    def write(
+        self, wanted: PartialRewrite, at: Callable[[str], None] = lambda point: None, snapshot: int | None = None
+    ) -> LoadReport:
+        place = TableChange(self.spark, self.path, open_own_table(self.path, snapshot=snapshot), self.old)
         return write_layouts(place, wanted, Stages(silent), at)
 
     def check(self) -> None:
@@ -161,41 +164,28 @@ def test_whoever_dies_leaves_the_table_as_before_or_after(apart: Apart, point: s
         apart.check()
 
 
-def test_whoever_changes_the_partition_first_wins(apart: Apart) -> None:
+@pytest.mark.parametrize("rows", [800, 799], ids=["layouts written", "a row deleted"])
+def test_whoever_changes_the_partition_first_wins(apart: Apart, rows: int) -> None:
     wanted = apart.alone()
-    first = apart.alone((0, 1))
-    apart.write(first)
-    place = TableChange(apart.spark, apart.path, open_own_table(apart.path, snapshot=0), apart.old)
+    if rows == 800:
+        apart.write(wanted)
+    else:
+        delete_rows(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match="another commit"):
-        write_layouts(place, wanted, Stages(silent))
+        apart.write(wanted, snapshot=0)
     files = {file.path for file in TableFiles(apart.path).walk("data")}
     assert files == {path for _, table in Catalog.open(apart.path).block_tables() for path in table.files}
-    apart.check()
-
-
-def test_rows_that_are_deleted_meanwhile_stay_deleted(apart: Apart) -> None:
-    wanted = apart.alone()
-    place = TableChange(apart.spark, apart.path, open_own_table(apart.path), apart.old)
-    delete_rows(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
-    with pytest.raises(CommitConflictError, match="another commit"):
-        write_layouts(place, wanted, Stages(silent))
-    assert open_table(apart.path).sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 799}]
-    assert verify(open_table(apart.path)).ok
+    table = open_table(apart.path)
+    assert table.sql("SELECT count(*) AS n, count(DISTINCT text) AS m FROM t").to_pylist() == [{"n": rows, "m": rows}]
+    assert verify(table).ok
 
 
 def test_values_that_came_from_another_place_are_refused(apart: Apart, monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = locate_rows
-
-    def shifted(spark: SparkSession, read: object) -> object:
-        """Each row with the text of the one before."""
-        placed = honest(spark, read)  # type: ignore[arg-type]
+    def shifted(spark: SparkSession, read: Any) -> object:
+        """Two rows with the text of the other."""
+        placed = locate_rows(spark, read)
         spoilt = "CASE WHEN id = 7 THEN 'row 8' WHEN id = 8 THEN 'row 7' ELSE text END"
-        return replace(
-            placed,
-            numbered=placed.numbered.selectExpr("*", f"{spoilt} AS other")
-            .drop("text")
-            .withColumnRenamed("other", "text"),
-        )
+        return replace(placed, numbered=placed.numbered.withColumn("text", F.expr(spoilt)))
 
     monkeypatch.setattr(alone, "locate_rows", shifted)
     with pytest.raises(ContentMismatchError, match="text at other row positions"):
@@ -228,37 +218,30 @@ def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) 
 
 
 @pytest.mark.long
-def test_a_partition_with_deleted_rows_is_left(spark: SparkSession, tmp_path: Path) -> None:
-    living = begun(spark, tmp_path, "gsop")
-    living.delete("kind = 2")
-    table = open_own_table(living.path)
-    assert {entry.deletes is None: can_rewrite_partially(table, entry) for entry in table.catalog.partitions} == {
-        False: False
-    }
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("scheme", ["gsop", pytest.param("gsop-r", marks=pytest.mark.long)])
-def test_a_table_lives_on_after_layouts_were_written_alone(spark: SparkSession, tmp_path: Path, scheme: str) -> None:
-    living, choice = begun(spark, tmp_path, scheme), random.Random(3)
+@pytest.mark.parametrize("scheme", ["gsop", "gsop-r"])
+def test_a_table_lives_on_after_layouts_were_written_alone(begin: Begin, scheme: str) -> None:
+    living, choice = begin(scheme), random.Random(3)
     living.check()
     changes: list[Callable[[], object]] = [
         lambda: living.write_layouts(choice),
         lambda: living.update("kind = 2"),
         lambda: living.append(6),
         lambda: living.restore(1),
+        lambda: living.delete("kind = 2"),
     ]
     for change in changes:
         change()
         living.check()
+    table = open_own_table(living.path)
+    assert not any(can_rewrite_partially(table, entry) for entry in table.catalog.partitions if entry.deletes)
     living.check_past()
     assert verify(open_table(living.path)).ok
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(12))
-def test_many_layouts_written_alone(spark: SparkSession, tmp_path: Path, seed: int) -> None:
-    living: Living = begun(spark, tmp_path, ("gsop", "gsop-r")[seed % 2])
+def test_many_layouts_written_alone(begin: Begin, seed: int) -> None:
+    living = begin(("gsop", "gsop-r")[seed % 2])
     choice = random.Random(seed)
     for _ in range(6):
         living.write_layouts(choice)

@@ -1,4 +1,4 @@
-"""The rule for writing anew is bounded against any stream of queries, also one that is made to hurt it."""
+"""The rule for rewriting is bounded against any stream of queries; half-lives follow how fast a workload changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.maintenance.rewrite_policy import Loss, RewriteRule, sum_losses
+from layoutopt.maintenance.rewrite_policy import HALF_LIVES, Loss, RewriteRule, find_half_life, sum_losses
 
 COST = 1.0
 RULES = st.builds(RewriteRule, trust=st.floats(0.1, 1), patience=st.floats(0, 2))
@@ -85,3 +85,23 @@ def test_a_saving_must_be_expected_or_the_loss_be_large() -> None:
 
 def test_what_was_good_long_ago_is_forgotten() -> None:
     assert sum_losses([-50.0, 0.7, 0.7], COST).counted == pytest.approx(0.4)
+
+
+def test_what_never_changes_is_remembered_longest() -> None:
+    assert find_half_life(np.full((30, 4), 0.25)) == HALF_LIVES[-1]
+
+
+@pytest.mark.parametrize("days", [1, 2])
+def test_few_days_tell_nothing(days: int) -> None:
+    assert find_half_life(np.eye(2)[:days] if days == 1 else np.full((2, 2), 0.5)) == HALF_LIVES[-1]
+
+
+def test_what_moves_on_is_forgotten_soon() -> None:
+    share = np.linspace(0, 1, 30)
+    assert find_half_life(np.stack([share, 1 - share], axis=1)) == HALF_LIVES[0]
+
+
+def test_days_drawn_at_random_are_best_foretold_by_many() -> None:
+    drawn = np.random.default_rng(0).multinomial(20, [0.4, 0.3, 0.2, 0.1], size=40) / 20
+    assert find_half_life(drawn) >= 8
+    assert find_half_life(np.eye(2)[np.arange(40) % 2]) >= 8  # today is never like yesterday

@@ -1,0 +1,186 @@
+"""Commit a change: rows that go and rows that come.
+
+Either deletion vectors mark the rows that go, and those that come are written into entries of their own
+(merge-on-read), or the partitions are rewritten from the table's own rows (copy-on-write). Both are one commit.
+
+Column checksums are sums over rows, so the content of a rewritten partition is known before the write: the catalog's
+sums, minus the removed rows, plus the added rows. The load fails if the written rows differ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from pyspark.sql import DataFrame
+
+from layoutopt.catalog.deletion_vectors import Marks, commit_deletes
+from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.catalog.paths import new_load_id
+from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.vacuum import VacuumReport
+from layoutopt.events import Stages
+from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
+from layoutopt.spark.changes.deletion_vectors import make_marks
+from layoutopt.spark.loading.job import Basis
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.verify import rows_of_entries
+from layoutopt.writer.task_result import LoadReport
+
+
+@dataclass(frozen=True)
+class MarkReport:
+    """What a delete by vectors wrote.
+
+    Attributes:
+        load_id: the change's id.
+        snapshot: the number of the committed snapshot.
+        partitions: the keys of the changed partitions.
+        blocks: the number of blocks that have a deleted row now.
+        bytes: the size of the vectors.
+    """
+
+    load_id: str
+    snapshot: int
+    partitions: tuple[str, ...]
+    blocks: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ChangeReport:
+    """What a delete, update or merge did.
+
+    Attributes:
+        table: the table's path.
+        deleted, updated, inserted: numbers of rows.
+        load: the commit of written rows, if any.
+        marked: the rows deleted by vectors, if any; in the commit of ``load`` if there is one.
+        vacuum: the removed files of a hard delete.
+    """
+
+    table: str
+    deleted: int = 0
+    updated: int = 0
+    inserted: int = 0
+    load: LoadReport | None = None
+    marked: MarkReport | None = None
+    vacuum: VacuumReport | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class AddedRows:
+    """The rows that a change adds.
+
+    Attributes:
+        rows: the rows; the same each time they are read, if they are added beside marked rows.
+        content: their number, and the checksums of the columns for which these are known beforehand.
+    """
+
+    rows: DataFrame
+    content: Content
+
+
+def commit_change(
+    change: TableChange,
+    operation: str,
+    report: ChangeReport,
+    removed: RemovedRows,
+    added: AddedRows | None,
+    rewritten: Callable[[DataFrame], DataFrame],
+    watch: Stages,
+    *,
+    values: Sequence[PlainValue] = (),
+    exclusive: bool = False,
+) -> ChangeReport:
+    """Mark the removed rows and write the added ones, or rewrite their partitions, in one commit.
+
+    Args:
+        report: counts the rows; it is returned with what was committed.
+        removed: says whether to mark or to rewrite.
+        rewritten: from the rows of partitions, the rows that they have afterwards.
+        values: more partitions to rewrite than those of the removed rows.
+        exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
+
+    Raises:
+        ContentMismatchError: the rows have other content.
+        CommitConflictError: another commit changed one of the partitions.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of :func:`make_marks`.
+    """
+    if removed.segments is None:
+        values = tuple(dict.fromkeys((*change.read_values(removed.rows), *values)))
+        entries = change.entries(values)
+        rows = rewritten(rows_of_entries(change.spark, change.table, entries))
+        none = Content(0, dict.fromkeys(removed.content.sums, 0))
+        content = _change_content(entries, removed.content, none if added is None else added.content)
+        return replace(report, load=write_rows(change, operation, values, rows, content, watch))
+    marks = make_marks(change, removed.segments, watch, exclusive=exclusive)
+    if added is not None and added.content.rows:
+        values = change.read_values(added.rows)
+        load = write_rows(change, operation, values, added.rows, added.content, watch, marks=marks)
+        load_id, number = load.load_id, load.snapshot
+    else:
+        load, load_id, catalog = None, new_load_id(), change.table.catalog
+        with watch.stage("commit", "committing") as counts:
+            number = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation).number
+            counts["snapshot"] = number
+    keys = tuple(sorted({key for key, _ in marks.deleted}))
+    marked = MarkReport(load_id, number, keys, len(marks.vectors), len(marks.data)) if marks.deleted else None
+    return replace(report, load=load, marked=marked)
+
+
+def write_rows(
+    change: TableChange,
+    operation: str,
+    values: Sequence[PlainValue] | None,
+    rows: DataFrame,
+    content: Content,
+    watch: Stages,
+    *,
+    fingerprints: Mapping[str, str] | None = None,
+    counts: Mapping[str, int] | None = None,
+    marks: Marks | None = None,
+) -> LoadReport:
+    """Write rows by the plan of a change: all rows of some partitions, or with ``marks`` rows beside those that remain.
+
+    Args:
+        values: the partitions' values; None if they are unknown.
+        rows: the new rows of these partitions.
+        content: the expected content; columns that it lacks are checked against ``rows`` only.
+        fingerprints: by partition key, the digest of the source files whose rows the partition still has.
+        counts: by partition key, the number of its rows, so that they are not counted.
+
+    Raises:
+        ContentMismatchError: the rows have other content.
+        CommitConflictError: another commit changed one of the partitions.
+        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
+    """
+    if counts is None:
+        counts = {change.names.key(values[0]): content.rows} if values is not None and len(values) == 1 else {}
+    basis = Basis(
+        change.table.catalog.snapshot,
+        f"the table {change.path!r}",
+        values=None if change.plan.partition_by is None or values is None else tuple(values),
+        whole=True,
+        fingerprints=fingerprints or {},
+        rows=counts,
+        content=content,
+        operation=operation,
+        marks=marks,
+    )
+    return load(change.spark, rows, change.path, change.plan, basis=basis, stages=watch)
+
+
+def _change_content(entries: Sequence[PartitionEntry], removed: Content, added: Content) -> Content:
+    """Return the content of entries after rows are removed and added, for the columns whose sums are known."""
+    if not entries:
+        return added
+    before = content_of_entries(entries)
+    sums = {name: sum - removed.sums[name] + added.sums[name] for name, sum in before.sums.items()}
+    return Content(before.rows - removed.rows + added.rows, sums)
