@@ -83,6 +83,8 @@ def untrue(node: Node) -> Node:
     >>> opposite = untrue(InSet(Col("a", "int"), ValueSet.interval(1, 5)))
     >>> opposite.values.intervals, opposite.null
     (((None, 1), (5, None)), True)
+    >>> untrue(Like(Const(None, "string"), parse_like("a_b")))
+    Constant(value=True)
     """
     if isinstance(node, And):
         return disjunction(map(untrue, node.children))
@@ -93,7 +95,9 @@ def untrue(node: Node) -> Node:
     if isinstance(node, InSet):
         return simplified(InSet(node.subject, node.values.complement(), not node.null))
     sides = (node.left, node.right) if isinstance(node, Comparison) else (node.subject,)
-    nulls = [InSet(side, ValueSet.empty(), null=True) for side in sides if side.columns]
+    if any(isinstance(side, Const) and side.value is None for side in sides):
+        return TRUE
+    nulls = [InSet(side, ValueSet.empty(), null=True) for side in sides if not isinstance(side, Const)]
     return disjunction([negate(node), *nulls])
 
 

@@ -58,7 +58,9 @@ def delete_rows(
     published tables rewrite the partitions, since readers of other formats don't know the vectors.
 
     A hard delete also rewrites all partitions with deleted rows, then removes the older snapshots and their files, so
-    no copy of a deleted row is left. Concurrent readers of older snapshots fail; concurrent loads may have to retry.
+    no data file has a copy of a deleted row. The catalog's file of a load keeps the least and greatest values of blocks
+    that are gone while another partition of that load is unchanged. Concurrent readers of older snapshots fail;
+    concurrent loads may have to retry.
 
     Raises:
         SettingError: Spark can't parse or compute the condition.

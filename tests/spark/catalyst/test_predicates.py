@@ -156,6 +156,22 @@ def test_each_test_of_each_column_keeps_its_rows_and_so_does_its_negation(spark:
 
 
 @pytest.mark.spark
+def test_a_test_that_is_null_chooses_the_other_branch(spark: SparkSession, rows: Any) -> None:
+    """Spark replaces ``right(num, 0)`` by a constant, NULL where ``num`` is; hunt 101 lost rows by it."""
+    session = _session(spark, ansi=False, zone="UTC")
+    scans, truth = Scans(session, TYPES), Truth(session, rows)
+    texts = [
+        "if(right(num, 0) LIKE ANY ('%b', 'a_%'), s NOT LIKE '50%', round(sm, 1) IN (1, 7, 5))",
+        "CASE WHEN right(num, 0) LIKE 'a_%b' THEN i = 1 WHEN num LIKE '_' THEN i = 2 ELSE sm < 5 END",
+    ]
+    try:
+        read = [(text, scans.read(text).root, scans.read(f"NOT ({text})").root) for text in texts]
+    finally:
+        scans.close()
+    assert truth.losses(read) == []
+
+
+@pytest.mark.spark
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("ansi", [True, False])
 def test_no_row_of_an_answer_is_left_out(spark: SparkSession, rows: Any, ansi: bool, zone: str) -> None:
