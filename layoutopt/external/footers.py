@@ -69,12 +69,12 @@ class Footer:
 
 
 def is_native(footer: Footer, schema: Schema) -> bool:
-    """Return whether Spark's own reader returns the same rows of a file as this package, under the source's columns.
+    """Return whether Spark's own reader returns a file's stored rows as this package does, under the source's columns.
 
-    False if that is not certain: for deleted rows, renamed or widened columns, and unusual types or encodings.
+    False if that is not certain: for renamed or widened columns, and unusual types or encodings.
     """
     file, metadata = footer.listed.file, footer.metadata
-    if file.deleted_rows or "\n" in file.path:
+    if "\n" in file.path:
         return False
     if any(stored != name for name, stored in stored_names(file, schema, footer.arrow.names).items()):
         return False

@@ -30,8 +30,8 @@ def file_key(path: str) -> str:
 class SourceFiles(TableFiles):
     """The files of a source, each under its key.
 
-    ``marks`` has the file versions by key; ``state`` is a digest of the listing; ``native`` has the keys of files that
-    Spark's own reader can read.
+    ``marks`` has the file versions by key; ``state`` is a digest of the listing; ``native`` has the keys of files whose
+    stored rows Spark's own reader reads alike.
     """
 
     held: Mapping[str, SnapshotFile] = field(default_factory=dict, compare=False)
@@ -61,8 +61,8 @@ class SourceFiles(TableFiles):
         return bool(self.native)
 
     def is_native(self, path: str) -> bool:
-        """Return whether Spark's own reader can read a file."""
-        return path in self.native
+        """Return whether Spark's own reader can read a file; False for one with deleted rows, which it would return."""
+        return path in self.native and not self.held[path].deleted_rows
 
     def constants(self, path: str) -> Mapping[str, object]:
         """Return the columns with one value in all rows of a file."""

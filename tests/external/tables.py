@@ -121,6 +121,13 @@ def first_file(table: Table) -> str:
     )
 
 
+def hinted(table: Table) -> str:
+    """The table as a source whose newest version is what its folder says."""
+    folder = Path(table.location().removeprefix("file://"))
+    (folder / "metadata" / "version-hint.text").write_text(Path(table.metadata_location).name)
+    return f"iceberg:{folder}"
+
+
 def delete_positions(table: Table, path: str, positions: list[int], equality: bool = False) -> None:
     """Commit a file of deletes, which the library reads but does not write."""
     place = Path(table.location()) / "data" / f"deletes-{len(positions)}.parquet"

@@ -16,7 +16,7 @@ from layoutopt.external.refresh import RefreshReport, refresh
 from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.scan.table import Table, open_table
 from tests.external.folders import blocks_read
-from tests.external.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
+from tests.external.tables import by_id, delete_positions, delta_table, first_file, hinted, iceberg_rows, iceberg_table
 
 
 def index(source: str, into: Path, *indexes: str) -> RefreshReport:
@@ -82,13 +82,6 @@ def test_an_iceberg_table(tmp_path: Path) -> None:
             assert answer == [row for row in wanted if row[name] == value]
     total, read = blocks_read(found, "SELECT id FROM t WHERE new = 'h'")
     assert (read, total > read) == (1, True)
-
-
-def hinted(table: IcebergTable) -> str:
-    """The table as a source whose newest version is what its folder says."""
-    folder = Path(table.location().removeprefix("file://"))
-    (folder / "metadata" / "version-hint.text").write_text(Path(table.metadata_location).name)
-    return f"iceberg:{folder}"
 
 
 def test_deletes_and_names_of_iceberg_that_come_later(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from layoutopt.external.refresh import refresh
 from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.serve.tables import Tables, parse_tables
 from tests.external.folders import write
-from tests.external.tables import by_id, delete_positions, delta_table, first_file, iceberg_rows, iceberg_table
+from tests.external.tables import by_id, delete_positions, delta_table, first_file, hinted, iceberg_rows, iceberg_table
 from tests.serve.expressions import ice
 from tests.serve.serving import ask, files_of, ids_of, serving
 from tests.serve.sources import in_order
@@ -30,13 +30,6 @@ from tests.serve.sources import in_order
 
 def index(source: str, into: Path, *indexes: str) -> None:
     refresh(str(into), canonical_name(source), "t", lambda schema, trial: parse_indexes(indexes, schema))
-
-
-def hinted(table: IcebergTable) -> str:
-    """The table as a source whose newest version is what its folder says."""
-    folder = Path(table.location().removeprefix("file://"))
-    (folder / "metadata" / "version-hint.text").write_text(Path(table.metadata_location).name)
-    return f"iceberg:{folder}"
 
 
 def filters(rows: Sequence[dict[str, Any]]) -> list[tuple[str, set[int]]]:

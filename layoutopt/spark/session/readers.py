@@ -34,7 +34,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.inspect.cost import count_work
 from layoutopt.local.processes import Batches, Task
-from layoutopt.model.arrays import Ints
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import BLOCK, Column, schema_ddl
@@ -70,10 +70,12 @@ class SnapshotFiles:
     Attributes:
         java: the optimiser rule's object for them.
         numbers: for each plan, the numbers of its files in ``java``, in the order of ``blocks.files``.
+        native: for each plan, which of its files Spark's own reader can read, ``bool[files]``, in the same order.
     """
 
     java: Any
     numbers: tuple[Ints, ...]
+    native: tuple[Bits, ...]
 
 
 def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFiles:
@@ -94,6 +96,14 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
         entry_of_file[blocks.file] = source.entry_of
         entries.append(entry_of_file)
     column = partition_column(table)
+    in_folders = set() if column is None else {column.name}
+    native = tuple(
+        np.array(
+            [data.is_native(path) and data.constants(path).keys() <= in_folders for path in source.blocks.files],
+            np.bool_,
+        )
+        for source in table.sources
+    )
     version = data.state or str(table.catalog.snapshot.number)
     if data.is_external:
         keys = [key for source in table.sources for key in source.blocks.files]
@@ -114,7 +124,7 @@ def list_files(spark: SparkSession, scan: Any, table: OpenedTable) -> SnapshotFi
         "\n".join(known),
         to_java_map(spark, parquet_options(table.schema.columns)),
     )
-    return SnapshotFiles(java, tuple(numbers))
+    return SnapshotFiles(java, tuple(numbers), native)
 
 
 def partition_column(table: OpenedTable) -> Column | None:
@@ -477,7 +487,7 @@ def plan_read(
         reader = choose_reader(read, by_driver=False)
     if reader is Reader.TASKS or files is None:
         return scan.over(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
-    native, rest = _split_by_reader(read)
+    native, rest = _split_by_reader(read, files)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
     if rest is not None and not native.segments:
         return scan.over(rest_plan)
@@ -489,20 +499,14 @@ def plan_read(
 _WHOLE_SHARE: Final = 0.5
 
 
-def _split_by_reader(read: TableRead) -> tuple[TableRead, TableRead | None]:
+def _split_by_reader(read: TableRead, files: SnapshotFiles) -> tuple[TableRead, TableRead | None]:
     """Split a read of one layout into the blocks for Spark's own reader and those for tasks (None for none)."""
-    data = read.table.catalog.data
-    if not data.is_external:
+    if not read.table.catalog.data.is_external:
         return split_by_deletes(read)
-    column = partition_column(read.table)
-    in_folders = set() if column is None else {column.name}
     masks = []
-    for plan in read.pruned:
+    for plan, native in zip(read.pruned, files.native, strict=True):
         blocks, n = plan.source.blocks, len(plan.source.blocks.files)
         total, needed = (np.bincount(blocks.file, weights, n) for weights in (blocks.bytes, blocks.bytes * plan.read))
-        native = np.array(
-            [data.is_native(file) and data.constants(file).keys() <= in_folders for file in blocks.files], np.bool_
-        )
         masks.append(plan.read & ~(native & (needed >= _WHOLE_SHARE * total))[blocks.file])
     return split_blocks(read, masks)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.memory import InMemoryCatalog
 from pyspark.sql import DataFrame, SparkSession
 
 import layoutopt.spark as skipping
@@ -15,7 +16,7 @@ from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
 from layoutopt.spark.changes.affected_rows import open_for_change
 from tests.external.folders import index, opened, write
-from tests.external.tables import delta_table
+from tests.external.tables import delete_positions, delta_table, first_file, hinted
 from tests.spark.settings import under
 
 pytestmark = pytest.mark.spark
@@ -61,6 +62,26 @@ def test_deleted_rows_stay_deleted(spark: SparkSession, tmp_path: Path) -> None:
     assert sorted(row[0] for row in session.sql("SELECT id FROM t WHERE p = 'a b'").collect()) == [0, 2, 4]
     read = skipping.read_table(session, str(tmp_path / "i"))
     assert sorted(row["id"] for row in read.collect()) == [0, 2, 4, 7, 8, 9]
+
+
+def test_rows_deleted_after_indexing_are_gone_where_sparks_reader_read_the_file(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    catalog = InMemoryCatalog("c", warehouse=str(tmp_path / "w"))
+    catalog.create_namespace("n")
+    rows = pa.table({"id": pa.array(range(6), pa.int64())})
+    table = catalog.create_table("n.t", rows.schema, properties={"format-version": "2"})
+    table.append(rows)
+    assert main(["index", hinted(table), "--into", str(tmp_path / "i")]) == 0
+    session = spark.newSession()
+    skipping.register(session, "t", str(tmp_path / "i"))
+    skipping.enable(session)
+    assert uses_native_reader(session.table("t"))
+    assert session.sql("SELECT sum(id) FROM t").first() == (15,)
+    delete_positions(table, first_file(table), [1, 4])
+    hinted(table)
+    assert not uses_native_reader(session.table("t"))
+    assert session.sql("SELECT sum(id) FROM t").first() == (10,)
 
 
 def test_the_engine_of_a_scan(spark: SparkSession, folder: Path) -> None:
