@@ -96,9 +96,11 @@ def plan(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
     from layoutopt.config.documents import read_features
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
-    made = plan_with_indexes(spark, settings, read_features(settings.features), tell)
-    settings.output.write_bytes(made.dumps())
-    tell(f"planned {made.method} with {len(made.features)} features: plan {made.digest} in {settings.output}")
+    new_plan = plan_with_indexes(spark, settings, read_features(settings.features), tell)
+    settings.output.write_bytes(new_plan.dumps())
+    tell(
+        f"planned {new_plan.method} with {len(new_plan.features)} features: plan {new_plan.digest} in {settings.output}"
+    )
 
 
 def verify(spark: SparkSession, settings: VerifySettings, tell: Tell) -> None:

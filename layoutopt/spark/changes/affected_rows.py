@@ -127,11 +127,11 @@ class LocatedRows:
         return [
             replace(
                 self.segments[number],
-                rows=sum(part["rows"] for part in found),
-                places=unite_vectors([part["places"] for part in found]),
-                sums={name: sum(part["sums"][i] for part in found) for i, name in enumerate(names)},
+                rows=sum(part["rows"] for part in segment_parts),
+                places=unite_vectors([part["places"] for part in segment_parts]),
+                sums={name: sum(part["sums"][i] for part in segment_parts) for i, name in enumerate(names)},
             )
-            for number, found in sorted(by_segment.items())
+            for number, segment_parts in sorted(by_segment.items())
         ]
 
 
