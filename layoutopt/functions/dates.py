@@ -286,6 +286,16 @@ FUNCTIONS: Final = (
         bounds=lambda call, args: _days_between(args[0], args[1]),
         total=True,
     ),
+    Function(
+        "unix_date",
+        ("date",),
+        "int",
+        parsed=("UnixDate",),
+        catalyst=("UnixDate",),
+        bounds=lambda call, args: Range(args[0].low, args[0].high, args[0].known, "int"),
+        total=True,
+        first_argument=lambda days: days,
+    ),
     Function("date_add", ("date", "int"), bounds=lambda call, args: _add_days(call, args[0]), total=True),
     Function(
         "trunc",

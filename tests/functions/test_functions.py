@@ -67,7 +67,7 @@ CALLS: Mapping[str, str] = {
     **{name: f"{name}(s)" for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length")},
     **{
         name: f"{name}(d) | {name}(e)"
-        for name in ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "last_day")
+        for name in ("year", "quarter", "month", "weekofyear", "day", "dayofyear", "dayofweek", "last_day", "unix_date")
     },
 }
 # Functions of nested values: tests/spark/test_nested.py and tests/sql/test_nested.py.

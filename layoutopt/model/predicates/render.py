@@ -33,7 +33,7 @@ from layoutopt.model.predicates.subsume import Filter
 from layoutopt.model.types import quote_name, type_sql
 from layoutopt.model.udf import called_name
 from layoutopt.model.values import Interval, ValueSet, successor
-from layoutopt.model.values.keys import Key, constant_sql, domain, float_key, key_to_float, short_constant
+from layoutopt.model.values.keys import Key, constant_sql, domain, float_key, key_to_float, short_constant, time_of
 
 Noun = Expr | Node | Predicate | Filter
 _FLOATS: Final = ("float", "double")
@@ -157,8 +157,19 @@ def _render_expression(x: Expr, style: _Style) -> str:
 def _render_set(x: InSet, style: _Style) -> list[_All]:
     """Return the set as an OR of ANDs; empty for the empty set."""
     subject, type = _render_expression(x.subject, style), x.subject.type
+    if type == "date" and any(_is_far(key) for interval in x.values.intervals for key in interval):
+        subject, type = f"{style.function('unix_date')}({subject})", "int"
     parts = _value_parts(subject, x.values, type, style)
     return [*parts, [f"{subject} IS NULL"]] if x.null else parts
+
+
+def _is_far(day: Key | None) -> bool:
+    """Return whether a date has no literal.
+
+    It may lie beyond the timestamps too, where Spark takes ``try_cast(ts AS date) <= date`` for NULL (seen in 4.3:
+    its optimiser compares the timestamp with the start of the next day).
+    """
+    return day is not None and time_of(cast(int, day), "date") is None
 
 
 def _value_parts(subject: str, values: ValueSet, type: str, style: _Style) -> list[_All]:
