@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -59,6 +59,7 @@ _PARCEL_BYTES: Final = 1 << 24  # of rows in a shuffle batch
 _TRIED_ROWS: Final = 1000
 # Characters of a path that is no pattern to Spark, and has one spelling as a URI.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
+_MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
 _SPLIT_BYTES: Final = 1 << 27
 _FILES_A_TASK: Final = 16
 _SAMPLED_FOOTERS: Final = 16  # read to estimate a source's rows
@@ -245,16 +246,15 @@ def _assign_segments(job: CutJob, rows: pa.Table, low: int) -> Ints:
     return segments
 
 
-def read_segment_rows(job: CutJob, numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def read_segment_rows(job: CutJob, segments: Iterable[int]) -> Iterator[pa.RecordBatch]:
     """Yield all rows of some segments with their positions, from the segments' own splits (``job.by_segment``)."""
-    for batch in numbers:
-        for segment in batch.column(0).to_pylist():
-            for split in job.tasks[segment]:
-                for rows, low in _read(job, split, job.ranges.lows[segment], job.ranges.highs[segment]):
-                    is_member = _assign_segments(job, rows, low) == segment
-                    edges = np.flatnonzero(np.diff(is_member, prepend=False, append=False)).tolist()
-                    for start, stop in zip(edges[::2], edges[1::2], strict=True):
-                        yield from add_positions(rows.slice(start, stop - start), segment, low + start)
+    for segment in segments:
+        for split in job.tasks[segment]:
+            for rows, low in _read(job, split, job.ranges.lows[segment], job.ranges.highs[segment]):
+                is_member = _assign_segments(job, rows, low) == segment
+                edges = np.flatnonzero(np.diff(is_member, prepend=False, append=False)).tolist()
+                for start, stop in zip(edges[::2], edges[1::2], strict=True):
+                    yield from add_positions(rows.slice(start, stop - start), segment, low + start)
 
 
 def check_split(job: CutJob, split: Split) -> None:
@@ -471,6 +471,22 @@ def _cut_ranges(footer: pq.FileMetaData, size: int) -> Iterator[tuple[int, int, 
         groups.append(group)
         range_bytes += footer.row_group(group).total_byte_size
     yield start, size, groups
+
+
+def assign_splits(
+    splits: Sequence[Split], overlapping: Sequence[Collection[int]], ranges: SegmentRanges
+) -> list[list[Split]] | None:
+    """Return each segment's splits; None where tasks of segments would read many rows of other segments.
+
+    ``overlapping`` are the segments that may have rows of each split.
+    """
+    assigned: list[list[Split]] = [[] for _ in ranges.values]
+    read = 0
+    for split, segments in zip(splits, overlapping, strict=True):
+        for segment in sorted(segments):
+            read += min(split.low + split.rows, ranges.highs[segment]) - max(split.low, ranges.lows[segment])
+            assigned[segment].append(split)
+    return assigned if read <= _MOST_READ * sum(split.rows for split in splits) else None
 
 
 def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:

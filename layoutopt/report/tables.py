@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from layoutopt.catalog.snapshot import HistoryEntry
     from layoutopt.catalog.vacuum import VacuumReport
+    from layoutopt.loading.load import LoadsReport
     from layoutopt.model.layout import Plan
-    from layoutopt.spark.loading.load import LoadsReport
     from layoutopt.spark.planning.calibrate import Fitted
     from layoutopt.writer.task_result import LoadReport
 

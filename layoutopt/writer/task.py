@@ -195,15 +195,26 @@ def write_segment(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[
         RuntimeError: carries a LayoutoptError's kind and message to the driver (:mod:`layoutopt.spark.core.failures`).
     """
     with encode_errors():
-        try:
-            segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
-            if segment is not None:
-                yield write_and_measure(job, segment).encoded()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise TableError(
-                f"the table {job.root!r} can't be written ({reason}); nothing was committed; fix this and retry"
-            ) from error
+        result = gather_and_write(job, batches)
+        if result is not None:
+            yield result.encoded()
+
+
+def gather_and_write(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:
+    """Write the segment that the batches hold and return its result; None without rows.
+
+    Raises:
+        TableError: a file can't be written.
+        LayoutoptError: the segment is too large, or its rows can't be read.
+    """
+    try:
+        segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
+        return None if segment is None else write_and_measure(job, segment)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise TableError(
+            f"the table {job.root!r} can't be written ({reason}); nothing was committed; fix this and retry"
+        ) from error
 
 
 @dataclass(frozen=True, eq=False)

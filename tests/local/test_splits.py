@@ -185,7 +185,11 @@ def source(folder: Path, *files: list[str | None]) -> list[Split]:
 def cut(job: CutJob) -> dict[int, list[tuple[int, str | None]]]:
     """Each segment's rows, as its task puts them together."""
     numbers = pa.record_batch([pa.array(range(len(job.tasks)), pa.int64())], ["id"])
-    batches = read_segment_rows(job, [numbers]) if job.by_segment else unpack_shuffle_batches(cut_rows(job, [numbers]))
+    batches = (
+        read_segment_rows(job, numbers.column(0).to_pylist())
+        if job.by_segment
+        else unpack_shuffle_batches(cut_rows(job, [numbers]))
+    )
     found: dict[int, list[tuple[int, str | None]]] = {}
     for row in sorted((row for batch in batches for row in batch.to_pylist()), key=lambda row: row[POSITION]):
         found.setdefault(row[SEGMENT], []).append((row["id"], row["kind"]))
@@ -238,7 +242,7 @@ def test_what_folders_tell_is_a_column(tmp_path: Path) -> None:
     (split,) = source(tmp_path, ["x", "x"])
     schema = Schema((Column("day", "date"), *SCHEMA.columns))
     job = CutJob(schema, "day", SegmentRanges((9,), (0,), (FAR,)), ((replace(split, folder=(9,)),),), True)
-    (rows,) = read_segment_rows(job, [pa.record_batch([pa.array([0])], ["id"])])
+    (rows,) = read_segment_rows(job, [0])
     assert rows["day"].type == pa.date32()
     assert rows["day"].cast(pa.int32()).to_pylist() == [9, 9]
     assert rows["kind"].to_pylist() == ["x", "x"]

@@ -20,9 +20,9 @@ import pytest
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.loading.load import load
 from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.load import load
 from tests.effort import long_too
 
 if TYPE_CHECKING:
@@ -329,7 +329,7 @@ def raise_disk_full(point: str) -> None:
 
 class TestFullDisks:
     def test_in_a_task(self, shop: Path, refused: Say, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("layoutopt.spark.loading.load.load", partial(load, in_task=raise_disk_full))
+        monkeypatch.setattr("layoutopt.loading.load.load", partial(load, in_task=raise_disk_full))
         with unchanged(shop / "table"):
             said = refused(FAILED, "load", shop / "source", shop / "table", "--plan", shop / "plan.json", "--replace")
         assert "No space left on device" in said

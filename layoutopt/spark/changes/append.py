@@ -20,14 +20,14 @@ from layoutopt.errors import MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch, parse_source_name
+from layoutopt.loading.load import Basis, load
 from layoutopt.local.append import AppendReport, append_batch
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.publish.publishing import publish_after
 from layoutopt.spark.changes.affected_rows import open_for_change
 from layoutopt.spark.changes.pipeline import write_rows
 from layoutopt.spark.core.source import conform_columns, open_source
-from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import load
+from layoutopt.spark.loading.load import SparkRows
 from layoutopt.spark.loading.source_files import check_reachable, source_partitions
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
@@ -87,12 +87,11 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
             snapshot,
             repr(settings.source),
             values=None if by is None else tuple(partition.value for partition in partitions),
-            whole=True,
             fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
             rows={names.key(partition.value): partition.rows for partition in partitions},
             operation=APPEND,
             batch=batch,
-            plain=parse_source_name(settings.source) is None,
         )
-    write = partial(load, spark, rows, settings.table_path, plan, basis=basis, stages=watch)
+    row_source = SparkRows(rows, by, basis.source, is_plain=parse_source_name(settings.source) is None)
+    write = partial(load, row_source, settings.table_path, plan, basis, watch)
     return append_batch(settings, batch, snapshot, write, partial(compact_small_entries, spark), watch)

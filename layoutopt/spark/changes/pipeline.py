@@ -22,10 +22,11 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.events import Stages
+from layoutopt.loading.load import Basis, load
 from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
 from layoutopt.spark.changes.deletion_vectors import make_marks
-from layoutopt.spark.loading.job import Basis
-from layoutopt.spark.loading.load import load
+from layoutopt.spark.core.source import conform_columns
+from layoutopt.spark.loading.load import SparkRows
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -167,14 +168,15 @@ def write_rows(
         change.table.catalog.snapshot,
         f"the table {change.path!r}",
         values=None if change.plan.partition_by is None or values is None else tuple(values),
-        whole=True,
         fingerprints=fingerprints or {},
         rows=counts,
         content=content,
         operation=operation,
         marks=marks,
     )
-    return load(change.spark, rows, change.path, change.plan, basis=basis, stages=watch)
+    plan = change.plan
+    row_source = SparkRows(conform_columns(rows, plan.schema), plan.partition_by, basis.source)
+    return load(row_source, change.path, plan, basis, watch)
 
 
 def _change_content(entries: Sequence[PartitionEntry], removed: Content, added: Content) -> Content:

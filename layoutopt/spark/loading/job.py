@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -20,14 +20,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Observation, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.catalog.commit import adds_rows, partition_entries
-from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
-from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.local.processes import Batches
@@ -36,6 +31,7 @@ from layoutopt.local.splits import (
     CutJob,
     SegmentRanges,
     Split,
+    assign_splits,
     check_split,
     cut_rows,
     group_splits,
@@ -52,10 +48,10 @@ from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import content_columns, content_of, measure_content
 from layoutopt.spark.core.workers import map_in_workers, map_segments
 from layoutopt.sql.schema import folder_values
-from layoutopt.writer.load_ids import check_block_numbers, first_block, remove_on_failure
+from layoutopt.writer.load_ids import remove_on_failure
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 from layoutopt.writer.task import WriteJob, write_segment
-from layoutopt.writer.task_result import RESULT_SCHEMA, WriteResult, combine_task_results, read_task_results
+from layoutopt.writer.task_result import RESULT_SCHEMA, TaskResult, read_task_results
 
 # With more pieces (the rows of a partition in a file), each has to have ``LEAST_IN_PIECE`` rows on average.
 MOST_SMALL_PIECES: Final = 2_000
@@ -63,139 +59,78 @@ LEAST_IN_PIECE: Final = 500
 _MOST_PIECES: Final = 1 << 19  # half a kilobyte each in the driver
 _CHECKED_SPLITS: Final = 16
 _PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
-_MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
 _LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 
 
 @dataclass(frozen=True)
-class Basis:
-    """What the caller of a load knows of table and source.
+class SparkWriter:
+    """Writes segments of rows that Spark reads, and sums the source in the same job."""
 
-    Attributes:
-        snapshot: the table's newest then, None for a new table; later changes of the partitions are conflicts.
-        source: names the source in messages.
-        values: the partitions to load; None where texts select them, or all are loaded.
-        whole: whether these are all that the source has, so that no row of it may be left out.
-        fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
-        rows: by partition key, the rows counted in the source.
-        content: the expected content of all rows, where it is known better than from the source.
-        operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
-        batch: what is appended.
-        marks: rows to delete in the same commit; the loaded rows are then added to those that remain.
-        plain: whether the rows are those of the source's Parquet files, without computed columns.
-    """
+    rows: DataFrame
+    name: str
+    segments: tuple[Segment, ...]
+    reader: str = "spark"
 
-    snapshot: Snapshot | None
-    source: str
-    values: tuple[PlainValue, ...] | None = None
-    whole: bool = False
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
-    rows: Mapping[str, int] = field(default_factory=dict)
-    content: Content | None = None
-    operation: str | None = None
-    batch: str | None = None
-    marks: Marks | None = None
-    plain: bool = False
+    def write(self, job: WriteJob) -> tuple[Iterator[TaskResult], Content]:
+        """Scan, sum, evaluate features, shuffle and write in one job.
+
+        Raises:
+            BoundError, SourceError: as :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
+        """
+        plan, spark = job.plan, self.rows.sparkSession
+        observation = Observation(f"layoutopt {job.load_id}")
+        with translate_spark_errors(self.name), limit_method_size(spark):
+            observed = with_positions(self.rows).observe(observation, *content_columns(self.rows))
+            routed = with_segments(spark, observed, self.segments, plan.partition_by)
+            featurised = with_index_values(with_feature_words(routed, plan.features.features), plan.indexes)
+            results = map_segments(featurised, len(self.segments), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+            return read_task_results(results), content_of(observation.get, plan.schema.names)
 
 
 @dataclass(frozen=True)
-class LoadRun:
-    """One load: its source, its target, its segments, and the partitions' values by key."""
+class ArrowWriter:
+    """Writes segments of rows that tasks read by Arrow, themselves or through other tasks; Spark sums the source."""
 
-    spark: SparkSession
-    source: DataFrame
-    source_name: str
-    plan: Plan
-    files: TableFiles
-    load_id: str
-    segments: tuple[Segment, ...]
-    values: Mapping[str, PlainValue]
-    names: PartitionNames
-    basis: Basis
+    rows: DataFrame
+    name: str
+    cut: CutJob
+    reader: str = "arrow"
 
+    def write(self, job: WriteJob) -> tuple[Iterator[TaskResult], Content]:
+        """Write by one job or two, and sum by another.
 
-def run_write_job(run: LoadRun, in_task: Callable[[str], None] | None, cut: CutJob | None = None) -> WriteResult:
-    """Write a load's segments and sum its source.
-
-    Args:
-        run: the load.
-        in_task: called in every task after its files are written; for tests.
-        cut: how tasks read the source's files by Arrow; None lets Spark read them.
-
-    Raises:
-        BoundError, SourceError: as :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
-        NeedsSparkError: Arrow might read a file otherwise than Spark.
-    """
-    plan = run.plan
-    check_block_numbers(plan, len(run.segments))
-    keys = tuple(run.names.key(segment.value) for segment in run.segments)
-    numbers = tuple(segment.number for segment in run.segments)
-    if not run.segments:
-        return combine_task_results(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
-    job = WriteJob(
-        plan=plan,
-        shares=feature_shares(plan.features, plan.queries),
-        root=run.files.full_path(""),
-        load_id=run.load_id,
-        first_block=first_block(run.load_id),
-        keys=keys,
-        numbers=numbers,
-        at=in_task,
-        late=adds_rows(run.basis.operation, run.basis.marks),
-        lent=run.files.for_tasks().lent,
-    )
-    with translate_spark_errors(run.source_name):
-        if cut is None:
-            results, observed = _write_by_spark(run, job)
-        else:
-            results = _write_by_arrow(run.spark, cut, job).toArrow()
-            observed = measure_content(run.source, run.source_name)
-    return combine_task_results(plan, keys, numbers, read_task_results(results), observed)
-
-
-def _write_by_spark(run: LoadRun, job: WriteJob) -> tuple[pa.Table, Content]:
-    """Write the segments and sum the source in one job: scan, positions, sums, words, segments, shuffle, write."""
-    observation = Observation(f"layoutopt {run.load_id}")
-    with limit_method_size(run.spark):
-        observed = with_positions(run.source).observe(observation, *content_columns(run.source))
-        routed = with_segments(run.spark, observed, run.segments, run.plan.partition_by)
-        featurised = with_index_values(with_feature_words(routed, run.plan.features.features), run.plan.indexes)
-        results = map_segments(featurised, len(run.segments), partial(write_segment, job), RESULT_SCHEMA).toArrow()
-    return results, content_of(observation.get, run.plan.schema.names)
-
-
-def _write_by_arrow(spark: SparkSession, cut: CutJob, job: WriteJob) -> DataFrame:
-    """Write the segments in tasks that read the rows by Arrow, themselves or through other tasks."""
-    job = replace(job, of_left=evaluate_words)
-    numbers = spark.range(0, len(cut.tasks), 1, len(cut.tasks))
-    if cut.by_segment:
-        return map_in_workers(numbers, partial(_write_own_files, cut, job), RESULT_SCHEMA)
-    batches = map_in_workers(numbers, partial(cut_rows, cut), SHUFFLE_BATCH_TYPES)
-    return map_segments(batches, len(cut.ranges.values), partial(_write_shuffled, job), RESULT_SCHEMA)
+        Raises:
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
+            BoundError, SourceError: as :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
+        """
+        job, cut = replace(job, of_left=evaluate_words), self.cut
+        numbers = self.rows.sparkSession.range(0, len(cut.tasks), 1, len(cut.tasks))
+        with translate_spark_errors(self.name):
+            if cut.by_segment:
+                results = map_in_workers(numbers, partial(_write_own_files, cut, job), RESULT_SCHEMA)
+            else:
+                batches = map_in_workers(numbers, partial(cut_rows, cut), SHUFFLE_BATCH_TYPES)
+                write = partial(_write_shuffled, job)
+                results = map_segments(batches, len(cut.ranges.values), write, RESULT_SCHEMA)
+            return read_task_results(results.toArrow()), measure_content(self.rows, self.name)
 
 
 def _write_own_files(cut: CutJob, job: WriteJob, numbers: Batches) -> Iterator[pa.RecordBatch]:
-    return write_segment(job, read_segment_rows(cut, numbers))
+    return write_segment(job, read_segment_rows(cut, (n for batch in numbers for n in batch.column(0).to_pylist())))
 
 
 def _write_shuffled(job: WriteJob, batches: Batches) -> Iterator[pa.RecordBatch]:
     return write_segment(job, unpack_shuffle_batches(batches))
 
 
-def written_entries(run: LoadRun, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
-    """Return the entries of the partitions that were written."""
-    values = {key: run.names.scalar(value) for key, value in run.values.items()}
-    return partition_entries(blocks, run.plan, run.load_id, values)
-
-
 def discard_files_after(
     failures: tuple[type[BaseException], ...], spark: SparkSession, files: TableFiles, load_id: str, keys: Iterable[str]
 ) -> AbstractContextManager[None]:
     """Remove files as :func:`~layoutopt.writer.load_ids.remove_on_failure`, once the writing tasks have ended."""
-    return remove_on_failure(failures, files, load_id, keys, partial(_wait_for_tasks, spark))
+    return remove_on_failure(failures, files, load_id, keys, partial(wait_for_tasks, spark))
 
 
-def _wait_for_tasks(spark: SparkSession) -> None:
+def wait_for_tasks(spark: SparkSession) -> None:
     """Wait some seconds while tasks run: after one of a job has failed, others still write files."""
     until = time.monotonic() + _LONGEST_WAIT
     with suppress(AttributeError, Py4JError, OSError):  # the session may have been stopped, Java may have ended
@@ -220,7 +155,8 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
     pieces = _count_pieces(rows, plan.partition_by, min(_MOST_PIECES, max(MOST_SMALL_PIECES, n_rows // LEAST_IN_PIECE)))
     splits = [_split_from_pieces(group, plan.schema, plan.partition_by) for group in pieces]
     ranges = segment_ranges(segments)
-    segment_splits = _assign_splits(pieces, splits, ranges)
+    overlapping = [{segment for piece in group for segment in _overlapping_segments(piece, ranges)} for group in pieces]
+    segment_splits = assign_splits(splits, overlapping, ranges)
     tasks = group_splits(splits) if segment_splits is None else tuple(map(tuple, segment_splits))
     job = CutJob(plan.schema, plan.partition_by, ranges, tasks, segment_splits is not None)
     # Checked here, so that tasks seldom find what they can't read.
@@ -275,17 +211,6 @@ def _parse_path(uri: str) -> str:
     if match is None or "/../" in uri:
         raise NeedsSparkError(f"{uri!r} is no file of Parquet of this machine by a plain name")
     return match[1]
-
-
-def _assign_splits(pieces: _Pieces, splits: Sequence[Split], ranges: SegmentRanges) -> list[list[Split]] | None:
-    """Return each segment's splits; None where tasks of segments would read many rows of other segments."""
-    assigned: list[list[Split]] = [[] for _ in ranges.values]
-    read = 0
-    for group, split in zip(pieces, splits, strict=True):
-        for segment in sorted({segment for piece in group for segment in _overlapping_segments(piece, ranges)}):
-            read += min(split.low + split.rows, ranges.highs[segment]) - max(split.low, ranges.lows[segment])
-            assigned[segment].append(split)
-    return assigned if read <= _MOST_READ * sum(split.rows for split in splits) else None
 
 
 def _overlapping_segments(piece: Row, ranges: SegmentRanges) -> Iterator[int]:

@@ -156,7 +156,7 @@ def killed_at(point: str, number: int = 1) -> Iterator[None]:
         return commit_and_die
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.load.commit_load", dying(commit_load))
+        patch.setattr("layoutopt.loading.load.commit_load", dying(commit_load))
         patch.setattr("layoutopt.spark.changes.pipeline.commit_deletes", dying(commit_deletes))
         yield
 

@@ -17,6 +17,7 @@ from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
+from layoutopt.loading.load import LoadsReport
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
@@ -25,7 +26,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.partition_values import is_one_of
 from layoutopt.spark.core.segments import with_segments
-from layoutopt.spark.loading.load import LoadsReport, load, run_load
+from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
 from layoutopt.spark.planning.sample_evaluation import draw_sample

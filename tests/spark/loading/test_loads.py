@@ -33,9 +33,11 @@ from layoutopt.errors import (
 )
 from layoutopt.events import EventLog
 from layoutopt.inspect.verify import verify
+from layoutopt.loading.load import LoadsReport
+from layoutopt.loading.load import load as load_rows
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
-from layoutopt.spark.loading.load import LoadsReport, load, run_load
+from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.verify import rows_of_entries
 from tests.spark.tables import plan_of, simple_document
 
@@ -145,12 +147,12 @@ def test_a_range_resumes_where_it_stopped(
     place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*arguments: Any, **named: Any) -> Any:
-        if named["basis"].values == (days_since_1970(DAYS[1]),):
+        if arguments[3].values == (days_since_1970(DAYS[1]),):
             raise TableError("the disk is full, nothing was committed; make room and load again")
-        return load(*arguments, **named)
+        return load_rows(*arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.load.load", failing)
+        patch.setattr("layoutopt.loading.load.load", failing)
         with pytest.raises(TableError, match="disk is full"):
             ask(first=DAYS[0], last=DAYS[2])
     assert set(held(place)) == {DAYS[0]}
@@ -245,9 +247,9 @@ def test_a_load_that_was_given_up_but_committed_is_found_done(
         if racing["left"]:
             racing["left"] = 0
             ask(partition=(DAYS[1],))
-        return load(*arguments, **named)
+        return load_rows(*arguments, **named)
 
-    monkeypatch.setattr("layoutopt.spark.loading.load.load", with_somebody_else)
+    monkeypatch.setattr("layoutopt.loading.load.load", with_somebody_else)
     report = ask(partition=(DAYS[1],))
     assert (report.loads, report.already) == ((), (DAYS[1],))
     assert len(ids(place)) == 80
@@ -263,10 +265,10 @@ def test_somebody_elses_other_rows_are_a_conflict(
         if racing["left"]:
             racing["left"] = 0
             kept = spark.createDataFrame(day_rows(7)).selectExpr("*", f"date '{DAYS[1]}' AS dt")
-            load(spark, kept, arguments[2], arguments[3])
-        return load(*arguments, **named)
+            load(spark, kept, arguments[1], arguments[2])
+        return load_rows(*arguments, **named)
 
-    monkeypatch.setattr("layoutopt.spark.loading.load.load", with_somebody_else)
+    monkeypatch.setattr("layoutopt.loading.load.load", with_somebody_else)
     with pytest.raises(CommitConflictError, match="another commit"):
         ask(partition=(DAYS[1],))
 

@@ -1,0 +1,688 @@
+"""Load a source's partitions into a table's blocks, verify what was written, and commit it.
+
+:func:`load` counts the partitions, unless they are known, and cuts them into segments. A :class:`RowSource` writes each
+segment in one task, in Spark or in processes of this machine, and sums the source by another reader. The sums are
+compared with what was written; the commit makes it visible.
+
+:func:`run_load` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
+it from the same files, or from other files with the same rows. One with other rows, or by another plan than the one
+named, is refused unless the settings say to replace it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
+
+import pyarrow as pa
+
+from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_table_root
+from layoutopt.catalog.deletion_vectors import Marks
+from layoutopt.catalog.entries import partition_entries, written_content, written_positions
+from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.paths import MARKER
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
+from layoutopt.config.documents import DEFAULT_PLAN, read_plan
+from layoutopt.config.settings import LoadSettings
+from layoutopt.encryption.references import KEY_VARIABLE, given_reference, key_of
+from layoutopt.errors import (
+    AlreadyLoadedError,
+    BoundError,
+    CommitConflictError,
+    ContentMismatchError,
+    EncryptedTableError,
+    LayoutoptError,
+    MissingPartitionError,
+    NeedsSparkError,
+    NotATableError,
+    PlanError,
+    SettingError,
+    find_interrupt,
+)
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.external_tables import pin_version
+from layoutopt.external.snapshot import SourcePartition
+from layoutopt.features.weights import feature_shares
+from layoutopt.inspect.status import current_plan
+from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.model.layout import Plan
+from layoutopt.publish.publishing import parse_publications, publish_all
+from layoutopt.scan.table import Table
+from layoutopt.writer.load_ids import (
+    ANY_FAILURE,
+    COMMIT_REFUSALS,
+    check_block_numbers,
+    first_block,
+    fresh_load_id,
+    remove_on_failure,
+)
+from layoutopt.writer.task import WriteJob
+from layoutopt.writer.task_result import LoadReport, TaskResult, WriteResult, combine_task_results, load_report
+
+# Sums of 32-bit hashes stay within 64 bits below this.
+_MOST_ROWS = 1 << 31
+_SUMMED = ("rows", "segments", "blocks", "files", "bytes")
+
+
+class SegmentWriter(Protocol):
+    """A way to read the rows of some segments and to write them, each in a task."""
+
+    @property
+    def reader(self) -> str:
+        """What reads the rows: ``arrow`` or ``spark``."""
+        ...
+
+    def write(self, job: WriteJob) -> tuple[Iterable[TaskResult], Content]:
+        """Write all segments; return the tasks' results in the order of the segments, and the source's content.
+
+        Raises:
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
+            LayoutoptError: a task failed.
+        """
+        ...
+
+
+class RowSource(Protocol):
+    """The rows of one load."""
+
+    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
+        """Count chunks of neighbouring rows of a partition, in the source's order."""
+        ...
+
+    def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[SegmentWriter]:
+        """Return the ways to write segments: where one fails because of how it reads, the next is tried.
+
+        ``counts`` is what the log says of counting.
+        """
+        ...
+
+    def measure(self) -> Content:
+        """Sum the source once more; a task that ran twice may have been summed twice."""
+        ...
+
+    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
+        """Read the checksums of columns that tasks can't hash from the files that were written."""
+        ...
+
+    def wait_for_tasks(self) -> None:
+        """Wait until tasks of a failed job write no more files."""
+        ...
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the caller of a load knows of table and source.
+
+    Attributes:
+        snapshot: the table's newest then, None for a new table; later changes of the partitions are conflicts.
+        source: names the source in messages.
+        values: the partitions to load; None where texts select them, or all are loaded.
+        fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
+        rows: by partition key, the rows counted in the source.
+        content: the expected content of all rows, where it is known better than from the source.
+        operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
+        batch: what is appended.
+        marks: rows to delete in the same commit; the loaded rows are then added to those that remain.
+    """
+
+    snapshot: Snapshot | None
+    source: str
+    values: tuple[PlainValue, ...] | None = None
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    rows: Mapping[str, int] = field(default_factory=dict)
+    content: Content | None = None
+    operation: str | None = None
+    batch: str | None = None
+    marks: Marks | None = None
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One load: its source, its target, its segments, and the partitions' values by key."""
+
+    rows: RowSource
+    plan: Plan
+    files: TableFiles
+    load_id: str
+    segments: tuple[Segment, ...]
+    values: Mapping[str, PlainValue]
+    names: PartitionNames
+    basis: Basis
+
+    def entries(self, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
+        """Return the entries of the partitions that were written."""
+        values = {key: self.names.scalar(value) for key, value in self.values.items()}
+        return partition_entries(blocks, self.plan, self.load_id, values)
+
+
+def load(
+    rows: RowSource,
+    table_path: str,
+    plan: Plan,
+    basis: Basis,
+    stages: Stages,
+    *,
+    whole_table: bool = False,
+    encrypt: str | None = None,
+    cutter: Cutter = cut_in_input_order,
+    at: CommitHook = lambda point: None,
+    in_task: Callable[[str], None] | None = None,
+) -> LoadReport:
+    """Rewrite rows into blocks, and commit them as the table's next snapshot.
+
+    Args:
+        rows: the source.
+        table_path: the table's folder, which exists.
+        plan: the layout to load by.
+        basis: what the caller knows of table and source.
+        stages: times and logs the stages.
+        whole_table: whether other partitions are removed from the table.
+        encrypt: the reference to the key that encrypts a new table; an existing table must use the same.
+        cutter: cuts partitions above ``segment_rows``.
+        at: called at the commit's points, see ``CRASH_POINTS``; for tests.
+        in_task: called in every task after its files are written; for tests.
+
+    Raises:
+        ContentMismatchError: what was written is not what the source has.
+        CommitConflictError: another commit changed one of the partitions meanwhile.
+        BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
+        TableError: the table can't be written.
+        EncryptionKeyError: the key of an encrypted table is missing, or another one.
+        LayoutoptError: of the source, as its methods raise.
+    """
+    files = TableFiles(table_path, key=encrypt)
+    names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
+    with stages.stage("count", "counting partitions") as counts:
+        segments = _cut(rows, plan, basis, names, cutter)
+        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
+        writers = rows.writers(plan, segments, counts)
+    values = _name_partitions(names, basis, segments)
+    run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
+    for writer in writers[:-1]:
+        try:
+            written = _write(run, stages, in_task, writer)
+            break
+        except (NeedsSparkError, ContentMismatchError) as error:
+            stages.say("reading all by Spark")
+            stages.log.write("read_by_spark", why=str(error))
+            run = replace(run, load_id=fresh_load_id(basis.snapshot))
+    else:
+        written = _write(run, stages, in_task, writers[-1])
+    removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.wait_for_tasks)
+    with removal, stages.stage("commit", "committing") as counts:
+        snapshot = commit_load(
+            files,
+            basis.snapshot,
+            plan,
+            run.load_id,
+            [replace(entry, source=basis.fingerprints.get(entry.key)) for entry in run.entries(written.blocks)],
+            written.blocks,
+            indexes=written.indexes,
+            whole_table=whole_table,
+            operation=basis.operation,
+            batch=basis.batch,
+            marks=basis.marks,
+            at=at,
+        )
+        counts["snapshot"] = snapshot.number
+    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(segments), written, stages.seconds)
+
+
+def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+    """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
+    chunks: Sequence[Chunk] | None = None
+    if cutter is cut_in_input_order:
+        known: dict[PlainValue, int | None] = {None: None}
+        if plan.partition_by is None or basis.values is not None:
+            known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
+        chunks = chunks_from_counts(known, plan.segment_rows)
+    if chunks is None:
+        chunks = rows.count_chunks(plan.segment_rows)
+    total = sum(chunk.rows for chunk in chunks)
+    if total >= _MOST_ROWS:
+        raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
+    return cut_segments(chunks, plan.segment_rows, cutter)
+
+
+def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
+    """Return the values of a load's partitions by their keys: those requested, and those that the source has.
+
+    Raises:
+        ContentMismatchError: the source has other partitions than before, or two have one key.
+    """
+    requested = dict.fromkeys(basis.values or ())
+    values = requested | {segment.value: None for segment in segments}
+    if basis.values is not None and len(values) > len(requested):
+        raise ContentMismatchError(
+            f"{basis.source} has a new partition {names.shown(list(values)[-1])}: the source was changed during the "
+            "load; nothing was committed, load again once it no longer changes"
+        )
+    by_key = {names.key(value): value for value in values}
+    if len(by_key) < len(values):
+        raise ContentMismatchError(
+            f"two partitions of {basis.source} would have one name in the table; nothing was committed, "
+            "load them one at a time into tables of their own"
+        )
+    return by_key
+
+
+def _write(run: _Run, stages: Stages, in_task: Callable[[str], None] | None, writer: SegmentWriter) -> WriteResult:
+    """Write the segments and compare them with the source; remove the files where that fails."""
+    with remove_on_failure(ANY_FAILURE, run.files, run.load_id, run.values, run.rows.wait_for_tasks):
+        say = f"writing {len(run.segments)} segments"
+        with stages.stage("write", say, load_id=run.load_id, read_by=writer.reader) as counts:
+            written = _write_segments(run, in_task, writer)
+            counts["blocks"] = written.blocks.num_rows
+        with stages.stage("check", "comparing with the source"):
+            _check_written(run, written)
+            check_partitions(run.entries(written.blocks), run.names, run.values, run.basis.rows, run.basis.source)
+    return written
+
+
+def _write_segments(run: _Run, in_task: Callable[[str], None] | None, writer: SegmentWriter) -> WriteResult:
+    plan = run.plan
+    check_block_numbers(plan, len(run.segments))
+    keys = tuple(run.names.key(segment.value) for segment in run.segments)
+    numbers = tuple(segment.number for segment in run.segments)
+    if not run.segments:
+        return combine_task_results(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
+    job = WriteJob(
+        plan=plan,
+        shares=feature_shares(plan.features, plan.queries),
+        root=run.files.full_path(""),
+        load_id=run.load_id,
+        first_block=first_block(run.load_id),
+        keys=keys,
+        numbers=numbers,
+        at=in_task,
+        late=adds_rows(run.basis.operation, run.basis.marks),
+        lent=run.files.for_tasks().lent,
+    )
+    results, observed = writer.write(job)
+    return combine_task_results(plan, keys, numbers, results, observed)
+
+
+def _check_written(run: _Run, written: WriteResult) -> None:
+    """Raise ContentMismatchError for blocks that do not have the source's rows, in total."""
+    source = run.basis.source
+    table = BlockTable.from_arrow(written.blocks, run.plan)
+    measured = written_content(table)
+    read_back = run.rows.read_back(run.files, run.plan, written.blocks)
+    content = Content(measured.rows, {**dict(measured.sums), **read_back})
+    if run.basis.content is not None:
+        known = {name: sum for name, sum in content.sums.items() if name in run.basis.content.sums}
+        check_content(run.basis.content, Content(content.rows, known), source)
+    try:
+        check_content(written.observed, content, source)
+    except ContentMismatchError:
+        check_content(run.rows.measure(), content, source)
+    if run.plan.scheme.has_tids:
+        check_positions(written.positions, written_positions(table), source)
+
+
+class LoadSource(Protocol):
+    """The source that the verb `load` names, as an engine opens it."""
+
+    def list_partitions(self) -> tuple[SourcePartition, ...]:
+        """List all partitions that have rows, by value, NULL first."""
+        ...
+
+    def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
+        """Return the partitions that texts of ``--partition`` name, in their order; without files where rows lack.
+
+        Raises:
+            SettingError: a text is no value of the partition column.
+        """
+        ...
+
+    def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
+        """Return the partitions that have rows from one value to another; None leaves an end open.
+
+        Raises:
+            SettingError: a text is no value of the partition column.
+        """
+        ...
+
+    def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
+        """Raise SourceError if the partitions' values select other rows than were counted."""
+        ...
+
+    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> RowSource:
+        """Open the rows of some partitions, or of all with None.
+
+        Raises:
+            SchemaError: they have other columns than the plan.
+        """
+        ...
+
+    def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
+        """Return whether a partition's entries, in a table at one snapshot, hold its rows, in any order."""
+        ...
+
+
+# Opens the source of a load, for a plan.
+OpenSource = Callable[[str, Plan], LoadSource]
+
+
+@dataclass(frozen=True)
+class LoadsReport:
+    """The result of :func:`run_load`.
+
+    Attributes:
+        table: its path.
+        plan: the digest of the plan.
+        loads: one a commit, in order.
+        already: the keys of the partitions that the table had already, sorted.
+        seconds: in all.
+        source: what was loaded; a table of another format with its version.
+    """
+
+    table: str
+    plan: str
+    loads: tuple[LoadReport, ...] = ()
+    already: tuple[str, ...] = ()
+    seconds: float = 0.0
+    source: str = ""
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """The keys of the partitions that were loaded."""
+        return tuple(key for load in self.loads for key in load.partitions)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a user should know of the loads."""
+        return tuple(note for load in self.loads for note in load.notes)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as JSON: the sums over the loads, then each load."""
+        sums = {name: sum(getattr(load, name) for load in self.loads) for name in _SUMMED}
+        last = self.loads[-1] if self.loads else None
+        return {
+            "table": self.table,
+            "source": self.source,
+            "plan": self.plan,
+            "snapshot": None if last is None else last.snapshot,
+            "partitions": list(self.partitions),
+            "already": list(self.already),
+            **sums,
+            "seconds": self.seconds,
+            "notes": list(self.notes),
+            "loads": [load.to_json() for load in self.loads],
+        }
+
+
+@dataclass(frozen=True)
+class _Request:
+    """The partitions to load, and the source and the table's newest snapshot when they were looked at."""
+
+    source: LoadSource
+    settings: LoadSettings
+    plan: Plan
+    table: Table | None
+    log: EventLog = NO_EVENTS
+    say: Progress = silent
+    partitions: tuple[SourcePartition, ...] = ()
+
+    @cached_property
+    def names(self) -> PartitionNames:
+        snapshot = None if self.table is None else self.table.catalog.snapshot
+        return PartitionNames.of(self.plan.schema, self.plan.partition_by, snapshot)
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some of the source's partitions are requested."""
+        settings = self.settings
+        return bool(settings.partition) or settings.first is not None or settings.last is not None
+
+    def key(self, partition: SourcePartition) -> str:
+        return self.names.key(partition.value)
+
+    def entries(self, partition: SourcePartition) -> tuple[PartitionEntry, ...]:
+        return () if self.table is None else self.table.catalog.snapshot.by_key.get(self.key(partition), ())
+
+
+def run_load(
+    open_source: OpenSource, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> LoadsReport:
+    """Load what the settings request and the table lacks, with a commit for each partition where some are named.
+
+    Args:
+        open_source: opens the source in an engine.
+        settings: of the verb.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage, and one ``load`` at the end that sums up.
+
+    Raises:
+        AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not set.
+        MissingPartitionError: the source has no rows for a named partition, or none in the range.
+        LayoutoptError: as :func:`load`.
+        KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
+    """
+    watch = Stages(say)
+    parse_publications(settings.table_path, settings.publish)  # fails early if the table can't be published
+    _check_encryption(settings)
+    loads: list[LoadReport] = []
+    already: list[str] = []
+    before: Table | None = None
+    try:
+        with watch.stage("all", "looking at the source"):
+            settings = settings.model_copy(update={"source": pin_version(settings.source)})
+            before = _open_newest(settings)
+            request = _open_request(open_source, settings, say, log)
+            # Each named partition is committed by itself, so that a retry resumes; a whole source at once.
+            partitions = request.partitions
+            for group in [(partition,) for partition in partitions] if request.is_partial else [partitions]:
+                report = _load_group(request, group, already)
+                request = replace(request, table=_open_newest(settings))
+                if report is not None:
+                    loads.append(report)
+                    publish_all(settings.table_path, settings.publish, say, log)
+            if not loads and request.table is not None:  # a crash may have left the last commit unpublished
+                publish_all(settings.table_path, settings.publish, say, log)
+    except LayoutoptError as error:
+        _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, error)
+        raise
+    except (Exception, KeyboardInterrupt) as error:
+        if find_interrupt(error) is None:
+            raise
+        raise KeyboardInterrupt(_describe_commits(before, settings)) from error
+    result = LoadsReport(
+        settings.table_path,
+        request.plan.digest,
+        tuple(loads),
+        tuple(sorted(already)),
+        watch.seconds["all"],
+        settings.source,
+    )
+    _log_result(log, settings, result, watch)
+    return result
+
+
+def _check_encryption(settings: LoadSettings) -> None:
+    """Check that the key is available, and that no new table is left clear, or published, by mistake.
+
+    Raises:
+        SettingError, EncryptionKeyError: the key is missing; or one is given for a new table, but not to encrypt it.
+        EncryptedTableError: the table is to be published too.
+    """
+    if settings.encrypt is None:
+        if given_reference() is not None and not TableFiles(settings.table_path).exists(MARKER):
+            raise SettingError(
+                f"a key is given (--key, [encryption] key or {KEY_VARIABLE}), but the table {settings.table_path!r} is "
+                "new and not to be encrypted; name the key by --encrypt, or leave it out"
+            )
+        return
+    key_of(settings.encrypt)
+    if settings.publish:
+        raise EncryptedTableError(
+            f"an encrypted table can't be published ({settings.publish[0]!r}): other engines have no key; leave "
+            "--publish or --encrypt out"
+        )
+
+
+def _describe_commits(before: Table | None, settings: LoadSettings) -> str:
+    now = _open_newest(settings)
+    if now is None or (before is not None and before.catalog.snapshot.number == now.catalog.snapshot.number):
+        return "nothing was committed"
+    return f"`layoutopt history {settings.table_path}` lists what was committed; the same command loads the rest"
+
+
+def _log_result(
+    log: EventLog, settings: LoadSettings, report: LoadsReport, watch: Stages, error: LayoutoptError | None = None
+) -> None:
+    event = report.to_json() | {
+        "source": settings.source,
+        "seconds": watch.seconds["all"],
+        "exit": 0 if error is None else error.exit_code,
+    }
+    event |= {"outcome": "failed", "error": str(error)} if error is not None else {"outcome": "done"}
+    log.write("load", **{name: value for name, value in event.items() if name != "loads"})
+
+
+def _open_request(open_source: OpenSource, settings: LoadSettings, say: Progress, log: EventLog) -> _Request:
+    table = _open_newest(settings)
+    plan = _choose_plan(settings, table)
+    source = open_source(settings.source, plan)
+    request = _Request(source, settings, plan, table, log, say)
+    partitions = _find_partitions(request)
+    if plan.partition_by is not None:
+        source.check_reachable(partitions)
+    return replace(request, partitions=partitions)
+
+
+def _open_newest(settings: LoadSettings) -> Table | None:
+    """Open the table at its newest snapshot; None where nothing was loaded yet."""
+    try:
+        return Table(Catalog.open(settings.table_path, key=settings.encrypt))
+    except NotATableError:
+        if TableFiles(settings.table_path).is_file(""):
+            raise
+        return None  # the load refuses a folder that holds something else
+
+
+def _choose_plan(settings: LoadSettings, table: Table | None) -> Plan:
+    """Choose the plan named, or else the table's; the commit checks its columns."""
+    if settings.plan is None and table is not None and table.catalog.plans:
+        return current_plan(table.catalog)
+    plan = read_plan(settings.plan or DEFAULT_PLAN)
+    if table is None or not table.catalog.partitions:
+        return plan
+    if plan.table != table.name:
+        raise PlanError(
+            f"the plan calls the table {plan.table!r} but its partitions were loaded as {table.name!r}; "
+            f"analyse the log with --table {table.name} and plan again"
+        )
+    if plan.settings != table.settings:
+        raise PlanError(
+            f"the plan was made under {plan.settings} but the table's under {table.settings}; plan again under these"
+        )
+    return plan
+
+
+def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
+    """Find the requested partitions, including those without rows where that is allowed."""
+    settings, by = request.settings, request.plan.partition_by
+    is_range = settings.first is not None or settings.last is not None
+    if is_range and settings.partition:
+        raise SettingError(f"--partition {settings.partition[0]} and a range are both given; leave one of them out")
+    if is_range:
+        partitions = request.source.select_range(settings.first, settings.last)
+        if not partitions and not settings.allow_empty:
+            raise MissingPartitionError(
+                f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
+            )
+        return partitions
+    if not settings.partition:
+        return request.source.list_partitions()
+    partitions = request.source.select_partitions(settings.partition)
+    missing = [partition.value for partition in partitions if not partition.files]
+    if missing and not settings.allow_empty:
+        null = f" (NULL is {by}=__null__)" if missing[0] == "null" else ""
+        raise MissingPartitionError(
+            f"{settings.source!r} has no rows for {request.names.shown(missing[0])}{null}; load when they have come, "
+            "or give --allow-empty"
+        )
+    return partitions
+
+
+def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
+    """Load what the table lacks of a group, and add the other keys to ``already``; None where it lacks nothing."""
+    missing = [partition for partition in group if not _is_loaded(request, partition)]
+    keys = [request.key(partition) for partition in group if partition not in missing]
+    already += keys
+    for key in keys:
+        request.say(f"partition {key} is there")
+    if group and not missing:
+        return None
+    try:
+        return _load(request, missing)
+    except CommitConflictError:
+        # Another process may have done the same work meanwhile: a task that was given up, but still ran.
+        settings = request.settings.model_copy(update={"replace": False})
+        again = replace(request, table=_open_newest(request.settings), settings=settings)
+        if again.table is None or not all(_is_same(again, partition) for partition in missing):
+            raise
+        already += [request.key(partition) for partition in missing]
+        return None
+
+
+def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadReport:
+    settings, plan = request.settings, request.plan
+    # A source without a row still makes a table.
+    has_values = plan.partition_by is not None and partitions
+    is_whole = not request.is_partial and len(partitions) == len(request.partitions)
+    basis = Basis(
+        snapshot=None if request.table is None else request.table.catalog.snapshot,
+        source=repr(settings.source),
+        values=tuple(partition.value for partition in partitions) if has_values else None,
+        fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
+        rows={request.key(partition): partition.rows for partition in partitions},
+    )
+    rows = request.source.open_rows(None if is_whole else partitions)
+    ensure_table_root(TableFiles(settings.table_path, key=settings.encrypt))
+    stages = Stages(request.say, request.log)
+    return load(rows, settings.table_path, plan, basis, stages, encrypt=settings.encrypt)
+
+
+def _is_loaded(request: _Request, partition: SourcePartition) -> bool:
+    """Whether the table has the partition already.
+
+    Raises:
+        AlreadyLoadedError: it has other rows, or another plan's.
+    """
+    entries = request.entries(partition)
+    rows = sum(entry.live_rows for entry in entries)
+    if request.settings.replace or not entries or (rows == 0 and partition.files):
+        return False
+    if _is_same(request, partition):
+        return True
+    request.source.open_rows([partition])  # errors that a load would raise come first
+    difference = "from other content" if _has_plan(request, entries[0]) else f"by the plan {entries[0].plan[:12]}"
+    raise AlreadyLoadedError(
+        f"partition {entries[0].key!r} was loaded {difference} ({rows} rows); give --replace to load it again, or use "
+        "`layoutopt append` to add rows to it"
+    )
+
+
+def _has_plan(request: _Request, entry: PartitionEntry) -> bool:
+    return request.settings.plan is None or entry.plan == request.plan.digest
+
+
+def _is_same(request: _Request, partition: SourcePartition) -> bool:
+    """Whether the table has these rows by this plan (by any, where none was named)."""
+    entries = request.entries(partition)
+    if not entries or request.table is None or not _has_plan(request, entries[0]):
+        return False
+    if entries[0].source == partition.fingerprint:  # rows appended since don't matter
+        return True
+    if not partition.files:
+        return not any(entry.live_rows for entry in entries)
+    request.say(f"comparing partition {entries[0].key} with the table")
+    return request.source.holds_same_rows(partition, request.table, entries)
