@@ -7,21 +7,25 @@ another one, or for one in another time zone. Names are made from values and nev
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 import numpy as np
 
-from layoutopt.catalog.paths import WHOLE, partition_key
+from layoutopt.catalog.paths import NULL_PARTITION, WHOLE, partition_key
 from layoutopt.catalog.snapshot import PartitionEntry, Scalar, Snapshot
 from layoutopt.catalog.statistics import MAX_TEXT
+from layoutopt.errors import SettingError
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import to_key
 
 PlainValue = bool | int | Decimal | str | None
 
 _TIMES = ("timestamp", "timestamp_ntz")
+# Texts for NULL: in the names of Hive's folders, and in layoutopt's keys. Of other types no value is called "null".
+_NULLS = frozenset({"__HIVE_DEFAULT_PARTITION__", NULL_PARTITION})
 
 
 @dataclass(frozen=True)
@@ -118,3 +122,52 @@ def _find_instant(entry: PartitionEntry, column: str) -> int | None:
 def null_first_key(value: PlainValue) -> tuple[bool, PlainValue]:
     """Return a key that sorts partition values, NULL first."""
     return value is not None, value if value is not None else 0
+
+
+def parse_request(request: object, partition_by: str, is_text: bool) -> str | None:
+    """Return the text of the value that ``--partition`` requests: ``o_year=1994``, or just ``1994``; None for NULL.
+
+    NULL is ``o_year=__null__`` (or Hive's name for it; ``o_year=null`` in columns where no value is called so, all but
+    texts). ``kind:="..."`` has a JSON string, for texts that would be read as something else. A request that is not a
+    text stands for its text, None for NULL.
+
+    Raises:
+        SettingError: the text names another column, or has no JSON where it should.
+
+    >>> parse_request("day=2026-01-31", "day", False), parse_request('kind:="a=b"', "kind", True)
+    ('2026-01-31', 'a=b')
+    """
+    if not isinstance(request, str):
+        return None if request is None else str(request)
+    name, operator, value = _split_request(request, partition_by)
+    if operator == ":=":
+        try:
+            text = json.loads(value)
+        except ValueError:
+            text = False
+        if text is None or isinstance(text, str):
+            return text
+        raise SettingError(f"--partition {request!r} has no text in quotes behind :=, nor null; write it as JSON")
+    if operator == "=" and name.strip().lower() != partition_by.lower():
+        raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
+    return None if value in _NULLS or (value.lower() == "null" and not is_text) else value
+
+
+def _split_request(request: str, partition_by: str) -> tuple[str, str, str]:
+    """Return name, operator and value; the first two are empty for a value alone. A name may contain an ``=``."""
+    for operator in ("=", ":="):
+        start = f"{partition_by}{operator}"
+        if request[: len(start)].lower() == start.lower():
+            return partition_by, operator, request[len(start) :]
+    name, equals, value = request.partition("=")
+    return (name, equals, value) if equals else ("", "", request)
+
+
+def no_partitions(request: object) -> SettingError:
+    """Return the error for a partition that is requested of a table without partitions."""
+    return SettingError(f"the plan has no partitions, but {request!r} was asked for; leave --partition out")
+
+
+def wrong_partition_value(text: str, type: str, partition_by: str) -> SettingError:
+    """Return the error for a text that is no value of the partition column's type."""
+    return SettingError(f"{text!r} is no {type}; write --partition {partition_by}=VALUE with a value of that type")

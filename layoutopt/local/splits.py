@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, groupby, pairwise
@@ -179,23 +179,33 @@ def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
                 yield from _cut_task(job, number)
 
 
-def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folder: str, number: int) -> None:
-    """Write the shuffle batches of a task's rows, and extra ones of the same rows, to one file for each segment."""
-    with ExitStack() as stack:
-        streams: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
+def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folder: str, number: int) -> list[int]:
+    """Write the shuffle batches of a task's rows, and extra ones of the same rows, to a file; return their segments."""
+    segments = []
+    with pa.OSFile(str(Path(folder, str(number))), "wb") as file, pa.ipc.new_file(file, SHUFFLE_BATCH_SCHEMA) as writer:
         for batch in _cut_task(job, number, extra_batches):
-            segment = batch.column(0)[0].as_py()
-            if segment not in streams:
-                file = stack.enter_context(pa.OSFile(str(Path(folder, f"{segment}-{number}")), "wb"))
-                streams[segment] = stack.enter_context(pa.ipc.new_stream(file, SHUFFLE_BATCH_SCHEMA))
-            streams[segment].write_batch(batch)
+            segments.append(batch.column(0)[0].as_py())
+            writer.write_batch(batch)
+    return segments
 
 
-def read_shuffle_batches(folder: str, segment: int, task: int) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a segment with their positions; ``task`` replaces the segment's number."""
-    for path in sorted(Path(folder).glob(f"{segment}-*")):
-        with pa.memory_map(str(path)) as file:
-            for batch in pa.ipc.open_stream(file):
+def read_shuffle_batches(
+    folder: str, segments: Sequence[Sequence[int]], segment: int, task: int
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a segment with their positions.
+
+    Args:
+        folder: has a file of each task of :func:`write_shuffle_batches`.
+        segments: what each of these tasks returned.
+        segment: the segment.
+        task: replaces the segment's number.
+    """
+    for number, written in enumerate(segments):
+        if segment not in written:
+            continue
+        with pa.memory_map(str(Path(folder, str(number)))) as file, pa.ipc.open_file(file) as reader:
+            for place in (place for place, other in enumerate(written) if other == segment):
+                batch = reader.get_batch(place)
                 yield from unpack_shuffle_batches(
                     [batch.set_column(0, batch.schema.field(0), pa.array([task], pa.int32()))]
                 )
@@ -418,17 +428,14 @@ def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | 
     """Return the splits of files and their rows by partition value; reads every file's footer.
 
     Raises:
-        NeedsSparkError: a file might not be read as Spark reads it, or there are no rows.
+        NeedsSparkError: a file might not be read as Spark reads it.
     """
     shares = [files[start : start + _FILES_A_TASK] for start in range(0, len(files), _FILES_A_TASK)]
     results = tasks.map(len(shares), partial(_count_share, shares, schema, partition_by))
-    splits = tuple(
+    return tuple(
         (replace(split, low=number << _ROW_BITS), counts)
         for number, (split, counts) in enumerate(chain.from_iterable(results))
     )
-    if not splits:
-        raise NeedsSparkError("the source has no rows")
-    return splits
 
 
 def _count_share(

@@ -6,7 +6,6 @@ time zone nor both times that clocks show twice, nor years before 1: see :mod:`l
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import reduce
 from typing import Final
@@ -25,13 +24,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.errors import SettingError
+from layoutopt.catalog.partition_names import PlainValue, no_partitions, parse_request, wrong_partition_value
 from layoutopt.model.types import quote_name
 
 _NO_ZONE: Final = "timestamp_ntz'1970-01-01 00:00:00'"
-# Texts for NULL: in the names of Hive's folders, and in layoutopt's keys. Of other types no value is called "null".
-_NULLS: Final = frozenset({"__HIVE_DEFAULT_PARTITION__", "__null__"})
 
 
 def plain_column(value: SparkColumn, type: DataType) -> SparkColumn:
@@ -84,17 +80,14 @@ def parse_partition_values(
 ) -> tuple[PlainValue, ...]:
     """Return the values that ``--partition`` requests: ``o_year=1994``, or just ``1994``.
 
-    NULL is ``o_year=__null__`` (or Hive's name for it; ``o_year=null`` in columns where no value is called so, all but
-    texts). ``kind:="..."`` has a JSON string, for texts that would be read as something else. A request that is not a
-    text stands for its text, None for NULL.
-
     Raises:
-        SettingError: the plan has no partitions, the text names another column, or is no value of its type.
+        SettingError: as :func:`~layoutopt.catalog.partition_names.parse_request`, or the text is no value of the
+            column's type.
     """
     if partition_by is None:
-        raise SettingError(f"the plan has no partitions, but {requests[0]!r} was asked for; leave --partition out")
+        raise no_partitions(requests[0])
     type = df.schema[partition_by].dataType
-    texts = [_parse_request(request, partition_by, type) for request in requests]
+    texts = [parse_request(request, partition_by, isinstance(type, StringType)) for request in requests]
     return tuple(dict.fromkeys(_cast_text(df, text, partition_by, type) for text in texts))
 
 
@@ -102,10 +95,10 @@ def match_partition_texts(df: DataFrame, partition_by: str, requests: Sequence[o
     """Return the condition for the partitions of :func:`parse_partition_values`, with the texts parsed by Spark.
 
     Raises:
-        SettingError: as there.
+        SettingError: as :func:`~layoutopt.catalog.partition_names.parse_request`.
     """
     column, type = F.col(quote_name(partition_by)), df.schema[partition_by].dataType
-    texts = [_parse_request(request, partition_by, type) for request in requests]
+    texts = [parse_request(request, partition_by, isinstance(type, StringType)) for request in requests]
     return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts), F.lit(False))
 
 
@@ -115,38 +108,8 @@ def _cast_text(df: DataFrame, text: str | None, partition_by: str, type: DataTyp
     row = df.sparkSession.range(1).select(plain_column(F.lit(text).try_cast(type), type).alias("value")).first()
     value: PlainValue = None if row is None else row["value"]
     if value is None:
-        raise SettingError(
-            f"{text!r} is no {type.simpleString()}; write --partition {partition_by}=VALUE with a value of that type"
-        )
+        raise wrong_partition_value(text, type.simpleString(), partition_by)
     return value
-
-
-def _parse_request(request: object, partition_by: str, type: DataType) -> str | None:
-    if not isinstance(request, str):
-        return None if request is None else str(request)
-    name, operator, value = _split_request(request, partition_by)
-    if operator == ":=":
-        try:
-            text = json.loads(value)
-        except ValueError:
-            text = False
-        if text is None or isinstance(text, str):
-            return text
-        raise SettingError(f"--partition {request!r} has no text in quotes behind :=, nor null; write it as JSON")
-    if operator == "=" and name.strip().lower() != partition_by.lower():
-        raise SettingError(f"the table is partitioned by {partition_by}, not {name!r}; write {partition_by}={value}")
-    is_null = value in _NULLS or (value.lower() == "null" and not isinstance(type, StringType))
-    return None if is_null else value
-
-
-def _split_request(request: str, partition_by: str) -> tuple[str, str, str]:
-    """Return name, operator and value; the first two are empty for a value alone. A name may contain an ``=``."""
-    for operator in ("=", ":="):
-        start = f"{partition_by}{operator}"
-        if request[: len(start)].lower() == start.lower():
-            return partition_by, operator, request[len(start) :]
-    name, equals, value = request.partition("=")
-    return (name, equals, value) if equals else ("", "", request)
 
 
 def partition_column(df: DataFrame, partition_by: str | None) -> SparkColumn:

@@ -11,13 +11,13 @@ drawn by their places in the files (:mod:`layoutopt.local.profile`), others by t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
 from math import ceil
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,14 +29,14 @@ from layoutopt.errors import BoundError, NeedsSparkError, PlanError
 from layoutopt.events import Progress
 from layoutopt.external.snapshot import parse_source_name
 from layoutopt.features.weights import feature_shares, segment_weights
+from layoutopt.local import local_rows
+from layoutopt.local.local_rows import LocalRows
 from layoutopt.local.parquet_files import arrow_schema
 from layoutopt.local.processes import Processes, Task, Tasks
 from layoutopt.local.profile import (
-    CHUNK,
     KEY,
     MAX_PAIRS,
     ROWS,
-    ChunkCountJob,
     DrawJob,
     Profile,
     ProfileJob,
@@ -45,17 +45,15 @@ from layoutopt.local.profile import (
     first_row_numbers,
     merge_nan_bounds,
 )
-from layoutopt.local.segments import Chunk, Segment, chunk_bits, chunks_from_counts, segment_ranges
+from layoutopt.local.segments import Segment, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
     NO_RANGES,
     CutJob,
     LocalFile,
     Split,
-    SplitCounts,
     count_files,
     estimate_rows,
-    group_splits,
     list_local_files,
     read_shuffle_batches,
     write_shuffle_batches,
@@ -81,8 +79,6 @@ SAMPLE_ROWS = 40_000
 _TEXTS = ("string", "binary")
 # The share of rows by which Spark decides whether a column's bounds can exclude a query from a partition.
 _BOUNDS_SHARE = 0.01
-# At most this many tasks a core, since the driver receives the result of each.
-_TASKS_A_CORE: Final = 8
 _FEWEST_SPLITS: Final = 4
 # Rows read for each row drawn from few files: neighbouring rows are more alike than those of a block.
 _READ_PER_DRAWN: Final = 4
@@ -90,54 +86,21 @@ _READ_PER_DRAWN: Final = 4
 T = TypeVar("T", covariant=True)
 
 
-class TaskJob(Protocol[T]):
-    """A job that runs as one task for each group of splits."""
-
-    @property
-    def job(self) -> CutJob:
-        """The rows and columns that the tasks read."""
-        ...
-
-    def run_task(self, number: int) -> T | None:
-        """Return the result of one task; None where it reads no rows."""
-        ...
-
-
 @dataclass(eq=False)
-class PlainRows:
-    """The rows of a source of plain Parquet files on this machine.
+class PlainRows(LocalRows):
+    """The rows of a source of plain Parquet files on this machine, for planning.
 
-    Methods raise NeedsSparkError where Arrow might read a file or a feature otherwise than Spark, or where results are
-    too large for the driver.
+    Methods raise NeedsSparkError also where results are too large for the driver.
 
     Attributes:
         open_frame: returns the same rows as a DataFrame; starts a session where there is none.
-        splits: of the files in the order of their names, each with its rows by value of the partition column.
-        partition_rows: the rows of each partition by its value, NULL first.
         say: receives the reason when Spark has to read the rows.
         needs_spark: whether Spark reads the rows from now on.
     """
 
     open_frame: Callable[[], DataFrame]
-    tasks: Processes
-    schema: Schema
-    partition_by: str | None
-    splits: SplitCounts
-    partition_rows: Mapping[PlainValue, int]
     say: Progress
     needs_spark: bool = False
-
-    def chunks(self, segment_rows: int) -> list[Chunk]:
-        """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
-        chunks = chunks_from_counts(self.partition_rows, segment_rows)
-        if chunks is not None:
-            return chunks
-        shift = chunk_bits(segment_rows)
-        job = ChunkCountJob(self._cut_job([split for split, _ in self.splits], ()), shift)
-        counts = job.merge(self._run(job))
-        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
-        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns]
-        return sorted(chunks, key=lambda chunk: chunk.low)
 
     def profile(
         self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
@@ -148,29 +111,29 @@ class PlainRows:
         """
         wanted = self.partition_rows.keys() if values is None else values
         names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
-        cut_job = self._cut_job(self._splits_with(wanted), names)
+        cut_job = self.cut_job(self.splits_with(wanted), names)
         job = ProfileJob(cut_job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(cut_job.tasks)))
-        pairs, bounds = job.merge(self._run(job))
+        pairs, bounds = job.merge(self.run(job))
         is_wanted = pc.is_in(bounds[KEY], pa.array(list(wanted), bounds[KEY].type))
         return Profile(pairs, merge_nan_bounds(bounds.filter(is_wanted), bounded))
 
     def bound_one_split(self, bounded: Sequence[Column]) -> pa.Table:
         """Return the bounds of some columns in each partition by the rows of one split; all rows' bounds are wider."""
         split, _ = self.splits[len(self.splits) // 2]
-        job = ProfileJob(self._cut_job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
-        (profile,) = self._run(job)
+        job = ProfileJob(self.cut_job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS)
+        (profile,) = self.run(job)
         return merge_nan_bounds(profile.bounds, bounded)
 
     def profile_table(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
         """Return what :meth:`profile` would, for rows that were drawn."""
-        job = ProfileJob(self._cut_job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
+        job = ProfileJob(self.cut_job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
         pairs, bounds = job.profile_rows(rows)
         return Profile(pairs, merge_nan_bounds(bounds, bounded))
 
     def draw(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
         """Draw about ``sample_rows`` rows of each partition in ``partition_rows``, in the order of the files' names."""
-        cut_job = self._cut_job(self._splits_with(partition_rows), columns)
-        return pa.concat_tables(self._run(self._draw_job(cut_job, partition_rows, sample_rows)))
+        cut_job = self.cut_job(self.splits_with(partition_rows), columns)
+        return pa.concat_tables(self.run(self._draw_job(cut_job, partition_rows, sample_rows)))
 
     def draw_from_few_files(self, value: PlainValue, sample_rows: int) -> pa.Table:
         """Draw about ``sample_rows`` rows of a partition with all columns, from a few files spread evenly.
@@ -181,9 +144,9 @@ class PlainRows:
         mean_rows = sum(rows for _, rows in candidates) / max(1, len(candidates))
         wanted = max(_FEWEST_SPLITS, ceil(_READ_PER_DRAWN * sample_rows / max(1.0, mean_rows)))
         few = spread(candidates, wanted)
-        cut_job = self._cut_job([split for split, _ in few], self.schema.names)
+        cut_job = self.cut_job([split for split, _ in few], self.schema.names)
         rows = sum(rows for _, rows in few)
-        return pa.concat_tables(self._run(self._draw_job(cut_job, {value: rows}, sample_rows)))
+        return pa.concat_tables(self.run(self._draw_job(cut_job, {value: rows}, sample_rows)))
 
     def map_segments_and_draw(
         self,
@@ -210,14 +173,15 @@ class PlainRows:
             if not counts.keys().isdisjoint(partition_rows)
             or any(_may_overlap(split, counts, segment) for segment in segments)
         ]
-        job = replace(self._cut_job(splits, columns), ranges=segment_ranges(segments), compressed=False)
+        job = replace(self.cut_job(splits, columns), ranges=segment_ranges(segments), compressed=False)
         extra_batches = None
         if partition_rows:
             extra_batches = partial(self._draw_job(job, partition_rows, sample_rows).pack, len(segments))
         with TemporaryDirectory(prefix="layoutopt-") as folder:
-            self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder))
+            written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder))
+            read = partial(read_shuffle_batches, folder, written)
             count = shares * len(segments)
-            *results, drawn = self.tasks.map(count + 1, partial(_run_or_collect, folder, shares, count, task))
+            *results, drawn = self.tasks.map(count + 1, partial(_run_or_collect, read, shares, count, task))
         tables = [table for table in results if table is not None]
         no_rows = arrow_schema(job.read_schema).empty_table()
         return pa.concat_tables(tables) if tables else pa.table({}), no_rows if drawn is None else drawn
@@ -226,29 +190,16 @@ class PlainRows:
         limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
         return DrawJob(job, limits, first_row_numbers(split for split, _ in self.splits))
 
-    def _run(self, job: TaskJob[T]) -> list[T]:
-        results = [result for result in self.tasks.map(len(job.job.tasks), job.run_task) if result is not None]
-        if not results:
-            raise NeedsSparkError("the source has no rows any more")
-        return results
-
-    def _splits_with(self, values: Collection[PlainValue]) -> list[Split]:
-        return [split for split, counts in self.splits if not counts.keys().isdisjoint(values)]
-
-    def _cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
-        wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
-        names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
-        tasks = group_splits(splits, _TASKS_A_CORE * self.tasks.cores)
-        return CutJob(self.schema, self.partition_by, NO_RANGES, tasks, columns=names)
-
 
 # A source's rows, read by Spark or by Arrow.
 Rows: TypeAlias = "DataFrame | PlainRows"
 
 
-def _run_or_collect(folder: str, shares: int, last: int, task: Task, number: int) -> pa.Table | None:
+def _run_or_collect(
+    read: Callable[[int, int], Iterator[pa.RecordBatch]], shares: int, last: int, task: Task, number: int
+) -> pa.Table | None:
     """Run the task on a segment's rows, or as the last task collect the rows drawn; None for no rows."""
-    batches = read_shuffle_batches(folder, number // shares, number)
+    batches = read(number // shares, number)
     if number < last:
         results = list(task(batches))
         return pa.Table.from_batches(results) if results else None
@@ -313,13 +264,10 @@ def _open_plain_rows(
 ) -> PlainRows:
     tasks = Processes()
     splits = count_files(files, schema, partition_by, tasks)
+    if not splits:
+        raise NeedsSparkError("the source has no rows")
     check_features_by_arrow(CutJob(schema, partition_by, NO_RANGES, ()), splits[0][0], features)
-    partition_rows: dict[PlainValue, int] = {}
-    for _, counts in splits:
-        for value, rows in counts.items():
-            partition_rows[value] = partition_rows.get(value, 0) + rows
-    in_order = {value: partition_rows[value] for value in sorted(partition_rows, key=null_first_key)}
-    return PlainRows(open_frame, tasks, schema, partition_by, splits, in_order, say)
+    return PlainRows(tasks, schema, partition_by, splits, local_rows.count_partition_rows(splits), open_frame, say)
 
 
 def by_arrow_or_spark(rows: Rows, by_arrow: Callable[[PlainRows], T], by_spark: Callable[[DataFrame], T]) -> T:

@@ -1,0 +1,90 @@
+"""The rows of plain Parquet files on this machine, and the jobs that read them in processes."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from layoutopt.catalog.partition_names import PlainValue, null_first_key
+from layoutopt.errors import NeedsSparkError
+from layoutopt.local.processes import Processes
+from layoutopt.local.profile import CHUNK, KEY, ROWS, ChunkCountJob
+from layoutopt.local.segments import Chunk, chunk_bits, chunks_from_counts
+from layoutopt.local.splits import NO_RANGES, CutJob, Split, SplitCounts, group_splits
+from layoutopt.model.schema import Schema
+
+# At most this many tasks a core, since the driver receives the result of each.
+_TASKS_A_CORE: Final = 8
+
+T = TypeVar("T", covariant=True)
+
+
+class TaskJob(Protocol[T]):
+    """A job that runs as one task for each group of splits."""
+
+    @property
+    def job(self) -> CutJob:
+        """The rows and columns that the tasks read."""
+        ...
+
+    def run_task(self, number: int) -> T | None:
+        """Return the result of one task; None where it reads no rows."""
+        ...
+
+
+@dataclass(eq=False)
+class LocalRows:
+    """Rows of plain Parquet files on this machine.
+
+    Methods raise NeedsSparkError where Arrow might read a file otherwise than Spark.
+
+    Attributes:
+        splits: of the files in the order of their names, each with its rows by value of the partition column.
+        partition_rows: the rows of each partition by its value, NULL first.
+    """
+
+    tasks: Processes
+    schema: Schema
+    partition_by: str | None
+    splits: SplitCounts
+    partition_rows: Mapping[PlainValue, int]
+
+    def chunks(self, segment_rows: int) -> list[Chunk]:
+        """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
+        chunks = chunks_from_counts(self.partition_rows, segment_rows)
+        if chunks is not None:
+            return chunks
+        shift = chunk_bits(segment_rows)
+        job = ChunkCountJob(self.cut_job(self.splits_with(self.partition_rows), ()), shift)
+        counts = job.merge(self.run(job))
+        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
+        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns if value in self.partition_rows]
+        return sorted(chunks, key=lambda chunk: chunk.low)
+
+    def run(self, job: TaskJob[T]) -> list[T]:
+        """Return the results of a job's tasks that read rows."""
+        results = [result for result in self.tasks.map(len(job.job.tasks), job.run_task) if result is not None]
+        if not results:
+            raise NeedsSparkError("the source has no rows any more")
+        return results
+
+    def splits_with(self, values: Collection[PlainValue]) -> list[Split]:
+        """Return the splits that have rows of some partitions."""
+        return [split for split, counts in self.splits if not counts.keys().isdisjoint(values)]
+
+    def cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
+        """Return the job of reading some columns of splits, and the partition column."""
+        wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
+        names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
+        tasks = group_splits(splits, _TASKS_A_CORE * self.tasks.cores)
+        return CutJob(self.schema, self.partition_by, NO_RANGES, tasks, columns=names)
+
+
+def count_partition_rows(splits: SplitCounts) -> dict[PlainValue, int]:
+    """Return the rows of each partition by its value, NULL first."""
+    rows: dict[PlainValue, int] = {}
+    for _, counts in splits:
+        for value, count in counts.items():
+            rows[value] = rows.get(value, 0) + count
+    return {value: rows[value] for value in sorted(rows, key=null_first_key)}
