@@ -44,7 +44,7 @@ def append(settings: AppendSettings, session: Session) -> None:
     start_quickly()
     from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.local.append import append_few_rows
+    from layoutopt.loading.append import append_few_rows
     from layoutopt.report.inspections import print_append
 
     with session.working("appending") as work, event_log(settings.log_json) as log:

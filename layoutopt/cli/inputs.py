@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache, partial
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
@@ -45,6 +46,14 @@ def open_at(
     snapshot, as_of = (None, None) if version is None else (version.snapshot, version.as_of)
     open_path = open_table if indexed else open_own_table
     return open_path(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **options)
+
+
+def has_pyspark() -> bool:
+    """Return whether PySpark is installed; it takes a second to import."""
+    try:
+        return find_spec("pyspark") is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def load_calibration(path: Path | None) -> Calibration | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import spark_if_needed, start_spark
+from layoutopt.cli.inputs import has_pyspark, spark_if_needed, start_spark
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
@@ -136,13 +136,18 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.events import event_log
 
     _check_plan_exists(settings)
-    # PySpark takes a second to import; a bad file fails before that.
     from layoutopt.report.tables import print_loads
-    from layoutopt.spark.loading.load import run_load
 
     with session.working("loading") as work, event_log(settings.log_json) as log:
-        spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
-        report = run_load(spark, settings, work.say, log)
+        if (settings.executor or ("spark" if has_pyspark() else "local")) == "local":
+            from layoutopt.loading.local_source import run_local_load
+
+            report = run_local_load(settings, work.say, log)
+        else:
+            from layoutopt.spark.loading.load import run_load
+
+            spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
+            report = run_load(spark, settings, work.say, log)
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

@@ -310,6 +310,16 @@ class PlanSettings(VerbSettings):
         return {**values, **{key: value for key, value in _THESIS_PRESET.items() if key not in given}}
 
 
+# What runs the tasks of a verb.
+Executor = Annotated[
+    Literal["spark", "local"] | None,
+    Field(
+        description="what runs the tasks: spark, or local: processes of this machine, for plain Parquet files "
+        "[default: spark; local where PySpark is not installed]"
+    ),
+]
+
+
 class LoadSettings(VerbSettings):
     """Settings of `load`: a source and a plan become a table."""
 
@@ -329,6 +339,7 @@ class LoadSettings(VerbSettings):
         description="replace existing partitions; without it, the same rows count as done and other rows are refused",
     )
     allow_empty: bool = Field(False, description="accept partitions without rows in the source; they become empty")
+    executor: Executor = None
     encrypt: Text | None = Field(
         None,
         description="encrypt a new table with the key (16, 24 or 32 bytes in hexadecimal or base64) from env:NAME, an "

@@ -11,6 +11,7 @@ named, is refused unless the settings say to replace it.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -88,31 +89,30 @@ class SegmentWriter(Protocol):
         ...
 
 
-class RowSource(Protocol):
+class RowSource(ABC):
     """The rows of one load."""
 
+    @abstractmethod
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of a partition, in the source's order."""
-        ...
 
+    @abstractmethod
     def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[SegmentWriter]:
         """Return the ways to write segments: where one fails because of how it reads, the next is tried.
 
         ``counts`` is what the log says of counting.
         """
-        ...
 
+    @abstractmethod
     def measure(self) -> Content:
         """Sum the source once more; a task that ran twice may have been summed twice."""
-        ...
 
     def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
         """Read the checksums of columns that tasks can't hash from the files that were written."""
-        ...
+        return {}
 
-    def wait_for_tasks(self) -> None:
+    def wait_for_tasks(self) -> None:  # noqa: B027 - most have none
         """Wait until tasks of a failed job write no more files."""
-        ...
 
 
 @dataclass(frozen=True)

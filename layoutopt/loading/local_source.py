@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,21 +27,25 @@ from layoutopt.catalog.partition_names import (
     wrong_partition_value,
 )
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import NeedsSparkError, SettingError
+from layoutopt.config.settings import LoadSettings
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError
+from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 from layoutopt.external.snapshot import SourceFile, SourcePartition
 from layoutopt.indexes.expressions import select_for_spark
+from layoutopt.loading.load import LoadsReport, RowSource, run_load
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.local.processes import Processes, Tasks
 from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows
 from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
+    LEAST_ROWS,
     CutJob,
     LocalFile,
     Split,
     assign_splits,
     count_files,
+    estimate_rows,
     group_splits,
     list_local_files,
     read_segment_rows,
@@ -65,18 +69,16 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 
 
 @dataclass(frozen=True)
-class LocalFiles:
-    """The rows of a load from plain files: a :class:`~layoutopt.loading.load.RowSource`.
+class LocalFiles(RowSource):
+    """The rows of a load from plain files.
 
     Attributes:
-        name: names the source in messages.
         rows: the splits that have rows to load, and the rows of each partition to load.
-        files: those that have rows to load.
+        files: those that have rows to load, as they were when they were counted.
     """
 
-    name: str
     rows: LocalRows
-    files: tuple[LocalFile, ...]
+    files: Mapping[LocalFile, SourceFile]
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of large partitions."""
@@ -101,19 +103,22 @@ class LocalFiles:
         return [ProcessWriter(cut, rows.tasks, self.measure)]
 
     def measure(self) -> Content:
-        """Sum the source as DuckDB reads it."""
-        rows = self.rows
-        task = partial(_sum_file, self.files, rows.schema, rows.partition_by, list(rows.partition_rows))
-        parts = rows.tasks.map(len(self.files), task)
+        """Sum the source as DuckDB reads it.
+
+        Raises:
+            ContentMismatchError: a file was changed since it was counted.
+        """
+        rows, files = self.rows, list(self.files)
+        task = partial(_sum_file, files, rows.schema, rows.partition_by, list(rows.partition_rows))
+        parts = rows.tasks.map(len(files), task)
+        for file, counted in self.files.items():
+            if stat_file(file.path) != counted:
+                raise ContentMismatchError(
+                    f"{str(file.path)!r} was changed during the load; nothing was committed, load again once it no "
+                    "longer changes"
+                )
         sums = {name: sum(part.sums[name] for part in parts) for name in rows.schema.names}
         return Content(sum(part.rows for part in parts), sums)
-
-    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
-        """Return nothing: tasks hash all columns."""
-        return {}
-
-    def wait_for_tasks(self) -> None:
-        """Do nothing: a failed map has ended."""
 
 
 def _sum_file(
@@ -159,18 +164,38 @@ def _split_result(result: TaskResult | None) -> TaskResult | None:
     return None if result is None else result.split()
 
 
+def run_local_load(settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS) -> LoadsReport:
+    """Load without Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`.
+
+    Raises:
+        SettingError: source or plan need Spark.
+    """
+    try:
+        return run_load(LocalSource, settings, say, log)
+    except NeedsSparkError as error:
+        raise SettingError(
+            f"{settings.source!r} can't be loaded without Spark: {error}; give --executor spark"
+        ) from error
+
+
 class LocalSource:
     """A source of plain Parquet files: a :class:`~layoutopt.loading.load.LoadSource`.
 
     Raises:
-        NeedsSparkError: Spark might read the files otherwise, or the plan needs Spark.
+        NeedsSparkError: Spark might read the files otherwise, the plan needs Spark, or there are more than
+            ``most_rows`` rows.
         SourceError: a file is damaged.
     """
 
-    def __init__(self, source: str, plan: Plan, tasks: Processes | None = None) -> None:
+    def __init__(self, source: str, plan: Plan, most_rows: int | None = None) -> None:
         check_plan(plan)
-        self._source, self._plan, self._tasks = source, plan, tasks or Processes()
         files = list_local_files(source, plan.schema, plan.partition_by)
+        rows = estimate_rows(files)
+        if most_rows is not None and rows > most_rows:
+            raise NeedsSparkError(f"there are more than {most_rows} rows")
+        # Processes take a second to start.
+        self._tasks = Processes(1) if rows < LEAST_ROWS else Processes()
+        self._source, self._plan = source, plan
         self._files = {str(file.path): (file, stat_file(file.path)) for file in files}
         self._splits = count_files(files, plan.schema, plan.partition_by, self._tasks)
 
@@ -226,7 +251,7 @@ class LocalSource:
         splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
         paths = dict.fromkeys(split.path for split, _ in splits)
         local_rows = LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows)
-        return LocalFiles(repr(self._source), local_rows, tuple(self._files[path][0] for path in paths))
+        return LocalFiles(local_rows, dict(self._files[path] for path in paths))
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
@@ -238,11 +263,8 @@ class LocalSource:
         if content.rows != expected.rows or any(content.sums[name] != sum for name, sum in expected.sums.items()):
             return False
         schema, by = self._plan.schema, self._plan.partition_by
-        scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-        read = TableRead(table, scan, table.all_rows_of(list(entries), scan.columns))
-        stored = read_segments(table.catalog.files, read.segments, read.columns)
         source = (part for file in rows.files for part in read_by_duckdb(file, schema, by, [partition.value]))
-        written = (pa.Table.from_batches([batch]) for batch in stored)
+        written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
         return sum_whole_rows(source, schema) == sum_whole_rows(written, schema)
 
 
@@ -259,6 +281,13 @@ def _parse_value(text: str, type: str, partition_by: str) -> PlainValue:
     except ValueError:
         pass
     raise wrong_partition_value(text, type, partition_by)
+
+
+def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of some entries of a table's partitions."""
+    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
+    read = TableRead(table, scan, table.all_rows_of(entries, scan.columns))
+    return read_segments(table.catalog.files, read.segments, read.columns)
 
 
 def check_plan(plan: Plan) -> None:

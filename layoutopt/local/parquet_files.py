@@ -7,7 +7,6 @@ versions, nested types, or columns that only folders' names have.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,8 +25,6 @@ from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
 from layoutopt.writer.checksum import is_hashable
 
-# A path of other characters is spelled in more than one way as a URI.
-_PLAIN_PATH: Final = re.compile(r"[A-Za-z0-9_./-]+")
 # With Hadoop's configuration, a path without a scheme may be in another file system.
 _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
@@ -42,13 +39,6 @@ def check_columns(schema: Schema, partition_by: str | None) -> None:
             raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
     if partition_by is not None and schema.find(partition_by).type not in _PARTITION_TYPES:
         raise NeedsSparkError(f"partitions are by a {schema.find(partition_by).type}")
-
-
-def check_path(path: Path) -> None:
-    """Raise NeedsSparkError for a path that is no Parquet file, or whose name has several spellings as a URI."""
-    is_plain = _PLAIN_PATH.fullmatch(str(path)) and ".." not in path.parts
-    if not is_plain or not path.name.endswith(".parquet") or not path.is_file():
-        raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by a plain name")
 
 
 def resolve_local_path(source: str) -> Path:

@@ -28,8 +28,13 @@ def sum_file(file: LocalFile, schema: Schema, partition_by: str | None, wanted: 
     Raises:
         NeedsSparkError: DuckDB can't read the file, as where a text is no UTF-8.
     """
+    return sum_rows(read_by_duckdb(file, schema, partition_by, wanted), schema)
+
+
+def sum_rows(batches: Iterable[pa.Table], schema: Schema) -> Content:
+    """Return the content of rows under a schema's columns."""
     rows, sums = 0, dict.fromkeys(schema.names, 0)
-    for batch in read_by_duckdb(file, schema, partition_by, wanted):
+    for batch in batches:
         rows += batch.num_rows
         for column in schema.columns:
             hashes = value_hashes(batch[column.name], column.type)
@@ -66,7 +71,7 @@ def read_by_duckdb(
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
             query = f"SELECT {names} FROM read_parquet(?, hive_partitioning = false)"
-            reader = connection.execute(query, [str(file.path)]).to_arrow_reader(_ROWS_AT_ONCE)
+            reader: pa.RecordBatchReader = connection.sql(query, params=[str(file.path)]).to_arrow_reader(_ROWS_AT_ONCE)
             for batch in reader:
                 rows = pa.Table.from_batches([batch])
                 if file.folder is not None:

@@ -57,7 +57,6 @@ _BATCH_ROWS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 13  # few, since decoding a dictionary column can expand it 1000 times
 _PARCEL_BYTES: Final = 1 << 24  # of rows in a shuffle batch
 _TRIED_ROWS: Final = 1000
-# Characters of a path that is no pattern to Spark, and has one spelling as a URI.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
 _SPLIT_BYTES: Final = 1 << 27
@@ -361,7 +360,7 @@ def list_local_files(source: str, schema: Schema, partition_by: str | None) -> t
     """
     check_columns(schema, partition_by)
     root = resolve_local_path(source)
-    is_plain = _PLAIN.fullmatch(source) and _PLAIN.fullmatch(str(root)) and ".." not in root.parts
+    is_plain = has_plain_name(source) and has_plain_name(str(root)) and ".." not in root.parts
     in_path = {name.lower() for name in folder_values(f"{root}/")} & {name.lower() for name in schema.names}
     if not is_plain or in_path:
         raise NeedsSparkError(f"{source!r} has no plain name")
@@ -377,6 +376,11 @@ def list_local_files(source: str, schema: Schema, partition_by: str | None) -> t
         return tuple(_list_folders(folders, schema, partition_by))
     except OSError as error:
         raise NeedsSparkError(f"{source!r} can't be looked at ({error})") from error
+
+
+def has_plain_name(path: str) -> bool:
+    """Return whether a path is no pattern to Spark, and has one spelling as a URI."""
+    return bool(_PLAIN.fullmatch(path.removeprefix("file:")))
 
 
 def _list_folders(folders: Sequence[Path], schema: Schema, partition_by: str | None) -> Iterator[LocalFile]:
@@ -417,10 +421,12 @@ def estimate_rows(files: Sequence[LocalFile]) -> int:
         NeedsSparkError: a footer can't be read.
     """
     some = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]
-    try:
-        counts = [pq.read_metadata(file.path).num_rows for file in some]
-    except (OSError, pa.ArrowException) as error:
-        raise NeedsSparkError("a file's footer can't be read") from error
+    counts = []
+    for file in some:
+        try:
+            counts.append(pq.read_metadata(file.path).num_rows)
+        except (OSError, pa.ArrowException) as error:
+            raise NeedsSparkError(f"the footer of {str(file.path)!r} can't be read ({error})") from error
     return int(sum(counts)) * len(files) // max(1, len(some))
 
 

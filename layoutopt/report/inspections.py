@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from layoutopt.inspect.evaluate import Comparison, Evaluation, ReadCounts, WorstQuery
     from layoutopt.inspect.status import Status
     from layoutopt.inspect.verify import SourceCheck, VerifyReport
-    from layoutopt.local.append import AppendReport
+    from layoutopt.loading.append import AppendReport
     from layoutopt.maintenance.query_families import FamilyChanges
     from layoutopt.maintenance.sampling_error import Interval
     from layoutopt.model.features_document import SkippedStatement

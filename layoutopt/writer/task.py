@@ -207,9 +207,14 @@ def gather_and_write(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> TaskRe
         TableError: a file can't be written.
         LayoutoptError: the segment is too large, or its rows can't be read.
     """
+    segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
+    return None if segment is None else write_gathered(job, segment)
+
+
+def write_gathered(job: WriteJob, segment: GatheredSegment) -> TaskResult:
+    """Write a segment's files and return what was measured; raises TableError where a file can't be written."""
     try:
-        segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
-        return None if segment is None else write_and_measure(job, segment)
+        return write_and_measure(job, segment)
     except OSError as error:
         reason = error.strerror or str(error)
         raise TableError(

@@ -12,16 +12,13 @@ from functools import partial
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StringType
 
-from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import MissingPartitionError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
-from layoutopt.external.snapshot import name_batch, parse_source_name
-from layoutopt.loading.load import Basis, load
-from layoutopt.local.append import AppendReport, append_batch
+from layoutopt.external.snapshot import parse_source_name
+from layoutopt.loading.append import AppendReport, append_basis, append_batch
+from layoutopt.loading.load import load
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.publish.publishing import publish_after
 from layoutopt.spark.changes.affected_rows import open_for_change
@@ -77,21 +74,9 @@ def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> App
         rows = conform_columns(open_source(spark, settings.source), plan.schema, "the table")
         by = plan.partition_by
         partitions = source_partitions(rows, settings.source, by)
-        if not any(partition.rows for partition in partitions):
-            raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
+        basis = append_basis(settings, plan, snapshot, partitions)
         if by is not None and isinstance(rows.schema[by].dataType, StringType):  # other types lose no row in Python
             check_reachable(rows, settings.source, by, partitions)
-        batch = settings.batch_id or name_batch(partitions)
-        names = PartitionNames.of(plan.schema, by, snapshot)
-        basis = Basis(
-            snapshot,
-            repr(settings.source),
-            values=None if by is None else tuple(partition.value for partition in partitions),
-            fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
-            rows={names.key(partition.value): partition.rows for partition in partitions},
-            operation=APPEND,
-            batch=batch,
-        )
     row_source = SparkRows(rows, by, basis.source, is_plain=parse_source_name(settings.source) is None)
     write = partial(load, row_source, settings.table_path, plan, basis, watch)
-    return append_batch(settings, batch, snapshot, write, partial(compact_small_entries, spark), watch)
+    return append_batch(settings, str(basis.batch), snapshot, write, partial(compact_small_entries, spark), watch)

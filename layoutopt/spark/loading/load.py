@@ -107,8 +107,8 @@ def load(
 
 
 @dataclass(frozen=True)
-class SparkRows:
-    """The rows of a load as a DataFrame under the plan's columns: a :class:`~layoutopt.loading.load.RowSource`.
+class SparkRows(loading.RowSource):
+    """The rows of a load as a DataFrame under the plan's columns.
 
     Attributes:
         name: names the source in messages.

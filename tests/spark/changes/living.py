@@ -28,7 +28,7 @@ from layoutopt.config.settings import (
     UpdateSettings,
 )
 from layoutopt.events import Stages, silent
-from layoutopt.local.append import AppendReport, append_few_rows
+from layoutopt.loading.append import AppendReport, append_few_rows
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme

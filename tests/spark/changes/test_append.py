@@ -19,8 +19,10 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.config.settings import AppendSettings, LoadSettings
 from layoutopt.errors import AlreadyLoadedError, TableError
+from layoutopt.inspect.status import current_plan
 from layoutopt.inspect.verify import verify
-from layoutopt.local.append import append_few_rows, read_few_rows
+from layoutopt.loading.append import append_few_rows
+from layoutopt.loading.local_source import LocalSource
 from layoutopt.report.inspections import print_append
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import pipeline
@@ -48,7 +50,7 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     spark.createDataFrame(rows, COLUMNS).coalesce(1).write.parquet(source)
     schema = open_table(living.path).schema
     seen = source_partitions(conform_columns(open_source(spark, source), schema), source, "day")
-    assert read_few_rows(source, schema, "day").partitions == seen
+    assert LocalSource(source, current_plan(Catalog.open(living.path))).list_partitions() == seen
 
     by_spark = living.appended(source)
     without = append_few_rows(AppendSettings(table_path=other, source=source), no_join)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,10 @@ from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
-from layoutopt.local import append as module
-from layoutopt.local.append import AppendReport, Join, append_few_rows, read_few_rows
+from layoutopt.loading import append as module
+from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows
+from layoutopt.loading.load import Basis, load
+from layoutopt.loading.local_source import LocalSource, check_plan
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
@@ -126,7 +127,7 @@ def test_rows_that_are_not_the_sources_are_not_committed_and_leave_nothing(
         answer = honest(job, segment)
         return replace(answer, tid_sums=[[None if s is None else s + 1 for s in sums] for sums in answer.tid_sums])
 
-    monkeypatch.setattr(module, "write_and_measure", wrong)
+    monkeypatch.setattr("layoutopt.writer.task.write_and_measure", wrong)
     with pytest.raises(
         TableError if damage == "disk" else ContentMismatchError,
         match="No space left on device.*nothing was committed" if damage == "disk" else "nothing was committed",
@@ -149,7 +150,8 @@ def test_a_crash_leaves_the_table_as_it_was_or_with_all_rows(
             raise KilledError
 
     settings = AppendSettings(table_path=table.path, source=table.source(30))
-    monkeypatch.setattr(module, "commit_load", partial(commit_load, at=die))
+    dying = lambda *given, at, **more: commit_load(*given, at=die, **more)  # noqa: E731
+    monkeypatch.setattr("layoutopt.loading.load.commit_load", dying)
     with pytest.raises(KilledError):
         append_few_rows(settings, no_spark)
     monkeypatch.undo()
@@ -187,14 +189,15 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     plan = building(SCHEMA, CONDITIONS, partition_by="year").plan
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
-        module._check_plan(replace(plan, indexes=(reversed_kind,)))
+        check_plan(replace(plan, indexes=(reversed_kind,)))
     there = SessionSettings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        module._check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
+        check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path), some_rows(12)
-    few = module.RowsToWrite("rows", rows, {1994: np.arange(12)}, APPEND)
+    few = MemoryRows(rows, {1994: np.arange(12)}, plan.schema)
+    basis = Basis(Catalog.open(table.path).snapshot, "rows", (1994,), rows={"1994": 12}, operation=APPEND)
     with pytest.raises(NeedsSparkError, match="more rows than a segment"):
-        module.write_few_rows(Catalog.open(table.path), replace(plan, segment_rows=3), few, Stages())
+        load(few, table.path, replace(plan, segment_rows=3), basis, Stages())
 
 
 OLD = Schema((Column("p", "int"), Column("id", "int")))
@@ -223,18 +226,16 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
     assert found == [{"n": 280, "x": 180}]
 
 
+def opened(
+    source: object, by: str | None = "year", schema: Schema = SCHEMA, most_rows: int | None = None
+) -> LocalSource:
+    return LocalSource(str(source), building(schema, (), partition_by=by).plan, most_rows)
+
+
 def test_an_empty_text_names_a_partition(tmp_path: Path) -> None:
     pq.write_table(pa.table({"k": ["b", "", None, "a"]}), tmp_path / "a.parquet")
-    found = read_few_rows(str(tmp_path), Schema((Column("k", "string"),)), "k")
-    assert [partition.value for partition in found.partitions] == [None, "", "a", "b"]
-
-
-def test_all_files_together_are_few_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for number in range(4):
-        pq.write_table(pa.table({"k": ["x" * 1000] * 10}), tmp_path / f"{number}.parquet")
-    monkeypatch.setattr(module, "MOST_BYTES", 25_000)
-    with pytest.raises(NeedsSparkError, match="25000"):
-        read_few_rows(str(tmp_path), Schema((Column("k", "string"),)), None)
+    partitions = opened(tmp_path, "k", Schema((Column("k", "string"),))).list_partitions()
+    assert [partition.value for partition in partitions] == [None, "", "a", "b"]
 
 
 def write(path: Path, rows: pa.Table, **how: object) -> Path:
@@ -243,24 +244,22 @@ def write(path: Path, rows: pa.Table, **how: object) -> Path:
     return path
 
 
-def test_all_rows_are_read_with_the_partitions_that_they_lie_in(tmp_path: Path) -> None:
+def test_partitions_have_the_files_with_their_rows(tmp_path: Path) -> None:
     first, second = some_rows(30, 1), some_rows(20, 2).slice(0, 7)
     write(tmp_path / "s" / "b.parquet", first.select(list(reversed(first.column_names))), row_group_size=4)
     write(tmp_path / "s" / "a.parquet", second)
     for hidden in ("_SUCCESS", ".b.parquet.crc"):
         (tmp_path / "s" / hidden).write_text("x")
-    found = read_few_rows(str(tmp_path / "s"), SCHEMA, "year")
-    assert str(found.rows.to_pylist()) == str(pa.concat_tables([second, first]).to_pylist())
-    assert found.rows.num_rows == 37
-    years = found.rows["year"].to_pylist()
-    for partition in found.partitions:
-        places = [place for place, year in enumerate(years) if year == partition.value]
-        assert found.places[partition.value].tolist() == places
-        assert partition.rows == len(places)
-        assert {file.uri for file in partition.files} <= {f"file:{tmp_path}/s/{name}.parquet" for name in "ab"}
-    by_day = read_few_rows(str(tmp_path / "s" / "a.parquet"), SCHEMA, "day").places
-    assert list(by_day) == sorted(by_day, key=lambda day: -1 if day is None else int(day))
-    assert read_few_rows(str(tmp_path / "s"), SCHEMA, None).places[None].tolist() == list(range(37))
+    years = {name: rows["year"].to_pylist() for name, rows in (("a", second), ("b", first))}
+    partitions = opened(tmp_path / "s").list_partitions()
+    assert sum(partition.rows for partition in partitions) == 37
+    for partition in partitions:
+        assert partition.rows == sum(values.count(partition.value) for values in years.values())
+        names = [name for name, values in years.items() if partition.value in values]
+        assert [file.uri for file in partition.files] == [f"file:{tmp_path}/s/{name}.parquet" for name in names]
+    days = [partition.value for partition in opened(tmp_path / "s" / "a.parquet", "day").list_partitions()]
+    assert days == sorted(days, key=lambda day: -1 if day is None else int(str(day)))
+    assert [partition.rows for partition in opened(tmp_path / "s", None).list_partitions()] == [37]
 
 
 def other(name: str, type: pa.DataType) -> Callable[[Path], Path]:
@@ -284,13 +283,11 @@ def said(key: str, value: str) -> Callable[[Path], Path]:
 
 
 REFUSED: dict[str, Callable[[Path], Path]] = {
-    "no rows": lambda folder: write(folder / "a.parquet", some_rows(5).slice(0, 0)),
-    "has no rows": lambda folder: folder.mkdir() or folder,  # type: ignore[func-returns-value]
+    "has no files": lambda folder: folder.mkdir() or folder,  # type: ignore[func-returns-value]
     "no file of Parquet": lambda folder: folder / "none",
-    "by a plain name": named("a b.parquet"),
-    "plain name": named("year=1994/a.parquet"),
+    "folders are named after 'day' of type date": named("day=1994-01-01/a.parquet"),
     "no file": named("a.orc"),
-    "can't be read without it": lambda folder: _text(folder / "a.parquet"),
+    "footer of .* can't be read": lambda folder: _text(folder / "a.parquet"),
     "other columns": lambda folder: write(folder / "a.parquet", some_rows(5).drop_columns(["kind"])),
     "columns than": other("id", pa.int64()),
     "other columns than": lambda folder: write(
@@ -313,45 +310,49 @@ def _text(path: Path) -> Path:
 def test_what_spark_might_read_otherwise_is_left_to_it(why: str, tmp_path: Path) -> None:
     made = REFUSED[why](tmp_path / "s")
     with pytest.raises(NeedsSparkError, match=why):
-        read_few_rows(str(made if why.startswith("no file") else tmp_path / "s"), SCHEMA, "year")
+        opened(made if why.startswith("no file") else tmp_path / "s")
 
 
 @pytest.mark.parametrize("source", ["s3://bucket/a.parquet", "delta:/data/events", "iceberg:prod/web.events"])
 def test_what_is_no_path_of_this_machine_is_left_to_spark(source: str) -> None:
     with pytest.raises(NeedsSparkError, match="no path of this machine"):
-        read_few_rows(source, SCHEMA, "year")
+        opened(source)
 
 
 def test_with_hadoops_configuration_a_path_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HADOOP_CONF_DIR", str(tmp_path))
     with pytest.raises(NeedsSparkError, match="is not surely a path of this machine"):
-        read_few_rows(str(tmp_path), SCHEMA, None)
+        opened(tmp_path, None)
 
 
-@pytest.mark.parametrize(
-    ("bound", "value", "by"), [("MOST_ROWS", 4, "year"), ("MOST_BYTES", 50, "year"), ("MOST_PARTITIONS", 3, "id")]
-)
+@pytest.mark.parametrize(("bound", "value"), [("MOST_ROWS", 29), ("MOST_PARTITIONS", 1)])
 def test_what_is_not_few_is_left_to_spark(
-    bound: str, value: int, by: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bound: str, value: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(tmp_path / "a.parquet", some_rows(5))
-    read_few_rows(str(tmp_path), SCHEMA, by)
     monkeypatch.setattr(module, bound, value)
-    with pytest.raises(NeedsSparkError, match=str(value)):
-        read_few_rows(str(tmp_path), SCHEMA, by)
+    with pytest.raises(NeedsSparkError, match=f"more than {value} "):
+        Table(tmp_path, by="year").append(30)
 
 
-def test_a_file_that_changes_meanwhile_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "a.parquet", some_rows(5))
-    honest = module._read
+def test_a_batch_is_not_named_after_a_path_that_spark_spells_otherwise(tmp_path: Path) -> None:
+    table = Table(tmp_path)
+    pq.write_table(some_rows(5), tmp_path / "a b.parquet")
+    with pytest.raises(NeedsSparkError, match="plain name"):
+        append_few_rows(AppendSettings(table_path=table.path, source=str(tmp_path / "a b.parquet")), no_spark)
 
-    def changing(*arguments: object) -> pa.Table:
-        os.utime(path, (1, 1))
-        return honest(*arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(module, "_read", changing)
-    with pytest.raises(NeedsSparkError, match="being changed"):
-        read_few_rows(str(tmp_path), SCHEMA, "year")
+def test_a_file_that_changes_meanwhile_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = Table(tmp_path)
+    before, honest = table.files, write_and_measure
+
+    def changing(job: Any, segment: Any) -> TaskResult:
+        os.utime(tmp_path / "late-200" / "a.parquet", (1, 1))
+        return honest(job, segment)
+
+    monkeypatch.setattr("layoutopt.writer.task.write_and_measure", changing)
+    with pytest.raises(ContentMismatchError, match="was changed during the load; nothing was committed"):
+        table.append()
+    assert table.files == before
 
 
 def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
@@ -359,8 +360,9 @@ def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 4] ^= 0xFF
     path.write_bytes(data)
+    table = Table(tmp_path / "t")
     with pytest.raises(SourceError, match=f"{path} has a damaged page"):
-        read_few_rows(str(tmp_path), SCHEMA, "year")
+        append_few_rows(AppendSettings(table_path=table.path, source=str(path)), no_spark)
 
 
 def test_columns_of_which_only_spark_has_checksums_are_left_to_it() -> None:

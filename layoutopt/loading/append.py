@@ -1,0 +1,294 @@
+"""Append few rows without Spark, whose start and jobs take longer than writing the rows.
+
+The source's plain Parquet files are loaded in this process (:mod:`layoutopt.loading.local_source`). What Spark might
+read otherwise raises NeedsSparkError before anything is written. Small entries of the partitions concerned are then
+joined (compacted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from layoutopt.catalog.arrow_types import any_arrow_type
+from layoutopt.catalog.commit import APPEND
+from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.config.settings import AppendSettings
+from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError, NeedsSparkError
+from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.snapshot import SourcePartition, name_batch
+from layoutopt.inspect.status import current_plan
+from layoutopt.loading.load import Basis, RowSource, load
+from layoutopt.loading.local_source import LocalSource, check_plan, read_entries
+from layoutopt.local.second_reader import sum_rows
+from layoutopt.local.segments import Chunk, Segment
+from layoutopt.local.splits import has_plain_name
+from layoutopt.local.vectors import evaluate_exact_vectors
+from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
+from layoutopt.model.arrays import Ints
+from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Schema
+from layoutopt.publish.publishing import publish_after
+from layoutopt.scan.table import Table, open_own_table
+from layoutopt.writer.segment import POOL, GatheredSegment
+from layoutopt.writer.task import WriteJob, write_gathered
+from layoutopt.writer.task_result import LoadReport, TaskResult
+
+# With more rows, writing takes longer than a Spark job's overhead.
+MOST_ROWS: Final = 100_000
+# Of rows in memory, as Arrow stores them.
+MOST_BYTES: Final = 1 << 28
+# Spark writes more partitions in parallel.
+MOST_PARTITIONS: Final = 32
+
+
+@dataclass(frozen=True)
+class AppendReport:
+    """The result of an append.
+
+    Attributes:
+        table: its path.
+        batch: what was appended.
+        load: the commit; None where the batch was in the table already.
+        joined: the commit that joined small entries of the partitions concerned; None where there was none.
+        not_joined: why they could not be joined, though the batch is in the table; None where they could.
+    """
+
+    table: str
+    batch: str
+    load: LoadReport | None
+    joined: LoadReport | None = None
+    not_joined: str | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Return the report as a JSON object."""
+        return asdict(self)
+
+
+# Joins small entries of some partitions of a table, as :func:`join_few_rows` does.
+Join = Callable[[str, Collection[str], Stages], LoadReport | None]
+
+
+def append_few_rows(
+    settings: AppendSettings, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> AppendReport:
+    """Append a source's rows as :func:`layoutopt.spark.changes.append.append_rows` does, if they are few.
+
+    ``join_many`` joins entries that have too many rows for this process.
+
+    Raises:
+        NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
+        NotATableError: there is no table to append to.
+        LayoutoptError: as :func:`layoutopt.loading.load.load`, and of publishing.
+    """
+    with publish_after(settings.table_path, settings.publish, say, log):
+        return _append(settings, join_many, Stages(say, log))
+
+
+def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendReport:
+    with watch.stage("all", "looking at the source"):
+        catalog = open_own_table(settings.table_path).catalog
+        if not catalog.partitions or not catalog.files.is_plain:
+            raise NeedsSparkError("the table is empty, or encrypted")
+        plan, snapshot = current_plan(catalog), catalog.snapshot
+        source = LocalSource(settings.source, plan, MOST_ROWS)
+        partitions = source.list_partitions()
+        if len(partitions) > MOST_PARTITIONS:
+            raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
+        for file in (file for partition in partitions for file in partition.files):
+            if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
+                raise NeedsSparkError(f"{file.uri!r} is no plain name")
+        basis = append_basis(settings, plan, snapshot, partitions)
+        rows = source.open_rows(None)
+    write = partial(load, rows, settings.table_path, plan, basis, watch)
+    return append_batch(settings, str(basis.batch), snapshot, write, partial(_join, join_many), watch)
+
+
+def append_basis(
+    settings: AppendSettings, plan: Plan, snapshot: Snapshot, partitions: Sequence[SourcePartition]
+) -> Basis:
+    """Return the basis of the load that appends the rows of a source's partitions.
+
+    Raises:
+        MissingPartitionError: there are none.
+    """
+    if not any(partition.rows for partition in partitions):
+        raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
+    names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
+    return Basis(
+        snapshot,
+        repr(settings.source),
+        values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
+        fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
+        rows={names.key(partition.value): partition.rows for partition in partitions},
+        operation=APPEND,
+        batch=settings.batch_id or name_batch(partitions),
+    )
+
+
+def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    try:
+        return join_few_rows(path, keys, watch)
+    except NeedsSparkError:
+        return join_many(path, keys, Stages(watch.say, watch.log))
+
+
+def append_batch(
+    settings: AppendSettings,
+    batch: str,
+    snapshot: Snapshot,
+    write: Callable[[], LoadReport],
+    join: Join,
+    watch: Stages,
+) -> AppendReport:
+    """Write a batch that the table lacks, then join small entries of the partitions that it changed.
+
+    An error of joining is reported, not raised: a caller that took it for a failed append might append the rows again.
+
+    Args:
+        snapshot: the table's newest when the source was read.
+        write: commits the batch's rows.
+    """
+    report = AppendReport(settings.table_path, batch, None)
+    if batch in snapshot.batches:
+        return report
+    try:
+        load = write()
+    except AlreadyLoadedError:  # another process appended it meanwhile
+        return report
+    report = replace(report, load=load)
+    if settings.keep_apart:
+        return report
+    try:
+        if has_small_entries(report.table, load.partitions):
+            report = replace(report, joined=join(report.table, load.partitions, Stages(watch.say, watch.log)))
+        return report
+    except CommitConflictError:  # another commit changed one of the entries
+        return report
+    except Exception as error:
+        return replace(report, not_joined=str(error) or type(error).__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class MemoryRows(RowSource):
+    """Rows in memory, and what writes their segments in this process.
+
+    Attributes:
+        rows: under the plan's columns.
+        places: by partition value, the places of its rows, ``int64[k]``.
+        segments: that are written; none until :meth:`writers` is called.
+    """
+
+    rows: pa.Table
+    places: Mapping[PlainValue, Ints]
+    schema: Schema
+    segments: tuple[Segment, ...] = ()
+    reader: str = "arrow"
+
+    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
+        """Raise NeedsSparkError: a partition is to be cut."""
+        raise NeedsSparkError("a partition has more rows than a segment")
+
+    def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[MemoryRows]:
+        """Return the rows with the segments."""
+        return [replace(self, segments=tuple(segments))]
+
+    def write(self, job: WriteJob) -> tuple[Sequence[TaskResult], Content]:
+        """Write the segments in this process, one after the other.
+
+        Raises:
+            NeedsSparkError: a feature needs Spark.
+        """
+        plan = job.plan
+        words = evaluate_exact_vectors(plan.features.features, self.rows, plan.schema)
+        results = []
+        for segment in self.segments:
+            places = self.places[segment.value]
+            table = self.rows.take(pa.array(places)).combine_chunks(POOL)
+            results.append(write_gathered(job, GatheredSegment(segment.id, table, words[places])).split())
+        return results, self.measure()
+
+    def measure(self) -> Content:
+        """Sum the rows."""
+        return sum_rows([self.rows], self.schema)
+
+
+def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Join small entries of the partitions with some keys, in one commit, by the table's newest plan.
+
+    Returns:
+        The commit; None where there is nothing to join.
+
+    Raises:
+        NeedsSparkError: the entries have too many rows, or need Spark; nothing was written.
+        ContentMismatchError: what was written is not what the entries have.
+        LayoutoptError: as :func:`layoutopt.loading.load.load`.
+    """
+    table = open_own_table(path)
+    catalog = table.catalog
+    entries = find_small_entries(catalog.snapshot, keys)
+    if not entries:
+        return None
+    plan = current_plan(catalog)
+    check_plan(plan)
+    if set(catalog.snapshot.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
+        raise NeedsSparkError("the table has columns that its newest plan lacks")
+    live = [entry for entry in entries if entry.live_rows]
+    counted = sum(entry.live_rows for entry in live)
+    if not catalog.files.is_plain:
+        raise NeedsSparkError("the table is encrypted")
+    if not 0 < counted <= MOST_ROWS:
+        raise NeedsSparkError(f"{counted} rows are to be joined")
+    names = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot)
+    rows, places = _read_live_rows(table, plan, live)
+    basis = Basis(
+        catalog.snapshot,
+        f"the table {path!r}",
+        values=None if plan.partition_by is None else tuple(places),
+        rows={names.key(value): len(rows_of_value) for value, rows_of_value in places.items()},
+        content=content_of_entries(entries),
+        operation=COMPACTION,
+        marks=mark_replaced(entries),
+    )
+    return load(MemoryRows(rows, places, plan.schema), path, plan, basis, watch)
+
+
+def _read_live_rows(
+    table: Table, plan: Plan, entries: Collection[PartitionEntry]
+) -> tuple[pa.Table, dict[PlainValue, Ints]]:
+    names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
+    by_value: dict[PlainValue, list[PartitionEntry]] = {}
+    for entry in entries:
+        known = names.value_of(entry)
+        if not known:
+            raise NeedsSparkError(f"the catalog does not tell the value of partition {entry.key!r}")
+        by_value.setdefault(known[0], []).append(entry)
+    tables: list[pa.Table] = []
+    places: dict[PlainValue, Ints] = {}
+    start = size = 0
+    for value, entries_of_value in by_value.items():
+        rows = _read_entries(table, plan, entries_of_value, MOST_BYTES - size)
+        places[value] = np.arange(start, start + rows.num_rows)
+        tables.append(rows)
+        start += rows.num_rows
+        size += rows.nbytes
+    return pa.concat_tables(tables), places
+
+
+def _read_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], most_bytes: int) -> pa.Table:
+    schema = pa.schema([(column.name, any_arrow_type(column.type)) for column in table.schema.columns])
+    batches, size = [], 0
+    for batch in read_entries(table, entries):
+        batches.append(batch.cast(schema))
+        size += batches[-1].nbytes
+        if size > most_bytes:
+            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
+    return pa.Table.from_batches(batches, schema).select(list(plan.schema.names))
