@@ -15,12 +15,17 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
+from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.inspect.verify import verify
+from layoutopt.loading.load import Basis
+from layoutopt.loading.load import load as load_rows
+from layoutopt.loading.local_source import LocalSource
 from layoutopt.local.segments import cut_segments
 from layoutopt.local.splits import CutJob, Split
-from layoutopt.model.feature import FeatureSet
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.segments import count_chunks, with_positions
@@ -106,9 +111,9 @@ class Loaded:
     table: Table
     read_by: list[str]
 
-    def contents(self) -> list[tuple[object, ...]]:
+    def contents(self) -> list[tuple[Any, ...]]:
         """Every block in order: where it belongs, its union vector, and its rows as they lie in the file."""
-        found: list[tuple[object, ...]] = []
+        found: list[tuple[Any, ...]] = []
         for entry in self.table.catalog.partitions:
             blocks = self.table.catalog.blocks(entry).block_index.to_pylist()
             for block in sorted(blocks, key=lambda block: (block["segment"], block["layout"], block["block"])):
@@ -117,6 +122,14 @@ class Loaded:
                 place = entry.key, block["segment"], block["layout"], block["words"]
                 found.append((*place, rows.schema, rows.cast(_comparable(rows.schema)).to_pylist()))
         return found
+
+    def rows(self) -> dict[tuple[str, int], list[str]]:
+        """All rows of each partition and layout, in no order."""
+        found: dict[tuple[str, int], list[str]] = {}
+        for key, _, layout, _, _, rows in self.contents():
+            values = [{name: value for name, value in row.items() if name != "_tid"} for row in rows]
+            found.setdefault((key, layout), []).extend(map(str, values))
+        return {place: sorted(rows) for place, rows in found.items()}
 
 
 def _comparable(schema: pa.Schema) -> pa.Schema:
@@ -141,7 +154,19 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
     assert (of_spark.read_by, of_arrow.read_by) == (["spark"], ["arrow"])
     assert of_arrow.contents() == of_spark.contents()
     assert verify(of_arrow.table).ok
+    if not more and plan.settings == SessionSettings():
+        # Files come in the order of their names, and in Spark of their sizes: segments of several files differ.
+        local = loaded_locally(source, tmp_path / "local", plan)
+        assert local.rows() == of_spark.rows()
+        assert verify(local.table).ok
     return of_arrow
+
+
+def loaded_locally(source: str, path: Path, plan: Plan) -> Loaded:
+    """Load without Spark."""
+    base = ensure_table_root(TableFiles(str(path)))
+    load_rows(LocalSource(source, plan).open_rows(None), str(path), plan, Basis(base, source), Stages())
+    return Loaded(open_table(str(path)), ["arrow"])
 
 
 @pytest.mark.parametrize(

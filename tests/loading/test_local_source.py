@@ -1,0 +1,228 @@
+"""Loads without Spark: what is loaded once, what is refused, and the second reader that proves each load."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given as generated
+from hypothesis import strategies as st
+
+from layoutopt.config.settings import LoadSettings
+from layoutopt.errors import (
+    AlreadyLoadedError,
+    ContentMismatchError,
+    LayoutoptError,
+    MissingPartitionError,
+    NeedsSparkError,
+    SettingError,
+)
+from layoutopt.inspect.verify import verify
+from layoutopt.loading.load import LoadsReport
+from layoutopt.loading.local_source import LocalSource, run_local_load
+from layoutopt.local import splits
+from layoutopt.local.parquet_files import plain_partition_values
+from layoutopt.local.processes import Processes
+from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows
+from layoutopt.local.splits import LocalFile
+from layoutopt.model.layout import Plan
+from layoutopt.scan.table import open_table
+from layoutopt.writer.checksum import value_hashes
+from tests.scan.builder import building
+from tests.scan.layouts import GROUPS, OVERLAPPING
+from tests.scan.queries import FEW_QUERIES
+from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+
+
+class Place:
+    """A source, a plan and a table in a folder."""
+
+    def __init__(self, root: Path, by: str | None = "year", layouts: Any = None, segment_rows: int = 1_000_000) -> None:
+        self.root, self.table = root, str(root / "table")
+        self.source = root / "source"
+        self.source.mkdir()
+        self.plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by=by, segment_rows=segment_rows).plan
+        (root / "plan.json").write_bytes(self.plan.dumps())
+
+    def write(self, rows: pa.Table, name: str = "a", **how: Any) -> None:
+        path = self.source / f"{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(rows, path, **how)
+
+    def load(self, **given: Any) -> LoadsReport:
+        settings = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"} | given
+        return run_local_load(LoadSettings(**settings))
+
+    def check(self, rows: pa.Table) -> None:
+        table = open_table(self.table)
+        assert table.rows == rows.num_rows
+        for sql in FEW_QUERIES:
+            assert same(table.sql(sql).to_pylist(), expected(sql, rows)), sql
+        assert verify(table).ok
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("by", "layouts", "segment_rows", "parallel"),
+    [
+        ("year", None, 1_000_000, False),
+        ("year", GROUPS, 90, True),
+        (None, OVERLAPPING, 70, False),
+        ("kind", None, 1_000_000, True),
+        ("day", None, 1_000_000, False),
+    ],
+)
+def test_every_row_is_loaded(
+    by: str | None, layouts: Any, segment_rows: int, parallel: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if parallel:
+        monkeypatch.setattr("layoutopt.loading.local_source.LEAST_ROWS", 1)
+        monkeypatch.setattr("layoutopt.loading.local_source.Processes", lambda: Processes(2))
+    place, rows = Place(tmp_path, by, layouts, segment_rows), some_rows(400)
+    place.write(rows.slice(0, 150), "a", row_group_size=40)
+    place.write(rows.slice(150), "b")
+    report = place.load()
+    assert (report.loads[0].rows, report.already) == (400, ())
+    assert report.loads[0].segments >= len(report.partitions)
+    place.check(rows)
+
+
+def test_folders_named_after_the_partition_column_are_partitions(place: Place) -> None:
+    rows = some_rows(90)
+    for year in (1994, 1995, 1996):
+        place.write(rows.filter(pc.equal(rows["year"], year)).drop_columns(["year"]), f"year={year}/a")
+    assert place.load(partition=("1995", "year=1996")).partitions == ("1995", "1996")
+    assert place.load().partitions == ("1994",)
+    place.check(rows)
+
+
+def test_what_is_loaded_is_not_loaded_again(place: Place) -> None:
+    rows = some_rows(90)
+    place.write(rows)
+    assert len(place.load().loads) == 1
+    assert place.load().already == ("1994", "1995", "1996")
+    place.write(rows.take(pa.array(np.arange(89, -1, -1))))  # the same rows in another order, by another file
+    assert place.load(partition=("1994",)).already == ("1994",)
+    place.check(rows)
+    # two rows of a year swap a value, which no checksum of a column shows
+    of_1994 = [i for i, year in enumerate(rows["year"].to_pylist()) if year == 1994 and rows["kind"][i].as_py()]
+    kinds = rows["kind"].to_pylist()
+    first = of_1994[0]
+    second = next(i for i in of_1994 if kinds[i] != kinds[first])
+    kinds[first], kinds[second] = kinds[second], kinds[first]
+    changed = rows.set_column(2, "kind", pa.array(kinds))
+    place.write(changed)
+    with pytest.raises(AlreadyLoadedError, match=r"'1994' was loaded from other content .30 rows.; give --replace"):
+        place.load(partition=("1994",))
+    place.load(replace=True)
+    place.check(changed)
+
+
+def test_partitions_are_selected_by_texts_and_ranges(place: Place) -> None:
+    place.write(some_rows(90))
+    assert place.load(first="1995").partitions == ("1995", "1996")
+    assert place.load(last=" 1994 ").partitions == ("1994",)
+    with pytest.raises(MissingPartitionError, match="no rows for year=1993"):
+        place.load(partition=("1993",))
+    assert place.load(partition=("1993", "year=__null__"), allow_empty=True).loads[0].rows == 0
+    for text in ("199x", "1994.0", str(2**31), "", "１９９４"):
+        with pytest.raises(SettingError, match="is no int; write --partition year=VALUE"):
+            place.load(partition=(f"year={text}",))
+    with pytest.raises(SettingError, match="partitioned by year, not 'day'"):
+        place.load(partition=("day=1994",))
+
+
+def test_a_table_without_partitions_takes_none(tmp_path: Path) -> None:
+    place = Place(tmp_path, by=None)
+    place.write(some_rows(9))
+    for given in ({"partition": ("year=1994",)}, {"first": "1994"}):
+        with pytest.raises(SettingError, match="the plan has no partitions"):
+            place.load(**given)
+
+
+def test_a_source_without_a_row_makes_a_table(place: Place) -> None:
+    place.write(some_rows(9).slice(0, 0))
+    place.load()
+    assert open_table(place.table).rows == 0
+
+
+def test_what_needs_spark_is_said(place: Place, tmp_path: Path) -> None:
+    place.write(some_rows(9).rename_columns([*some_rows(9).column_names[:-1], "YEAR"]))
+    with pytest.raises(SettingError, match=r"can't be loaded without Spark: .*; give --executor spark"):
+        place.load()
+    assert not (tmp_path / "table").exists()
+
+
+def _lose_a_row(table: pa.Table) -> pa.Table:
+    return table.slice(1)
+
+
+def _change_a_value(table: pa.Table) -> pa.Table:
+    ids = table["id"].to_pylist()
+    return table.set_column(0, "id", pa.array([ids[0] + 1000, *ids[1:]], pa.int32()))
+
+
+@pytest.mark.parametrize("damage", [_lose_a_row, _change_a_value])
+def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
+    damage: Callable[[pa.Table], pa.Table], place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = splits._read
+
+    def read(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
+        for rows, low in honest(*given, **more):
+            yield damage(rows), low
+
+    place.write(some_rows(90))
+    monkeypatch.setattr(splits, "_read", read)
+    with pytest.raises(LayoutoptError, match="nothing was committed") as error:
+        place.load()
+    assert isinstance(error.value, ContentMismatchError)
+    assert not list((place.root / "table").rglob("*.parquet"))
+
+
+@generated(st.integers(0, 50), st.integers(0, 10_000), st.sampled_from([None, "year", "kind", "day"]))
+def test_both_readers_read_the_same(
+    tmp_path_factory: pytest.TempPathFactory, n: int, seed: int, by: str | None
+) -> None:
+    path, rows = tmp_path_factory.mktemp("readers") / "a.parquet", some_rows(n, seed)
+    pq.write_table(rows, path, row_group_size=7)
+    wanted: list[Any] = [None]
+    kept = rows
+    if by is not None:
+        values = plain_partition_values(rows, by)
+        wanted = values.unique().to_pylist()[::2]
+        kept = rows.filter(pc.is_in(values, value_set=pa.array(wanted, values.type)))
+    read = pa.concat_tables([kept.slice(0, 0), *read_by_duckdb(LocalFile(path, None), SCHEMA, by, wanted)])
+    assert str(read.to_pylist()) == str(kept.to_pylist())
+    content = sum_file(LocalFile(path, None), SCHEMA, by, wanted)
+    assert content.rows == kept.num_rows
+    for column in SCHEMA.columns:
+        hashes = value_hashes(kept[column.name], column.type)
+        assert hashes is not None
+        assert content.sums[column.name] == int(hashes.sum(dtype=np.int64))
+    assert sum_whole_rows([read], SCHEMA) == sum_whole_rows([kept.slice(0, 3), kept.slice(3)], SCHEMA)
+
+
+def test_a_text_that_is_no_utf8_needs_spark(tmp_path: Path) -> None:
+    bad = pa.array([b"\xff" * 9]).cast(pa.binary()).view(pa.string())
+    pq.write_table(some_rows(1).set_column(2, "kind", bad), tmp_path / "a.parquet")
+    with pytest.raises(NeedsSparkError, match="DuckDB, which reads a source a second time, can't read"):
+        sum_file(LocalFile(tmp_path / "a.parquet", None), SCHEMA, None, [None])
+
+
+def test_a_plan_of_another_session_needs_spark(place: Place) -> None:
+    place.write(some_rows(3))
+    there = building(SCHEMA, CONDITIONS, partition_by="seen").plan
+    with pytest.raises(NeedsSparkError, match="partitions are by a timestamp"):
+        LocalSource(str(place.source), there)
+    assert isinstance(there, Plan)
