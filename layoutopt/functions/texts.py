@@ -75,6 +75,35 @@ def _split_part(text: str, separator: str, position: int) -> str | None:
     return parts[position - 1 if position > 0 else position] if is_inside else ""
 
 
+# Of each letter: 0 for vowels, which separate equal codes, and 7 for H and W, which don't.
+_SOUNDEX_CODES: Final = "01230127022455012623017202"
+
+
+def _soundex(text: str) -> str:
+    """Return the code of a text's sound: its first letter and three digits.
+
+    As in Spark (``UTF8String.soundex``), a text that begins with no letter of ASCII stays as it is, and other characters
+    that are no letters separate equal codes.
+
+    >>> _soundex("Robert"), _soundex("Pfister"), _soundex("1a"), _soundex("")
+    ('R163', 'P123', '1a', '')
+    """
+    letters = text.encode().upper()
+    if not letters[:1].isalpha():
+        return text
+    code, last = chr(letters[0]), _soundex_code(letters[0])
+    for letter in letters[1:]:
+        digit = _soundex_code(letter)
+        if digit != "7":
+            code += digit if digit not in ("0", last) else ""
+            last = digit
+    return f"{code}000"[:4]
+
+
+def _soundex_code(letter: int) -> str:
+    return _SOUNDEX_CODES[letter - 65] if 65 <= letter <= 90 else "0"
+
+
 # Those bounded by `unbounded` don't keep the order of texts.
 FUNCTIONS: Final = (
     Function(
@@ -185,6 +214,16 @@ FUNCTIONS: Final = (
         total=True,
         compute=lambda text, pattern, group=1: extract_group(text, pattern, group),
         is_piece=True,
+    ),
+    Function(
+        "soundex",
+        ("string",),
+        "string",
+        parsed=("Soundex",),
+        catalyst=("SoundEx",),
+        bounds=unbounded,
+        total=True,
+        compute=_soundex,
     ),
     Function("get_json_object", ("string", "string"), bounds=unbounded, is_piece=True),
 )

@@ -63,6 +63,7 @@ CALLS: Mapping[str, str] = {
     "split_part": "split_part(s, 'b', 1) | split_part(s, 'b', -1) | split_part(s, '', 2)",
     "substring_index": "substring_index(s, 'b', 1) | substring_index(s, 'b', -1)",
     "regexp_extract": f"regexp_extract(s, {_PATTERN}, 1) | regexp_extract(s, '[ab]{{2}}', 0)",
+    "soundex": "soundex(s) | soundex(concat(s, 'Tymczak, wh'))",
     "get_json_object": "get_json_object(s, '$.a')",
     **{name: f"{name}(s)" for name in ("lower", "upper", "reverse", "trim", "ltrim", "rtrim", "length")},
     **{
