@@ -82,8 +82,8 @@ _SOUNDEX_CODES: Final = "01230127022455012623017202"
 def _soundex(text: str) -> str:
     """Return the code of a text's sound: its first letter and three digits.
 
-    As in Spark (``UTF8String.soundex``), a text that begins with no letter of ASCII stays as it is, and other characters
-    that are no letters separate equal codes.
+    As in Spark (``UTF8String.soundex``), a text that begins with no letter of ASCII stays as it is, and characters that
+    are no letters separate equal codes.
 
     >>> _soundex("Robert"), _soundex("Pfister"), _soundex("1a"), _soundex("")
     ('R163', 'P123', '1a', '')

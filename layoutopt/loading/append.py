@@ -21,12 +21,14 @@ from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError, NeedsSparkError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.snapshot import SourcePartition, name_batch
+from layoutopt.external.external_tables import pin_version
+from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, RowSource, load
+from layoutopt.loading.load import Basis, LoadSource, RowSource, load
 from layoutopt.loading.local_source import LocalSource, check_plan, read_entries
 from layoutopt.local.second_reader import sum_rows
 from layoutopt.local.segments import Chunk, Segment
@@ -80,58 +82,75 @@ Join = Callable[[str, Collection[str], Stages], LoadReport | None]
 def append_few_rows(
     settings: AppendSettings, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Append a source's rows as :func:`layoutopt.spark.changes.append.append_rows` does, if they are few.
+    """Append a source's rows in this process, if they are few.
 
     ``join_many`` joins entries that have too many rows for this process.
 
     Raises:
         NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
-        NotATableError: there is no table to append to.
-        LayoutoptError: as :func:`layoutopt.loading.load.load`, and of publishing.
+        LayoutoptError: as :func:`append_rows`.
     """
-    with publish_after(settings.table_path, settings.publish, say, log):
-        return _append(settings, join_many, Stages(say, log))
+    return append_rows(_open_few_rows, settings, partial(_join, join_many), say, log)
 
 
-def _append(settings: AppendSettings, join_many: Join, watch: Stages) -> AppendReport:
-    with watch.stage("all", "looking at the source"):
-        catalog = open_own_table(settings.table_path).catalog
-        if not catalog.partitions or not catalog.files.is_plain:
-            raise NeedsSparkError("the table is empty, or encrypted")
-        plan, snapshot = current_plan(catalog), catalog.snapshot
-        source = LocalSource(settings.source, plan, MOST_ROWS)
-        partitions = source.list_partitions()
-        if len(partitions) > MOST_PARTITIONS:
-            raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
-        for file in (file for partition in partitions for file in partition.files):
-            if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
-                raise NeedsSparkError(f"{file.uri!r} is no plain name")
-        basis = append_basis(settings, plan, snapshot, partitions)
-        rows = source.open_rows(None)
-    write = partial(load, rows, settings.table_path, plan, basis, watch)
-    return append_batch(settings, str(basis.batch), snapshot, write, partial(_join, join_many), watch)
+def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
+    if not catalog.partitions or not catalog.files.is_plain:
+        raise NeedsSparkError("the table is empty, or encrypted")
+    opened = LocalSource(source, current_plan(catalog), MOST_ROWS)
+    partitions = opened.list_partitions()
+    if len(partitions) > MOST_PARTITIONS:
+        raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
+    for file in (file for partition in partitions for file in partition.files):
+        if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
+            raise NeedsSparkError(f"{file.uri!r} is no plain name")
+    return opened
 
 
-def append_basis(
-    settings: AppendSettings, plan: Plan, snapshot: Snapshot, partitions: Sequence[SourcePartition]
-) -> Basis:
-    """Return the basis of the load that appends the rows of a source's partitions.
+def append_rows(
+    open_source: Callable[[str, Catalog], LoadSource],
+    settings: AppendSettings,
+    join: Join,
+    say: Progress = silent,
+    log: EventLog = NO_EVENTS,
+) -> AppendReport:
+    """Append a source's rows in one commit, join small entries in another, and publish if the settings ask for it.
+
+    Args:
+        open_source: opens the source of an append to a table, by an engine.
+        settings: of the verb.
+        join: joins small entries.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage.
 
     Raises:
-        MissingPartitionError: there are none.
+        MissingPartitionError: the source has no rows.
+        NotATableError: there is no table at the path.
+        LayoutoptError: as :func:`layoutopt.loading.load.load`, and of publishing.
     """
-    if not any(partition.rows for partition in partitions):
-        raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
-    names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
-    return Basis(
-        snapshot,
-        repr(settings.source),
-        values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
-        fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
-        rows={names.key(partition.value): partition.rows for partition in partitions},
-        operation=APPEND,
-        batch=settings.batch_id or name_batch(partitions),
-    )
+    watch = Stages(say, log)
+    with publish_after(settings.table_path, settings.publish, say, log):
+        with watch.stage("all", "looking at the source"):
+            settings = settings.model_copy(update={"source": pin_version(settings.source)})
+            catalog = open_own_table(settings.table_path).catalog
+            source = open_source(settings.source, catalog)
+            plan, snapshot, partitions = current_plan(catalog), catalog.snapshot, source.list_partitions()
+            if not any(partition.rows for partition in partitions):
+                raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
+            if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
+                source.check_reachable(partitions)  # values of other types lose no row in Python
+            names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
+            basis = Basis(
+                snapshot,
+                repr(settings.source),
+                values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
+                fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
+                rows={names.key(partition.value): partition.rows for partition in partitions},
+                operation=APPEND,
+                batch=settings.batch_id or name_batch(partitions),
+            )
+            rows = source.open_rows(None)
+        write = partial(load, rows, settings.table_path, plan, basis, watch)
+        return _append_batch(settings, str(basis.batch), snapshot, write, join, watch)
 
 
 def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -141,7 +160,7 @@ def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> L
         return join_many(path, keys, Stages(watch.say, watch.log))
 
 
-def append_batch(
+def _append_batch(
     settings: AppendSettings,
     batch: str,
     snapshot: Snapshot,

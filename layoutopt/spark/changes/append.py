@@ -10,22 +10,17 @@ from collections.abc import Collection
 from functools import partial
 
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType
 
 from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.external_tables import pin_version
-from layoutopt.external.snapshot import parse_source_name
-from layoutopt.loading.append import AppendReport, append_basis, append_batch
-from layoutopt.loading.load import load
+from layoutopt.loading import append
+from layoutopt.loading.append import AppendReport
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
-from layoutopt.publish.publishing import publish_after
 from layoutopt.spark.changes.affected_rows import open_for_change
 from layoutopt.spark.changes.pipeline import write_rows
-from layoutopt.spark.core.source import conform_columns, open_source
-from layoutopt.spark.loading.load import SparkRows
-from layoutopt.spark.loading.source_files import check_reachable, source_partitions
+from layoutopt.spark.loading.load import SparkSource
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -55,28 +50,9 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
 def append_rows(
     spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
-    """Append a source's rows in one commit, compact small entries in another, and publish if the settings ask for it.
+    """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
-    Raises:
-        MissingPartitionError: the source has no rows.
-        NotATableError: there is no table at the path.
-        LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
-    """
-    with publish_after(settings.table_path, settings.publish, say, log):
-        return _append(spark, settings, Stages(say, log))
+    def open_source(source: str, catalog: Catalog) -> SparkSource:
+        return SparkSource(spark, source, open_for_change(spark, catalog.files.root).plan, "the table")
 
-
-def _append(spark: SparkSession, settings: AppendSettings, watch: Stages) -> AppendReport:
-    with watch.stage("all", "looking at the source"):
-        settings = settings.model_copy(update={"source": pin_version(settings.source)})
-        change = open_for_change(spark, settings.table_path)
-        plan, snapshot = change.plan, change.table.catalog.snapshot
-        rows = conform_columns(open_source(spark, settings.source), plan.schema, "the table")
-        by = plan.partition_by
-        partitions = source_partitions(rows, settings.source, by)
-        basis = append_basis(settings, plan, snapshot, partitions)
-        if by is not None and isinstance(rows.schema[by].dataType, StringType):  # other types lose no row in Python
-            check_reachable(rows, settings.source, by, partitions)
-    row_source = SparkRows(rows, by, basis.source, is_plain=parse_source_name(settings.source) is None)
-    write = partial(load, row_source, settings.table_path, plan, basis, watch)
-    return append_batch(settings, str(basis.batch), snapshot, write, partial(compact_small_entries, spark), watch)
+    return append.append_rows(open_source, settings, partial(compact_small_entries, spark), say, log)

@@ -189,14 +189,17 @@ def run_load(
 
 
 class SparkSource:
-    """The source of a load as Spark opens it: a :class:`~layoutopt.loading.load.LoadSource`."""
+    """The source of a load as Spark opens it: a :class:`~layoutopt.loading.load.LoadSource`.
 
-    def __init__(self, spark: SparkSession, source: str, plan: Plan) -> None:
-        check_plan(spark, plan, "the plan")
+    ``document`` names what has the columns in messages.
+    """
+
+    def __init__(self, spark: SparkSession, source: str, plan: Plan, document: str = "the plan") -> None:
+        check_plan(spark, plan, document)
         rows = open_source(spark, source, merged=False)
         if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
             rows = open_source(spark, source)
-        self._spark, self._source, self._plan = spark, source, plan
+        self._spark, self._source, self._plan, self._document = spark, source, plan, document
         self._rows = rename_columns(rows, plan.schema)
         check_partition_column(self._rows, plan.partition_by)
 
@@ -228,7 +231,7 @@ class SparkSource:
             rows = read_partition(self._spark, self._source, self._rows, by, partitions[0], schema)
         else:
             rows = open_source(self._spark, self._source)
-        rows = conform_columns(rows, schema)
+        rows = conform_columns(rows, schema, self._document)
         if partitions is not None and by is not None:
             rows = filter_partitions(rows, by, [partition.value for partition in partitions])
         return SparkRows(rows, by, repr(self._source), parse_source_name(self._source) is None)
