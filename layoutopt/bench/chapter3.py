@@ -248,13 +248,15 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     from layoutopt.features.analysis import analyze_log
     from layoutopt.partitioning.objective import make_skip_objective
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
+    from layoutopt.planning.plan import guiding_features
+    from layoutopt.planning.rows import SourceRows
+    from layoutopt.planning.source_profile import CountRequest, count_histograms
     from layoutopt.spark.loading.load import load
-    from layoutopt.spark.planning.plan import guiding_features
-    from layoutopt.spark.planning.source_profile import CountRequest, count_histograms, count_partition_rows
+    from layoutopt.spark.planning.frame_rows import FrameRows
 
     document, plan, folder = stream.document(), stream.plan_of(variant), stream.folder(variant)
     rows, queries = stream.rows(document.schema), tuple(group_queries(document.queries))
-    months = list(count_partition_rows(rows, variant.partition_by))
+    months = list(FrameRows(rows, variant.partition_by).partition_rows)
     first, middle = months[0], months[len(months) // 2]
     guiding = guiding_features(document, variant.method, None)
     seconds: dict[str, float] = {}
@@ -274,8 +276,8 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     timed(STAGES[0], lambda: analyze_log(settings))
     column, limit = variant.partition_by, variant.max_vectors
     for month in (first, middle):  # on the first month, Spark compiles what it will run
-        of_month = rows.where(f"{column} = {month}")
-        counting = CountRequest(of_month, queries, document.schema, column, limit, lambda _: None)
+        of_month = SourceRows(partial(FrameRows, rows.where(f"{column} = {month}"), column))
+        counting = CountRequest(of_month, queries, document.schema, limit, lambda _: None)
         kept, (histogram,) = timed(STAGES[1], partial(count_histograms, counting, guiding))
     vectors, weights, least = histogram.vectors, histogram.weights, min_rows_for(variant.block_rows)
     objective = partial(make_skip_objective, queries, kept, histogram.query_weights, vectors.rows)

@@ -219,11 +219,11 @@ def _sampled_problem(stream: Experiment, block_rows: int) -> Problem:
     """Return the samples and the workload as the search for column groups takes them."""
     from layoutopt.methods.interface import PlanningInput, PlanRequest
     from layoutopt.methods.strategies import planning_problem
-    from layoutopt.spark.planning.source_profile import CountRequest, sample_histograms
+    from layoutopt.planning.source_profile import CountRequest, sample_histograms
 
     document = stream.document()
-    queries, rows = tuple(group_queries(document.queries)), stream.rows(document.schema)
-    counting = CountRequest(rows, queries, document.schema, YEAR, MAX_VECTORS, lambda _: None)
+    queries, rows = tuple(group_queries(document.queries)), stream.source_rows(document.schema, YEAR)
+    counting = CountRequest(rows, queries, document.schema, MAX_VECTORS, lambda _: None)
     histograms = sample_histograms(counting, document.features)
     request = PlanRequest(
         "gsop", YEAR, block_rows=block_rows, segment_rows=SEGMENT_ROWS, max_vectors=MAX_VECTORS, seed=SEED

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from layoutopt.model.query import Query
     from layoutopt.model.schema import Schema
+    from layoutopt.planning.rows import SourceRows
     from layoutopt.scan.table import Table
 
 Session = Callable[[], "SparkSession"]
@@ -175,6 +176,13 @@ class Experiment:
 
         return conform_columns(open_source(self.spark(), str(self.source.path)), schema, "the features")
 
+    def source_rows(self, schema: Schema, partition_by: str) -> SourceRows:
+        """Return the source as planning reads it by Spark."""
+        from layoutopt.planning.rows import SourceRows
+        from layoutopt.spark.planning.frame_rows import FrameRows
+
+        return SourceRows(lambda: FrameRows(self.rows(schema), partition_by))
+
     def folder(self, variant: Variant) -> Path:
         """Return the folder of a variant's products: different for different parameters."""
         stream = "any stream" if self.shares_tables and not variant.features else self.name
@@ -235,8 +243,8 @@ class Experiment:
         from layoutopt.config.settings import FILE_BYTES
         from layoutopt.methods.interface import PlanRequest
         from layoutopt.model.feature import FeatureSet
+        from layoutopt.planning.source_profile import select_heaviest
         from layoutopt.spark.planning.plan import make_plan, propose_plan
-        from layoutopt.spark.planning.source_profile import select_heaviest
 
         document = self.document()
         if not variant.features:
@@ -381,15 +389,15 @@ class Experiment:
         """
 
         def make() -> Json:
-            from layoutopt.spark.planning.plan import guiding_features
-            from layoutopt.spark.planning.source_profile import CountRequest, count_histograms, select_heaviest
+            from layoutopt.planning.plan import guiding_features
+            from layoutopt.planning.source_profile import CountRequest, count_histograms, select_heaviest
 
             product = {}
             for number in numbers:
                 document = self.document()
                 document = replace(document, features=select_heaviest(document.features, number))
-                queries, rows = tuple(group_queries(document.queries)), self.rows(document.schema)
-                counting = CountRequest(rows, queries, document.schema, column, _ALL_VECTORS, print)
+                queries, rows = tuple(group_queries(document.queries)), self.source_rows(document.schema, column)
+                counting = CountRequest(rows, queries, document.schema, _ALL_VECTORS, print)
                 kept, partitions = count_histograms(counting, guiding_features(document, "sop", None))
                 counts = [len(partition.vectors) for partition in partitions]
                 product[str(number)] = {"mean": mean(counts), "most": max(counts), "guiding": len(kept)}

@@ -42,7 +42,6 @@ from layoutopt.local.splits import (
     LEAST_ROWS,
     CutJob,
     LocalFile,
-    Split,
     assign_splits,
     count_files,
     estimate_rows,
@@ -93,7 +92,7 @@ class LocalFiles(RowSource):
         rows, ranges = self.rows, segment_ranges(segments)
         splits = [split for split, _ in rows.splits]
         overlapping = [
-            {segment.id for segment in segments if may_overlap(split, values, segment)} for split, values in rows.splits
+            {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits
         ]
         segment_splits = assign_splits(splits, overlapping, ranges)
         tasks = group_splits(splits) if segment_splits is None else tuple(map(tuple, segment_splits))
@@ -303,8 +302,3 @@ def stat_file(path: Path) -> SourceFile:
     """Return the file's size and time of change as Spark reports them, to the millisecond."""
     status = path.stat()
     return SourceFile(f"file:{path}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
-
-
-def may_overlap(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
-    """Return whether a split with rows of some partitions may have rows of a segment."""
-    return segment.value in values and segment.low < split.low + split.rows and split.low < segment.high

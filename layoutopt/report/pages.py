@@ -16,8 +16,8 @@ from markupsafe import Markup
 from layoutopt.errors import SettingError
 from layoutopt.inspect.evaluate import Evaluation, EvaluationTotals, QueryEvaluation, WorstQuery
 from layoutopt.model.features_document import SkippedStatement
+from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.report.texts import format_bytes, shorten
-from layoutopt.spark.planning.hold_out import EvaluatedPlan
 
 READ: Final = "read"
 # What becomes of rows, in the order of stacked bars.

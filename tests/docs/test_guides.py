@@ -55,7 +55,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -
     for sample in (ROOT / "data").glob("tpch_*"):
         shutil.copy(sample, tmp_path / "data")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", ("input-order", "sop"))  # all take minutes
+    monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", ("input-order", "sop"))  # all take minutes
     monkeypatch.setattr(spark, "stop", lambda: None)
     monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: spark)
     monkeypatch.setattr(sys, "path", list(sys.path))

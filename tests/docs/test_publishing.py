@@ -95,7 +95,7 @@ def walked(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
         patch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{here / 'catalog.db'}")
         patch.setenv("PYICEBERG_CATALOG__PROD__WAREHOUSE", str(here / "warehouse"))
         patch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # which it reads once a process
-        patch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", ("input-order", "sop"))  # not all, twice
+        patch.setattr("layoutopt.planning.automatic.CANDIDATES", ("input-order", "sop"))  # not all, twice
         patch.setattr("layoutopt.features.cross_validation.FOLDS", 2)  # of a short log; each needs plans of its own
         patch.chdir(here)
         Path("queries.sql").write_text(LOG)

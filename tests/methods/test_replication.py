@@ -17,11 +17,11 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query
+from layoutopt.planning.source_profile import CountRequest, sample_histograms
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan, propose_plan
-from layoutopt.spark.planning.source_profile import CountRequest, sample_histograms
 from tests.effort import examples, long_too
 from tests.methods.random_queries import answers, as_text, random_queries, rows_of
 from tests.spark.session.answers import spark_sql
@@ -100,7 +100,7 @@ def test_plans_that_share_what_they_find_are_those_made_alone(
         sampled.append(features)
         return sample_histograms(of, features)
 
-    monkeypatch.setattr("layoutopt.spark.planning.plan.sample_histograms", sampling)
+    monkeypatch.setattr("layoutopt.planning.plan.sample_histograms", sampling)
     asked = PlanRequest(partition_by="year", block_rows=12)
     requests = [
         replace(asked, method=method, storage_budgets=budgets, copies=2)

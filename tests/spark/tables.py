@@ -16,7 +16,9 @@ from layoutopt.model.predicates import Col, Filter, InSet, Node, to_sql
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import compare
+from layoutopt.planning.rows import SourceRows
 from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.planning.frame_rows import FrameRows
 from layoutopt.sql.scans import TableScan
 
 if TYPE_CHECKING:
@@ -143,3 +145,8 @@ def plan_of(
         seed=0,
         settings=of.features.settings,
     )
+
+
+def source_rows(frame: DataFrame, partition_by: str | None) -> SourceRows:
+    """Rows as planning reads them by Spark."""
+    return SourceRows(lambda: FrameRows(frame, partition_by))

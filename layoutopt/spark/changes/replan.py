@@ -28,11 +28,11 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, group_queries
+from layoutopt.planning.row_order import NONE
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.planning.plan import plan_and_try
-from layoutopt.spark.planning.row_order import NONE
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import decay_weights, query_times, read_log
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
@@ -46,10 +47,8 @@ from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
-from layoutopt.spark.core.functions import check_features
-from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
-from layoutopt.spark.planning.automatic import choose_best, found_row_order
-from layoutopt.spark.planning.hold_out import (
+from layoutopt.planning.automatic import choose_best, found_row_order
+from layoutopt.planning.hold_out import (
     EvaluatedPlan,
     Fold,
     HoldOutEvaluation,
@@ -58,9 +57,14 @@ from layoutopt.spark.planning.hold_out import (
     score_all,
     score_deviation,
 )
-from layoutopt.spark.planning.row_order import AUTO
-from layoutopt.spark.planning.sample_evaluation import BytesRead
-from layoutopt.spark.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.planning.row_order import AUTO
+from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.sample_evaluation import BytesRead
+from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.functions import check_features
+from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
+from layoutopt.spark.planning.frame_rows import FrameRows
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
 from layoutopt.workload.analyze import Analysis, analyze
 from layoutopt.workload.log import read_log
@@ -271,7 +275,10 @@ def _try_layouts(
     some_rows = rows if len(some) == len(files.all) else select_file_rows(rows, settings.source, some)
     sample_rows = SAMPLE_ROWS if by is None else SAMPLE_ROWS // SAMPLED_PARTITIONS
     narrow = some_rows.select(*(quote_name(name) for name in schema.names))
-    evaluation = draw_evaluation(narrow, planning, folds, say, sample_rows)
+    source_rows = SourceRows(
+        lambda: FrameRows(narrow, by), say=say, errors=partial(translate_spark_errors, repr(settings.source))
+    )
+    evaluation = draw_evaluation(source_rows, planning, folds, say, sample_rows)
     groups = files.groups if some_rows is rows else read_row_groups(some, log.schema, queries)
     full = float(_weights(evaluation.held) @ groups.full(evaluation.held))
     columns = [name for name in most_filtered(queries, schema) if name != by]

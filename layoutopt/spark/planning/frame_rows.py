@@ -1,4 +1,4 @@
-"""Read a source's rows for planning by Spark, where Arrow can't read them; draws and counts depend on content alone.
+"""Read a source's rows for planning by Spark, where Arrow can't; draws and counts depend on content alone.
 
 Spark draws by a hash of a row's short columns and of those that features name; long columns would take most of the
 work to read and hash.
@@ -7,8 +7,9 @@ work to read and hash.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -18,48 +19,119 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
-from layoutopt.local.processes import Task
-from layoutopt.local.profile import DRAWS, draw_limit
+from layoutopt.local.profile import DRAWS, KEY, ROWS, draw_limit
 from layoutopt.local.segments import Chunk
-from layoutopt.model.arrays import Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, SEGMENT, Column
 from layoutopt.model.types import quote_name
-from layoutopt.model.vectors import VectorCounts
+from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
+from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
+from layoutopt.planning.segment_evaluation import ChosenSegments
 from layoutopt.spark.core.featurize import count_vectors, with_feature_words
 from layoutopt.spark.core.partition_values import filter_partitions, partition_column, to_literal
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import hash_input, with_binaries
-from layoutopt.spark.core.workers import map_segments
+from layoutopt.spark.core.workers import SparkTasks, map_segments
 from layoutopt.writer.evaluation import read_word_columns, segment_words
 
-if TYPE_CHECKING:
-    from layoutopt.spark.planning.sample_evaluation import SampleRequest
-    from layoutopt.spark.planning.segment_evaluation import ChosenSegments
-
+# The share of rows by which it is decided whether a column's bounds can exclude a query from a partition.
+_BOUNDS_SHARE: Final = 0.01
 _SHORT = (NumericType, DateType, TimestampType, TimestampNTZType)
 
 
-def count_rows(rows: DataFrame, partition_by: str | None) -> dict[PlainValue, int]:
-    """Return the rows of each partition by its value, NULL first."""
-    keyed = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
-    counted = keyed.agg(F.count(F.lit(1)).alias("_rows")).toArrow()
-    counts = dict(zip(counted["_key"].to_pylist(), counted["_rows"].to_pylist(), strict=True))
-    return {value: counts[value] for value in sorted(counts, key=null_first_key)}
+@dataclass(frozen=True, eq=False)
+class FrameRows(Rows):
+    """The rows of a DataFrame."""
 
+    frame: DataFrame
+    partition_by: str | None
 
-def sample_vectors(
-    rows: DataFrame,
-    features: FeatureSet,
-    partition_by: str | None,
-    partition_rows: Mapping[PlainValue, int],
-    sample_rows: int,
-) -> dict[PlainValue, VectorCounts]:
-    """Return the vectors of about ``sample_rows`` rows of each partition in ``partition_rows``."""
-    some = draw_rows(rows, features, partition_by, partition_rows, sample_rows)
-    return count_vectors(some, features.features, partition_by)
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+        return self.frame.columns
+
+    @property
+    def tasks(self) -> SparkTasks:
+        """Spark's tasks."""
+        return SparkTasks(self.frame.sparkSession)
+
+    @cached_property
+    def partition_rows(self) -> Mapping[PlainValue, int]:
+        """The rows of each partition, counted once."""
+        keyed = self.frame.groupBy(partition_column(self.frame, self.partition_by).alias(KEY))
+        counted = keyed.agg(F.count(F.lit(1)).alias(ROWS)).toArrow()
+        counts = dict(zip(counted[KEY].to_pylist(), counted[ROWS].to_pylist(), strict=True))
+        return {value: counts[value] for value in sorted(counts, key=null_first_key)}
+
+    def chunks(self, segment_rows: int) -> list[Chunk]:
+        """Return chunks in Spark's order of the files."""
+        return count_chunks(with_positions(self.frame), self.partition_by, segment_rows)
+
+    def count(self, features: FeatureSet, bounded: Sequence[Column], select: SelectColumns) -> RowCounts:
+        """Count vectors in one job, and measure bounds in two."""
+        vectors = count_vectors(self.frame, features.features, self.partition_by)
+        return RowCounts(vectors, *self._measure_bounds(self.frame, bounded, select))
+
+    def count_some(
+        self,
+        features: FeatureSet,
+        bounded: Sequence[Column],
+        select: SelectColumns,
+        partition_rows: Mapping[PlainValue, int],
+        sample_rows: int,
+    ) -> RowCounts:
+        """Count the vectors of rows drawn, and measure bounds in two jobs."""
+        some = draw_rows(self.frame, features, self.partition_by, partition_rows, sample_rows)
+        rows = self.frame
+        if self.partition_by is not None:
+            rows = filter_partitions(rows, self.partition_by, list(partition_rows))
+        vectors = count_vectors(some, features.features, self.partition_by)
+        return RowCounts(vectors, *self._measure_bounds(rows, bounded, select))
+
+    def _measure_bounds(
+        self, rows: DataFrame, bounded: Sequence[Column], select: SelectColumns
+    ) -> tuple[pa.Table, Sequence[Column]]:
+        """Measure the bounds of the columns that are selected by those of a hundredth of the rows."""
+        some_bounds = measure_bounds(rows, self.partition_by, bounded, _BOUNDS_SHARE)
+        columns = select(some_bounds, bounded)
+        bounds = measure_bounds(rows, self.partition_by, columns)
+        if len(bounds) > len(some_bounds):  # the sample says nothing of a partition without rows in it
+            return measure_bounds(rows, self.partition_by, bounded), bounded
+        return bounds, columns
+
+    def draw(self, request: SampleRequest) -> RowSample:
+        """Draw rows by a hash of their content, in the source's order."""
+        features, columns = request.features, request.columns
+        # Positions are added last: which rows are drawn depends on content alone.
+        few = draw_rows(self.frame, features, request.partition_by, request.partition_rows, request.sample_rows)
+        with limit_method_size(self.frame.sparkSession):
+            drawn = with_binaries(
+                with_feature_words(with_positions(few), features.features, (*columns, POSITION))
+            ).toArrow()
+        drawn = drawn.take(pa.array(np.argsort(np.asarray(drawn[POSITION]), kind="stable")))
+        words = segment_words(
+            features.features, drawn.select(list(columns)), lambda left: read_word_columns(drawn, len(left))
+        )
+        return request.build_sample(drawn, words)
+
+    def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
+        """Draw rows of a partition by a hash of their short columns."""
+        value, count = partition
+        some = self.frame if self.partition_by is None else filter_partitions(self.frame, self.partition_by, [value])
+        return with_binaries(draw_share(some, features, wanted / max(1, count))).toArrow()
+
+    def map_segments(
+        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
+    ) -> tuple[pa.Table, RowSample]:
+        """Return a task's results for each segment, and the sample, in two jobs."""
+        with limit_method_size(self.frame.sparkSession):
+            routed = select_segment_rows(self.frame, plan, chosen)
+            featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
+            results = map_segments(featurised, chosen.shares * len(chosen.segments), task, schema).toArrow()
+        return results, self.draw(request) if request.partition_rows else RowSample(request.features, ())
 
 
 def draw_rows(
@@ -69,7 +141,7 @@ def draw_rows(
     partition_rows: Mapping[PlainValue, int],
     sample_rows: int,
 ) -> DataFrame:
-    """Return the rows that :func:`sample_vectors` counts, by the same arguments."""
+    """Return about ``sample_rows`` rows of each partition in ``partition_rows``."""
     draw = _draw_number(rows, features)
     limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
     if partition_by is None:
@@ -94,31 +166,6 @@ def _draw_number(rows: DataFrame, features: FeatureSet) -> SparkColumn:
     return F.pmod(F.xxhash64(*values), F.lit(DRAWS))
 
 
-def draw_all_columns(
-    rows: DataFrame, features: FeatureSet, partition: tuple[PlainValue, int], partition_by: str | None, wanted: int
-) -> pa.Table:
-    """Draw about ``wanted`` rows of a partition (its value and rows) with all columns."""
-    value, count = partition
-    some = rows if partition_by is None else filter_partitions(rows, partition_by, [value])
-    return with_binaries(draw_share(some, features, wanted / max(1, count))).toArrow()
-
-
-def draw_in_order(rows: DataFrame, request: SampleRequest) -> tuple[pa.Table, Words]:
-    """Draw rows by a hash of their content; return them in the source's order, with their vectors."""
-    features, columns = request.features, request.columns
-    # Positions are added last: which rows are drawn depends on content alone.
-    few = draw_rows(rows, features, request.partition_by, request.partition_rows, request.sample_rows)
-    with limit_method_size(rows.sparkSession):
-        drawn = with_binaries(
-            with_feature_words(with_positions(few), features.features, (*columns, POSITION))
-        ).toArrow()
-    drawn = drawn.take(pa.array(np.argsort(np.asarray(drawn[POSITION]), kind="stable")))
-    words = segment_words(
-        features.features, drawn.select(list(columns)), lambda left: read_word_columns(drawn, len(left))
-    )
-    return drawn, words
-
-
 def measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[Column], share: float = 1) -> pa.Table:
     """Return by partition its rows, ``_rows``, and of the ``i``-th column ``_low{i}``, ``_high{i}`` and ``_n{i}``.
 
@@ -131,21 +178,6 @@ def measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[
         value = quote_name(column.name)
         aggregates += map(F.expr, (f"min({value}) AS _low{i}", f"max({value}) AS _high{i}", f"count({value}) AS _n{i}"))
     return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
-
-
-def count_row_chunks(rows: DataFrame, partition_by: str | None, segment_rows: int) -> list[Chunk]:
-    """Return chunks of neighbouring rows, in the source's order."""
-    return count_chunks(with_positions(rows), partition_by, segment_rows)
-
-
-def map_chosen_segments(
-    rows: DataFrame, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: Task, schema: str
-) -> pa.Table:
-    """Return a task's results, of a schema, for some segments of a source."""
-    with limit_method_size(rows.sparkSession):
-        routed = select_segment_rows(rows, plan, chosen)
-        featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
-        return map_segments(featurised, chosen.shares * len(chosen.segments), task, schema).toArrow()
 
 
 def select_segment_rows(rows: DataFrame, plan: Plan, chosen: ChosenSegments) -> DataFrame:

@@ -23,7 +23,7 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_files import encode_index, held_bytes
 from layoutopt.config.settings import PlanSettings
-from layoutopt.events import Progress
+from layoutopt.events import Progress, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.features.cross_validation import splits
 from layoutopt.features.selection import mine_subset
@@ -37,13 +37,12 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
+from layoutopt.planning.hold_out import EvaluatedPlan
+from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.planning.automatic import plan_best
-from layoutopt.spark.planning.hold_out import EvaluatedPlan
-from layoutopt.spark.planning.plan import open_by_spark
-from layoutopt.spark.planning.segment_evaluation import choose_segments
+from layoutopt.spark.planning.plan import open_by_spark, plan_best
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
@@ -65,7 +64,7 @@ def plan_with_indexes(
     progress: Progress | None = None,
     draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
 ) -> Plan:
-    """Plan as :func:`~layoutopt.spark.planning.automatic.plan_best`, with the indexes that the settings request.
+    """Plan as :func:`~layoutopt.planning.automatic.plan_best`, with the indexes that the settings request.
 
     Raises:
         SettingError: an index that no load could build; as that function.
@@ -80,7 +79,7 @@ def plan_with_indexes(
     indexes = parse_indexes(settings.index, document.schema, document.features.settings, functions)
     settings = settings.model_copy(update={"source": pin_version(settings.source)})
     plan = replace(
-        plan_best(spark, settings, document, progress, draw),
+        plan_best(spark, settings, document, progress or silent, draw),
         indexes=indexes,
         file_bytes=int(settings.file_bytes),
         parquet_indexes=tuple(sorted(settings.parquet_index)),
@@ -176,14 +175,15 @@ def _measure_indexes(
     from layoutopt.spark.planning.frame_rows import select_segment_rows
 
     rows = open_by_spark(spark, settings.source, document, settings.partition_by)
-    with translate_spark_errors(repr(settings.source)), limit_method_size(rows.sparkSession):
+    frame = rows.frame
+    with translate_spark_errors(repr(settings.source)), limit_method_size(frame.sparkSession):
         chosen = choose_segments(rows, plan)
         if not chosen.segments:
             return None
         n, trial = len(chosen.segments), replace(plan, indexes=(*plan.indexes, *possible))
         shares = feature_shares(plan.features, plan.queries)
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
-        featurised = with_feature_words(select_segment_rows(rows, plan, chosen), plan.features.features)
+        featurised = with_feature_words(select_segment_rows(frame, plan, chosen), plan.features.features)
         indexed = with_index_values(featurised, trial.indexes)
         results = map_segments(indexed, n, partial(_measure_segment, job), _RESULT_SCHEMA).toArrow().to_pylist()
     if not results:

@@ -24,7 +24,7 @@ from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.automatic import plan_best
+from layoutopt.spark.planning.plan import plan_best
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.log import query_times
 

@@ -1,52 +1,36 @@
-"""Make a plan from features and queries, and from what is counted of the source."""
+"""Plan by a Spark session, which reads the sources that Arrow can't: see :mod:`layoutopt.planning`.
+
+A function that starts a session may stand for it. It is not called where the source is read without Spark, and PySpark,
+which takes a second to import, is imported only for it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from layoutopt.config.settings import PlanSettings
-from layoutopt.errors import PlanError
-from layoutopt.events import Progress
-from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.interface import FEATURES, TEXT, PartitionHistogram, PlanningCache, PlanningInput, PlanRequest
-from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
-from layoutopt.methods.strategies import REPLICATING
-from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.errors import NeedsSparkError
+from layoutopt.events import Progress, silent
+from layoutopt.external.snapshot import parse_source_name
+from layoutopt.methods.interface import PlanningCache, PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
-from layoutopt.model.layout import Plan, Scheme
-from layoutopt.model.predicates import Comparison
-from layoutopt.model.query import group_queries
-from layoutopt.model.schema import Schema
-from layoutopt.partitioning.registry import with_effort
-from layoutopt.search.problem import Unit
+from layoutopt.model.layout import Plan
+from layoutopt.planning import automatic, plan
+from layoutopt.planning.hold_out import EvaluatedPlan
+from layoutopt.planning.plain_rows import open_plain_rows
+from layoutopt.planning.plan import DEFAULTS
+from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.segment_evaluation import TrialResult
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
-from layoutopt.spark.planning.sample_evaluation import unit_in_bytes
-from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
-from layoutopt.spark.planning.source_profile import (
-    CountRequest,
-    Rows,
-    choose_rows,
-    count_histograms,
-    sample_histograms,
-    select_heaviest,
-    warm_up,
-)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from layoutopt.spark.core.sessions import AnySession
-
-# The method of a single layout, which ``auto`` uses where there are no queries to choose by.
-SINGLE_LAYOUT: Final = "sop"
-_GROUPS: Final = "gsop"
-# Features from which those are chosen that guide the blocking of a single layout.
-NUM_FEATURES = 40
-DEFAULTS = PlanRequest()
+    from layoutopt.spark.planning.frame_rows import FrameRows
 
 
 def make_plan(
@@ -54,30 +38,17 @@ def make_plan(
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     known: PlanningCache | None = None,
-    rows: Rows | None = None,
 ) -> Plan:
-    """Plan a table's layout from its source and the analysed workload.
+    """Plan as :func:`layoutopt.planning.plan.make_plan`.
 
     Args:
-        spark: the session, whose settings must be the document's; or a function that starts one, which is not called
-            where the source is read without Spark.
+        spark: the session, whose settings must be the document's; or a function that starts one.
         source: rows, or a path to Parquet.
-        document: features and queries.
-        request: by default one layout by the features, without partitions.
-        progress: called with a short sentence at each stage, and for every feature given up.
-        known: results for other requests about this source and document, to be reused and added to.
-        rows: the source's, if :func:`open_source_rows` has returned them before.
-
-    Raises:
-        SettingError: a bad request, or settings that are not the document's.
-        SchemaError: the source's schema is not the document's, or there is no such column.
-        PlanError: too few features are left.
-        SourceError: the source can't be read.
-        BoundError: there are too many distinct vectors, even of few features.
+        document, request, progress, known: as there.
     """
-    return plan_and_try(spark, source, document, request, progress, known, rows)[0]
+    return plan.make_plan(partial(open_source_rows, spark, source), document, request, progress, known)
 
 
 def plan_and_try(
@@ -85,34 +56,11 @@ def plan_and_try(
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest = DEFAULTS,
-    progress: Progress | None = None,
+    progress: Progress = silent,
     known: PlanningCache | None = None,
-    rows: Rows | None = None,
 ) -> tuple[Plan, TrialResult | None]:
-    """Plan as :func:`make_plan`, and return what queries read of the plan on segments; None without queries."""
-    say = progress or (lambda sentence: None)
-    counting, request = _prepare(spark, source, document, request, say, is_tried=bool(document.queries), rows=rows)
-    with translate_spark_errors(_describe_source(source)):
-        return _plan_and_try(counting, document, request, known or PlanningCache())
-
-
-def _plan_and_try(
-    counting: CountRequest, document: FeaturesDocument, request: PlanRequest, known: PlanningCache
-) -> tuple[Plan, TrialResult | None]:
-    say, queries = counting.say, counting.queries
-    plans = [_propose(counting, document, request, known, is_tried=bool(queries))]
-    if not queries:
-        return plans[0], None
-    if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
-        say(f"no columns are stored apart: trying {SINGLE_LAYOUT}'s blocks of all columns, too")
-        single = _propose(counting, document, replace(request, method=SINGLE_LAYOUT, guides=FEATURES), PlanningCache())
-        plans.append(replace(single, method=request.method))
-    search = is_order_searched(request)
-    say("trying segments, for the order of rows within blocks" if search else "trying segments")
-    results = try_on_segments(counting.rows, [Trial(plan, search) for plan in plans], queries)
-    best = min(results, key=lambda result: result.bytes_read(queries))
-    predicted = {**best.plan.predicted, "bytes_fraction": round(best.fraction(queries), 6)}
-    return replace(best.plan, predicted=predicted, reads=best.shares()), best
+    """Plan as :func:`layoutopt.planning.plan.plan_and_try`."""
+    return plan.plan_and_try(partial(open_source_rows, spark, source), document, request, progress, known)
 
 
 def propose_plan(
@@ -122,72 +70,19 @@ def propose_plan(
     request: PlanRequest = DEFAULTS,
     known: PlanningCache | None = None,
 ) -> Plan:
-    """Return the plan that the method proposes, with the arguments and errors of :func:`make_plan`.
-
-    No segments are tried: rows within blocks have no order but a named one, no bytes are predicted, and where GSOP ends
-    with all columns together, SOP's blocking of them is not tried.
-    """
-    counting, request = _prepare(spark, source, document, request, lambda sentence: None, is_tried=False)
-    with translate_spark_errors(_describe_source(source)):
-        return _propose(counting, document, request, known or PlanningCache())
+    """Plan as :func:`layoutopt.planning.plan.propose_plan`."""
+    return plan.propose_plan(partial(open_source_rows, spark, source), document, request, known)
 
 
-def _prepare(
+def plan_best(
     spark: AnySession,
-    source: DataFrame | str | Path,
+    settings: PlanSettings,
     document: FeaturesDocument,
-    request: PlanRequest,
-    say: Progress,
-    *,
-    is_tried: bool,
-    rows: Rows | None = None,
-) -> tuple[CountRequest, PlanRequest]:
-    """Check the request, and return what counts the source's rows for it, and the request with its columns' names."""
-    check_request(request)
-    request = _resolve_names(request, document.schema)
-    if rows is None and (is_tried or is_sampled(request.method) or is_counted(request)):
-        rows = open_source_rows(spark, source, document, request, say)
-    elif rows is None:
-        rows = open_by_spark(spark, source, document, request.partition_by)
-    queries = tuple(group_queries(document.queries))
-    return CountRequest(rows, queries, document.schema, request.partition_by, request.max_vectors, say), request
-
-
-def _describe_source(source: DataFrame | str | Path) -> str:
-    return repr(str(source)) if isinstance(source, str | Path) else "DataFrame"
-
-
-def _propose(
-    counting: CountRequest,
-    document: FeaturesDocument,
-    request: PlanRequest,
-    known: PlanningCache,
-    is_tried: bool = False,
+    progress: Progress = silent,
+    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
 ) -> Plan:
-    features = guiding_features(document, request.method, request.num_features)
-    partitions: tuple[PartitionHistogram, ...] = ()
-    unit: Unit | None = None
-    if is_sampled(request.method):
-        counting.say("sampling feature vectors")
-        partitions = known.once("samples", request, lambda: sample_histograms(counting, features))
-        if needs_bytes(request):
-            counting.say("measuring the bytes of cells")
-            middle = partitions[len(partitions) // 2]
-            partition = middle.value, middle.rows
-            unit = known.once("bytes", request, lambda: unit_in_bytes(counting.rows, features, partition, request))
-    elif is_counted(request):
-        counting.say("counting feature vectors")
-        features, partitions = count_histograms(counting, features)
-    if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
-        raise PlanError(
-            f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
-            "raise max_vectors"
-        )
-    counting.say(f"planning by {request.method}")
-    if is_tried:
-        warm_up(counting.rows)
-    planning = PlanningInput(request, document.schema, features, counting.queries, partitions, unit, known)
-    return with_requested_order(build_plan(document, planning), request)
+    """Plan as :func:`layoutopt.planning.automatic.plan_best`, with the source that the settings name."""
+    return automatic.plan_best(partial(open_source_rows, spark, settings.source), settings, document, progress, draw)
 
 
 def open_source_rows(
@@ -195,143 +90,53 @@ def open_source_rows(
     source: DataFrame | str | Path,
     document: FeaturesDocument,
     request: PlanRequest,
-    say: Progress,
-) -> Rows:
-    """Open the source's rows under the document's columns, by Arrow or by Spark.
+    say: Progress = silent,
+) -> SourceRows:
+    """Open the source's rows under the document's columns, by Arrow where that can read them, or by Spark.
 
     Raises:
-        SettingError, SchemaError, SourceError: as :func:`make_plan`.
+        SettingError, SchemaError, SourceError: as :func:`layoutopt.planning.plan.make_plan`.
     """
-    partition_by = _resolve_names(request, document.schema).partition_by
-    by_spark = partial(open_by_spark, spark, source, document, partition_by)
+    partition_by, plain = request.partition_by, None
+    open_frame = cache(partial(open_by_spark, spark, source, document, partition_by))
+    is_local = isinstance(source, str | Path) and parse_source_name(source) is None
     if not callable(spark):
         from layoutopt.spark.core.functions import check_features
         from layoutopt.spark.core.sessions import has_local_paths
 
         check_features(spark, document.features, "the features document")
-        if not has_local_paths(spark):
-            return by_spark()
-    # Few rows alone are not worth starting Spark.
-    is_stopped = callable(spark)
-    return choose_rows(
-        by_spark, source, document.schema, partition_by, document.features, say, include_small=is_stopped
-    )
-
-
-def _resolve_names(request: PlanRequest, schema: Schema) -> PlanRequest:
-    partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
-    by = tuple(schema.find(name).name for name in request.by)
-    return replace(request, partition_by=partition_by, by=by, row_order=resolve_row_order(request, schema))
+        is_local = is_local and has_local_paths(spark)
+    if is_local:
+        try:
+            # Few rows alone are not worth starting Spark.
+            plain = open_plain_rows(
+                str(source), document.schema, partition_by, document.features, include_small=callable(spark)
+            )
+        except NeedsSparkError as error:
+            open_frame()  # first: it may raise that there is no such source
+            say(f"reading by Spark: {str(error).splitlines()[0]}")
+    if plain is None:
+        open_frame()
+    name = repr(str(source)) if isinstance(source, str | Path) else "DataFrame"
+    return SourceRows(open_frame, plain, say, partial(translate_spark_errors, name))
 
 
 def open_by_spark(
     spark: AnySession, source: DataFrame | str | Path, document: FeaturesDocument, partition_by: str | None
-) -> DataFrame:
+) -> FrameRows:
     """Open the source's rows under the document's columns, by Spark.
 
     Raises:
-        SettingError, SchemaError, SourceError: as :func:`make_plan`.
+        SettingError, SchemaError, SourceError: as :func:`layoutopt.planning.plan.make_plan`.
     """
     from layoutopt.spark.core.sessions import start_session
 
     session = start_session(spark)  # first: it may raise that PySpark is not installed
     from layoutopt.spark.core.functions import check_features
     from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
+    from layoutopt.spark.planning.frame_rows import FrameRows
 
     check_features(session, document.features, "the features document")
     rows = conform_columns(open_source(session, source), document.schema, "the features document")
     check_partition_column(rows, partition_by)
-    return rows
-
-
-def needs_bytes(request: PlanRequest) -> bool:
-    """Whether the method needs the bytes of cells, or predicts bytes."""
-    copies = request.method in REPLICATING and not (request.method == "gsop-r" and request.search == TEXT)
-    return is_sampled(request.method) and (request.cost == "bytes" or copies)
-
-
-def build_plan(document: FeaturesDocument, planning: PlanningInput) -> Plan:
-    """Build the plan of the requested method, in which every feature of the document is measured."""
-    request = planning.request
-    proposal = find_method(request.method)(planning)
-    return Plan(
-        table=document.table,
-        schema=document.schema,
-        partition_by=request.partition_by,
-        method=request.method,
-        features=document.features,
-        queries=planning.queries,
-        scheme=_renumber(proposal.scheme, planning.features, document.features),
-        block_rows=request.block_rows,
-        segment_rows=request.segment_rows,
-        max_vectors=request.max_vectors,
-        seed=request.seed,
-        codec=request.codec,
-        settings=document.features.settings,
-        predicted=proposal.predicted,
-    )
-
-
-def request_from_settings(settings: PlanSettings) -> PlanRequest:
-    """Return the request of the settings of ``layoutopt plan``."""
-    return PlanRequest(
-        method=settings.method,
-        partition_by=settings.partition_by,
-        by=tuple(settings.by),
-        guides=FEATURES if settings.guides == "auto" else settings.guides,
-        num_features=settings.num_features,
-        block_rows=settings.block_rows,
-        segment_rows=settings.segment_rows,
-        max_vectors=settings.max_vectors,
-        seed=settings.seed,
-        codec=settings.codec,
-        cost=settings.cost,
-        storage_budgets=tuple(settings.storage_budget),
-        choose=settings.choose,
-        budget_unit=settings.budget_unit,
-        copies=settings.copies,
-        partitioner=with_effort(settings.partitioner, settings.effort),
-        weights=settings.weights,
-        slices=settings.slices,
-        row_order=settings.row_order,
-        search=settings.search,
-        local_features=settings.local_features,
-    )
-
-
-def guiding_features(document: FeaturesDocument, method: str, num_features: int | None) -> FeatureSet:
-    """Return the features that guide the blocking.
-
-    Several layouts choose among all, and a qd-tree cuts by all. Any other single layout takes the strictest, since
-    features compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
-    by these, which serves constants that are not in the log, too.
-    """
-    features = document.features
-    if is_sampled(method) or method == "qdtree":
-        return select_heaviest(features, num_features)
-    excluded = set(document.exclude_columns)
-    free = features.only(i for i, feature in enumerate(features) if not _filters_any(feature, excluded))
-    strict = free.only(sharpest(free, document.queries))
-    return select_heaviest(strict, NUM_FEATURES if num_features is None else num_features)
-
-
-def _filters_any(feature: Feature, columns: set[str]) -> bool:
-    """Whether a predicate of the feature is on these columns alone, without comparing two of them."""
-    return any(
-        predicate.columns <= columns and not any(isinstance(literal, Comparison) for literal in predicate.literals)
-        for predicate in feature.predicates
-    )
-
-
-def _renumber(scheme: Scheme, guiding: FeatureSet, features: FeatureSet) -> Scheme:
-    """Return the scheme with its features numbered among all of the document's, which are all measured.
-
-    Plans of one document then have the same bits, whatever guides their blocking.
-    """
-    numbers = {feature: i for i, feature in enumerate(features)}
-    new = [numbers[feature] for feature in guiding]
-    layouts = (
-        replace(layout, features=tuple(new[i] for i in layout.features), guides=tuple(new[i] for i in layout.guides))
-        for layout in scheme.layouts
-    )
-    return Scheme(tuple(layouts))
+    return FrameRows(rows, partition_by)

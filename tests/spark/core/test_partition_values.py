@@ -22,6 +22,7 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
+from layoutopt.planning.sample_evaluation import draw_sample
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
 from layoutopt.spark.core.partition_values import is_one_of
@@ -29,10 +30,9 @@ from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.sample_evaluation import draw_sample
 from tests.effort import long_too
 from tests.spark.settings import UNCOMPILED, compared_here, new_session
-from tests.spark.tables import plan_of, simple_document
+from tests.spark.tables import plan_of, simple_document, source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +193,7 @@ def test_every_partition_is_planned_for(session: SparkSession, tmp_path: Path, t
     place = Place(tmp_path, session, [sql for sql, _ in OF_TYPES[type]])
     document = place.document()
     make_plan(session, place.source, document, PlanRequest(method=method, partition_by="p", block_rows=2, cost="bytes"))
-    sample = draw_sample(place.source, document.features, "p", 100)
+    sample = draw_sample(source_rows(place.source, "p"), document.features, "p", 100)
     assert [segment.table.num_rows for segment in sample.segments] == [ROWS] * 3  # spread over all of them
 
 

@@ -10,8 +10,8 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
-from layoutopt.spark.planning.hold_out import EvaluatedPlan, reads_clearly_less, score_deviation, statements_to_tell
-from layoutopt.spark.planning.sample_evaluation import BytesRead
+from layoutopt.planning.hold_out import EvaluatedPlan, reads_clearly_less, score_deviation, statements_to_tell
+from layoutopt.planning.sample_evaluation import BytesRead
 
 
 def held(count: int) -> tuple[Query, ...]:

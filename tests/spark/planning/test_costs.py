@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.methods.interface import PlanRequest
+from layoutopt.planning.sample_evaluation import measure_unit
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.sample_evaluation import measure_unit
 from tests.effort import long_too
 from tests.spark.tables import simple_document, simple_rows
 

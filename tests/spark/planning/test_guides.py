@@ -21,9 +21,10 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByCuts, ByVectors
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.spark.planning.automatic import choose_guides, choose_method, plan_best
-from layoutopt.spark.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation
-from layoutopt.spark.planning.sample_evaluation import RowSample, SampledSegment
+from layoutopt.planning.automatic import choose_guides, choose_method
+from layoutopt.planning.hold_out import EvaluatedPlan, Fold, HoldOutEvaluation
+from layoutopt.planning.sample_evaluation import RowSample, SampledSegment
+from layoutopt.spark.planning.plan import plan_best
 from tests.spark.tables import document, is_value
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def test_cuts_guide_where_they_read_clearly_less(by_cuts: float, chosen: str, mo
     def scored(run: HoldOutEvaluation, asked: Sequence[PlanSettings], threshold: int) -> list[EvaluatedPlan]:
         return [EvaluatedPlan(each, threshold, scores[each.guides]) for each in asked]
 
-    monkeypatch.setattr("layoutopt.spark.planning.automatic.score_all", scored)
+    monkeypatch.setattr("layoutopt.planning.automatic.score_all", scored)
     assert choose_guides(evaluation(), settings(), 2).guides == chosen
 
 
@@ -71,7 +72,7 @@ def test_guides_that_cannot_plan_are_not_chosen_in_silence(monkeypatch: pytest.M
     ) -> list[EvaluatedPlan | PlanError]:
         return [EvaluatedPlan(asked[0], threshold, 0.5), PlanError("no column to cut by")]
 
-    monkeypatch.setattr("layoutopt.spark.planning.automatic.score_all", failed)
+    monkeypatch.setattr("layoutopt.planning.automatic.score_all", failed)
     with pytest.raises(PlanError, match="no column to cut by"):
         choose_guides(evaluation(), settings(), 2)
 

@@ -14,8 +14,9 @@ from layoutopt.model.predicates import Col, Filter, InSet, Predicate
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
+from layoutopt.planning.source_profile import CountRequest, count_histograms, partition_bounds, sample_histograms
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
-from layoutopt.spark.planning.source_profile import CountRequest, count_histograms, partition_bounds, sample_histograms
+from tests.spark.tables import source_rows
 
 
 def texts(*values: bytes | None) -> pa.Array:
@@ -67,7 +68,7 @@ def test_queries_reach_the_partitions_whose_bounds_don_t_exclude_them(spark: Spa
         "if(id % 3 = 2, 'zz', concat('p', id % 3, ' ', (id DIV 3) % 50)) AS word",
         "cast(id % 10 AS int) AS n",
     )
-    of = CountRequest(rows, QUERIES, SCHEMA, "part", 100, lambda sentence: None)
+    of = CountRequest(source_rows(rows, "part"), QUERIES, SCHEMA, 100, lambda sentence: None)
     pairs = sample_histograms(of, FEATURES) if few else count_histograms(of, FEATURES)[1]
     assert {pair.value: pair.query_weights.tolist() for pair in pairs} == REACHED
     assert [pair.rows for pair in pairs] == [1_000] * 3
@@ -78,6 +79,6 @@ def test_a_partition_of_so_few_rows_that_none_is_sampled_has_its_bounds_too(spar
     rows = spark.createDataFrame(
         [(i, datetime.date(2026, 3, i), f"p{i}", i) for i in (1, 2)], "part int, day date, word string, n int"
     )
-    of = CountRequest(rows, QUERIES, SCHEMA, "part", 100, lambda sentence: None)
+    of = CountRequest(source_rows(rows, "part"), QUERIES, SCHEMA, 100, lambda sentence: None)
     found = {pair.value: pair.query_weights.tolist() for pair in count_histograms(of, FEATURES)[1]}
     assert found == {1: [0, 0, 0, 0, 0], 2: [0, 1, 0, 0, 0]}

@@ -19,9 +19,8 @@ from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.report.pages import plot_tuning
-from layoutopt.spark.planning.automatic import CANDIDATES, choose_method, plan_best, tune
-from layoutopt.spark.planning.hold_out import (
+from layoutopt.planning.automatic import CANDIDATES, choose_method, tune
+from layoutopt.planning.hold_out import (
     EvaluatedPlan,
     Fold,
     HoldOutEvaluation,
@@ -30,16 +29,18 @@ from layoutopt.spark.planning.hold_out import (
     score_all,
     worst_fraction,
 )
-from layoutopt.spark.planning.sample_evaluation import (
+from layoutopt.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
     BytesRead,
     RowSample,
     SampledSegment,
     evaluate_on_sample,
 )
-from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
+from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
+from layoutopt.report.pages import plot_tuning
+from layoutopt.spark.planning.plan import plan_best
 from tests.effort import long_too
-from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows
+from tests.spark.tables import document, is_value, plan_of, simple_document, simple_rows, source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -185,7 +186,7 @@ def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.Mo
             TrialResult(plans[1], (40.0,) * n, (60.0,) * n, nothing),
         ]
 
-    monkeypatch.setattr("layoutopt.spark.planning.hold_out.try_on_segments", rehearsed)
+    monkeypatch.setattr("layoutopt.planning.hold_out.try_on_segments", rehearsed)
     assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.5, 0.4]
     assert [trial.score for trial in run.evaluated] == [0.5, 0.4]
 
@@ -204,7 +205,7 @@ def test_by_time_a_plan_that_reads_more_may_take_less(monkeypatch: pytest.Monkey
             for plan, each in zip(plans, work, strict=True)
         ]
 
-    monkeypatch.setattr("layoutopt.spark.planning.hold_out.try_on_segments", rehearsed)
+    monkeypatch.setattr("layoutopt.planning.hold_out.try_on_segments", rehearsed)
     costs = EngineCosts({"queries": 0.1, "row_groups": 1e-4, "bytes": 1e-9})
     by_time = run.score_again(list(run.evaluated), Objective("time", costs))
     assert [trial.by for trial in by_time] == ["time", "time"]
@@ -271,7 +272,7 @@ class TestPlanBest:
         self, spark: SparkSession, source: Path, log: FeaturesDocument, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         some = ("input-order", "cuts", "gsop")
-        monkeypatch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", some)
+        monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", some)
         asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
         plan = plan_best(spark, asked, log, draw=plot_tuning)
         found = held_out_shares(plan.predicted)
@@ -289,8 +290,8 @@ class TestPlanBest:
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr("layoutopt.spark.planning.automatic.CANDIDATES", ("input-order", "sop"))
-        monkeypatch.setattr("layoutopt.spark.planning.automatic.SIZES", (0.001, 0.004))
+        monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", ("input-order", "sop"))
+        monkeypatch.setattr("layoutopt.planning.automatic.SIZES", (0.001, 0.004))
         given = tmp_path / "calibration.json"
         costs = {"queries": 0.1, "chunks": 0.01, "values": 1e-7}
         given.write_bytes(Calibration({"duckdb": costs}).dumps())
@@ -355,13 +356,18 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, guides="features")
     wanted = [settings.model_copy(update={"method": method}) for method in ("cuts", "sort", "input-order")]
     wanted[1] = wanted[1].model_copy(update={"by": ("text",)})
-    alone, together = (draw_evaluation(rows_of_source, settings, [fold], lambda sentence: None) for _ in range(2))
+    alone, together = (
+        draw_evaluation(source_rows(rows_of_source, settings.partition_by), settings, [fold], lambda sentence: None)
+        for _ in range(2)
+    )
     for each in wanted:
         alone.score(each, 1)
     assert score_all(together, wanted, 1) == alone.evaluated == together.evaluated
     plans = [Trial(trial.plans[0], trial.settings.method == "cuts") for trial in alone.evaluated]
-    apart = [try_on_segments(rows_of_source, [trial], doc.queries)[0] for trial in plans]
-    assert try_on_segments(rows_of_source, plans, doc.queries) == apart
+    apart = [
+        try_on_segments(source_rows(rows_of_source, settings.partition_by), [trial], doc.queries)[0] for trial in plans
+    ]
+    assert try_on_segments(source_rows(rows_of_source, settings.partition_by), plans, doc.queries) == apart
     assert all(one.stored > 0 for one in apart)
 
 
@@ -374,11 +380,15 @@ def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partitio
     some = [range(len(doc.features) - 1), range(len(doc.features) - 1, 0, -1)]
     folds = [Fold({1: replace(doc, features=doc.features.only(kept))}, doc.queries) for kept in some]
     settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, method="sop", partition_by=partition_by)
-    evaluation = draw_evaluation(rows_of_source, settings, folds, lambda sentence: None)
+    evaluation = draw_evaluation(
+        source_rows(rows_of_source, settings.partition_by), settings, folds, lambda sentence: None
+    )
     evaluation.score(settings, 1)
     (trial,) = evaluation.evaluated
     plans = [Trial(plan, search=False) for plan in trial.plans]
-    apart = [try_on_segments(rows_of_source, [plan], doc.queries)[0] for plan in plans]
+    apart = [
+        try_on_segments(source_rows(rows_of_source, settings.partition_by), [plan], doc.queries)[0] for plan in plans
+    ]
     assert apart[0].read != apart[1].read
-    assert try_on_segments(rows_of_source, plans, doc.queries) == apart
+    assert try_on_segments(source_rows(rows_of_source, settings.partition_by), plans, doc.queries) == apart
     assert evaluation.score_again([trial])

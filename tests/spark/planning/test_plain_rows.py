@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ import pytest
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
+from layoutopt.local import local_rows
 from layoutopt.local.processes import Processes, Value
 from layoutopt.local.profile import Profile
 from layoutopt.local.segments import cut_segments
@@ -27,26 +28,20 @@ from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
 from layoutopt.model.schema import Column, Schema
+from layoutopt.planning import automatic, plain_rows, sample_evaluation
+from layoutopt.planning import plan as planning
+from layoutopt.planning.plain_rows import PlainRows
+from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.sample_evaluation import SampleRequest, draw_sample, evaluate_on_sample, unit_in_bytes
+from layoutopt.planning.segment_evaluation import ChosenSegments, Trial, try_on_segments
+from layoutopt.planning.source_profile import CountRequest, count_histograms, sample_histograms
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.planning import automatic, sample_evaluation
-from layoutopt.spark.planning import source_profile as reading
-from layoutopt.spark.planning.automatic import plan_best
-from layoutopt.spark.planning.plan import make_plan, open_source_rows
-from layoutopt.spark.planning.sample_evaluation import draw_sample, evaluate_on_sample, unit_in_bytes
-from layoutopt.spark.planning.segment_evaluation import Trial, try_on_segments
-from layoutopt.spark.planning.source_profile import (
-    CountRequest,
-    PlainRows,
-    Rows,
-    choose_rows,
-    count_histograms,
-    count_partition_rows,
-    sample_histograms,
-)
+from layoutopt.spark.planning.frame_rows import FrameRows
+from layoutopt.spark.planning.plan import make_plan, open_source_rows, plan_best
 from tests.effort import long_too
 from tests.scan.builder import feature_of
-from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document
+from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_document, source_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -66,7 +61,7 @@ BY_DAY = PlanRequest(partition_by="day", block_rows=20)
 
 @pytest.fixture(autouse=True)
 def _few_rows_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "LEAST_ROWS", 1)
+    monkeypatch.setattr(plain_rows, "LEAST_ROWS", 1)
 
 
 def never(sentence: str) -> None:
@@ -98,20 +93,31 @@ def plan_of_600(spark: SparkSession, source_of: SourceOf) -> Callable[[], Plan]:
 
 def both(
     spark: SparkSession, source: str, partition_by: str | None, conditions: Sequence[str] = ()
-) -> tuple[PlainRows, DataFrame]:
+) -> tuple[SourceRows, SourceRows]:
     """The rows as tasks read them by Arrow, and as Spark has them."""
     frame = open_source(spark, source)
-    plain = asked(frame, source, partition_by, conditions)
-    assert isinstance(plain, PlainRows)
-    return plain, frame
+    rows = asked(frame, source, partition_by, conditions)
+    assert isinstance(rows.current, PlainRows)
+    return rows, source_rows(frame, partition_by)
+
+
+def plain_of(rows: SourceRows) -> PlainRows:
+    assert isinstance(rows.current, PlainRows)
+    return rows.current
+
+
+def frame_of(rows: SourceRows) -> DataFrame:
+    assert isinstance(rows.current, FrameRows)
+    return rows.current.frame
 
 
 def asked(
     frame: DataFrame, source: str, partition_by: str | None, conditions: Sequence[str] = (), say: Progress = never
-) -> Rows:
+) -> SourceRows:
     """The rows as planning takes them that asks of some features."""
     schema = schema_of(frame)
-    return choose_rows(lambda: frame, source, schema, partition_by, features_of(conditions, schema), say)
+    of = replace(document(schema, []), features=features_of(conditions, schema))
+    return open_source_rows(frame.sparkSession, source, of, PlanRequest(partition_by=partition_by), say)
 
 
 def make_sparks_own(path: Path) -> None:
@@ -134,13 +140,13 @@ def test_what_is_counted_is_what_spark_counts(
 ) -> None:
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by, CONDITIONS)
-    schema = plain.schema
+    schema = plain_of(plain).local.schema
     features = features_of(CONDITIONS, schema)
     conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
     queries = document(schema, conditions).queries
-    assert dict(plain.partition_rows) == count_partition_rows(frame, partition_by)
-    assert list(plain.partition_rows) == list(count_partition_rows(frame, partition_by))
-    of = [CountRequest(each, queries, schema, partition_by, 10_000, print) for each in (plain, frame)]
+    assert dict(plain.current.partition_rows) == frame.current.partition_rows
+    assert list(plain.current.partition_rows) == list(frame.current.partition_rows)
+    of = [CountRequest(each, queries, schema, 10_000, print) for each in (plain, frame)]
     (some, by_arrow), (same, by_spark) = (count_histograms(one, features) for one in of)
     assert some == same == features
     for one, other in zip(by_arrow, by_spark, strict=True):
@@ -154,9 +160,9 @@ def test_what_is_counted_is_what_spark_counts(
 def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path: Path) -> None:
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source"), "year")
-    features = features_of(CONDITIONS, plain.schema)
-    queries = document(plain.schema, [is_value(plain.schema, "n", "<", 0)]).queries
-    of = [CountRequest(each, queries, plain.schema, "year", 100, print) for each in (plain, frame)]
+    features = features_of(CONDITIONS, plain_of(plain).local.schema)
+    queries = document(plain_of(plain).local.schema, [is_value(plain_of(plain).local.schema, "n", "<", 0)]).queries
+    of = [CountRequest(each, queries, plain_of(plain).local.schema, 100, print) for each in (plain, frame)]
     (by_arrow, by_spark) = (sample_histograms(one, features) for one in of)
     for one, other in zip(by_arrow, by_spark, strict=True):  # there are fewer rows than are wanted, so all are drawn
         assert (one.value, one.rows, one.vectors.counts.tolist()) == (
@@ -178,10 +184,14 @@ def test_what_is_rehearsed_is_what_spark_rehearses(
 ) -> None:
     rows = kinds_and_shops(spark, 400, 4)
     plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by)
-    of = document(plain.schema, [is_value(plain.schema, "kind", "=", kind) for kind in range(4)])
+    of = document(
+        plain_of(plain).local.schema, [is_value(plain_of(plain).local.schema, "kind", "=", kind) for kind in range(4)]
+    )
     plan = plan_of(of, partition_by=partition_by, segment_rows=segment_rows)
     trials = [Trial(plan, search=True), Trial(replace(plan, block_rows=35), search=False)]
-    assert try_on_segments(plain, trials, of.queries) == try_on_segments(in_order(spark, frame), trials, of.queries)
+    assert try_on_segments(plain, trials, of.queries) == try_on_segments(
+        source_rows(in_order(spark, frame_of(frame)), partition_by), trials, of.queries
+    )
 
 
 def in_order(spark: SparkSession, frame: DataFrame) -> DataFrame:
@@ -198,10 +208,10 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     rows = kinds_and_shops(spark, 600, 3)
     source = source_of(600, 3)
     of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
-    assert isinstance(asked(open_source(spark, source), source, "day"), PlainRows)
+    assert isinstance(asked(open_source(spark, source), source, "day").current, PlainRows)
     by_arrow = make_plan(spark, source, of, request, never)
-    monkeypatch.setattr(reading, "LEAST_ROWS", 10**9)
-    assert not isinstance(asked(open_source(spark, source), source, "day"), PlainRows)
+    monkeypatch.setattr(plain_rows, "LEAST_ROWS", 10**9)
+    assert not isinstance(asked(open_source(spark, source), source, "day").current, PlainRows)
     assert by_arrow == make_plan(spark, source, of, request)
 
 
@@ -230,7 +240,7 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     make_sparks_own(smallest)
     frame = open_source(spark, str(source))
     told: list[str] = []
-    assert not isinstance(asked(frame, str(source), "day", say=told.append), PlainRows)
+    assert not isinstance(asked(frame, str(source), "day", say=told.append).current, PlainRows)
     assert [smallest.name in sentence for sentence in told if "rules of its own" in sentence] == [True]
     told.clear()
     assert make_plan(spark, str(source), of, BY_DAY, told.append) == expected
@@ -244,20 +254,21 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
     source = shutil.copytree(source_of(600, 3), str(tmp_path / "source"))
     of, expected = simple_document(kinds_and_shops(spark, 600, 3)), plan_of_600()
     told: list[str] = []
-    plain = asked(open_source(spark, source), source, "day", say=told.append)
-    assert isinstance(plain, PlainRows)
+    rows = asked(open_source(spark, source), source, "day", say=told.append)
+    plain = plain_of(rows)
     for path in (tmp_path / "source").glob("*.parquet"):
         make_sparks_own(path)
     with pytest.raises(NeedsSparkError, match="rules of its own"):
-        plain.profile(of.features.features, ())
-    assert make_plan(spark, source, of, BY_DAY, told.append, rows=plain) == expected
+        plain.count(of.features, (), lambda bounds, columns: columns)
+    open_rows = partial(open_source_rows, spark, source)
+    assert planning.make_plan(open_rows, of, BY_DAY, told.append, rows=rows) == expected
     assert ["rules of its own" in sentence for sentence in told if sentence.startswith("reading by Spark")] == [True]
 
 
 def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, source_of: SourceOf) -> None:
     plain, frame = both(spark, source_of(100, 2), "day")
     for rows in (plain, frame):
-        none = CountRequest(rows, (), plain.schema, "day", 100, print)
+        none = CountRequest(rows, (), plain_of(plain).local.schema, 100, print)
         _, found = count_histograms(none, FeatureSet(()))
         assert [(one.value, one.rows, len(one.vectors)) for one in found] == [(0, 50, 1), (1, 50, 1)]
 
@@ -278,17 +289,17 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
             return super().map(count, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
-    plain.tasks = Counted()
+    plain_of(plain).local.tasks = Counted()
     assert try_on_segments(plain, [trial], of.queries) == alone
-    assert asked_for[-1] == plain.tasks.cores
+    assert asked_for[-1] == plain.current.tasks.cores
 
 
 def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, source_of: SourceOf) -> None:
     source = source_of(100, 2)
     frame = open_source(spark, source)
-    assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]), PlainRows)
+    assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]).current, PlainRows)
     told: list[str] = []
-    assert not isinstance(asked(frame, source, None, ["length(text) > 3"], told.append), PlainRows)
+    assert not isinstance(asked(frame, source, None, ["length(text) > 3"], told.append).current, PlainRows)
     assert len(told) == 1
     assert told[0].startswith("reading by Spark: ")
 
@@ -297,16 +308,16 @@ def test_where_vectors_are_too_many_spark_counts_them(
     spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plain, _ = both(spark, source_of(400, 4), "day")
-    features = features_of([f"shop = {shop}" for shop in range(10)], plain.schema)
-    monkeypatch.setattr(reading, "MAX_PAIRS", 20)
+    features = features_of([f"shop = {shop}" for shop in range(10)], plain_of(plain).local.schema)
+    monkeypatch.setattr(plain_rows, "MAX_PAIRS", 20)
     with pytest.raises(NeedsSparkError, match="more than"):
-        plain.profile(features.features, ())
+        plain_of(plain).count(features, (), lambda bounds, columns: columns)
     told: list[str] = []
     plain.say = told.append
-    counting = CountRequest(plain, (), plain.schema, "day", 1000, print)
+    counting = CountRequest(plain, (), plain_of(plain).local.schema, 1000, print)
     assert [one.vectors.counts.tolist() for one in count_histograms(counting, features)[1]] == [[10] * 10] * 4
     assert told == [sentence for sentence in told if "more than" in sentence]
-    assert plain.needs_spark
+    assert plain.plain is None
 
 
 def test_only_files_with_rows_of_the_segments_are_read(
@@ -319,26 +330,33 @@ def test_only_files_with_rows_of_the_segments_are_read(
         read.append(len(splits))
         return group_splits(splits, most)
 
-    monkeypatch.setattr(reading, "group_splits", counting)
-    (first, *_, last) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
+    monkeypatch.setattr(local_rows, "group_splits", counting)
+    plan = plan_of(simple_document(frame_of(frame)), partition_by="day")
+    (first, *_, last) = cut_segments(count_chunks(with_positions(frame_of(frame)), "day", 1000), 1000)
     for segment in (first, last):
-        counted, drawn = plain.map_segments_and_draw([replace(segment, id=0)], ("id",), 2, rows_counted, {}, 0)
+        chosen = ChosenSegments((replace(segment, id=0),), {}, 2)
+        request = SampleRequest(FeatureSet(()), "day", 1000, {}, 0, ("id",))
+        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted, "")
         assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
-        assert (drawn.num_rows, drawn.column_names) == (0, ["id", "day"])
+        assert sample.segments == ()
     assert len(read) == 2
-    assert all(number < len(plain.splits) for number in read)
+    assert all(number < len(plain_of(plain).local.splits) for number in read)
 
 
 def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
     plain, frame = both(spark, written(kinds_and_shops(spark, 4_000, 4), tmp_path / "source"), "day")
-    (first, *_) = cut_segments(count_chunks(with_positions(frame), "day", 1000), 1000)
-    of_two = dict(list(plain.partition_rows.items())[1:3])
+    (first, *_) = cut_segments(count_chunks(with_positions(frame_of(frame)), "day", 1000), 1000)
+    of_two = dict(list(plain.current.partition_rows.items())[1:3])
+    plan = plan_of(simple_document(frame_of(frame)), partition_by="day")
+    request = SampleRequest(FeatureSet(()), "day", 1000, of_two, 30, ("id", "day"))
     for shares in (1, 2):
-        counted, drawn = plain.map_segments_and_draw([replace(first, id=0)], ("id",), shares, rows_counted, of_two, 30)
+        chosen = ChosenSegments((replace(first, id=0),), {}, shares)
+        counted, sample = plain_of(plain).map_segments(plan, chosen, request, rows_counted, "")
         assert counted["rows"].to_pylist() == [first.rows] * shares
-        assert drawn.equals(plain.draw(of_two, 30, ("id",)))
-        assert 30 < drawn.num_rows < 90
-        assert set(drawn["day"].unique().to_pylist()) == set(of_two)
+        alone = plain_of(plain).draw(request)
+        assert [segment.table for segment in sample.segments] == [segment.table for segment in alone.segments]
+        assert 30 < sum(segment.table.num_rows for segment in sample.segments) < 90
+        assert {segment.value for segment in sample.segments} == set(of_two)
 
 
 def test_cells_are_measured_on_rows_of_a_few_files(
@@ -352,15 +370,15 @@ def test_cells_are_measured_on_rows_of_a_few_files(
         tasks.append(list(splits))
         return group_splits(splits, most)
 
-    monkeypatch.setattr(reading, "group_splits", watched)
-    ((value, rows),) = plain.partition_rows.items()
+    monkeypatch.setattr(local_rows, "group_splits", watched)
+    ((value, rows),) = plain.current.partition_rows.items()
     request = PlanRequest(partition_by="day", block_rows=500)
-    features = features_of(["shop = 1"], plain.schema)
+    features = features_of(["shop = 1"], plain_of(plain).local.schema)
     by_arrow, by_spark = (unit_in_bytes(each, features, (value, rows), request) for each in (plain, frame))
     assert [len(splits) for splits in tasks] == [4]
     assert (np.abs(by_arrow.cell - by_spark.cell) <= 0.2 + 0.1 * by_spark.cell).all()
-    assert len(plain.draw_from_few_files(value, rows)) == rows
-    assert len(tasks[1]) == len(plain.splits)
+    assert len(plain_of(plain).draw_all_columns(features, (value, rows), rows)) == rows
+    assert len(tasks[1]) == len(plain_of(plain).local.splits)
 
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
@@ -371,7 +389,7 @@ def test_so_many_tasks_at_most_read_all_splits() -> None:
     assert [split for task in few for split in task] == splits
 
 
-def rows_counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def rows_counted(batches: Iterable[pa.RecordBatch], of_left: object = None) -> Iterator[pa.RecordBatch]:
     """How many rows there are."""
     yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
 
@@ -419,18 +437,18 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
     else:
         rows.coalesce(1).write.parquet(source)
     plain, frame = both(spark, source, "day")
-    schema = plain.schema
+    schema = plain_of(plain).local.schema
     by_id = And((is_value(schema, "id", "<", 100), is_value(schema, "shop", "=", 3)))
     queries = document(schema, [by_id, is_value(schema, "text", ">", "0"), is_value(schema, "kind", "=", 2)]).queries
     asked: list[list[str]] = []
-    survey_of = PlainRows.profile
+    survey_of = PlainRows._profile
 
     def watched(plain: PlainRows, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
         asked.append([column.name for column in bounded])
         return survey_of(plain, features, bounded)
 
-    monkeypatch.setattr(PlainRows, "profile", watched)
-    of = [CountRequest(each, queries, schema, "day", 100, print) for each in (plain, frame)]
+    monkeypatch.setattr(PlainRows, "_profile", watched)
+    of = [CountRequest(each, queries, schema, 100, print) for each in (plain, frame)]
     by_arrow, by_spark = (count_histograms(one, features_of(["kind = 1"], schema))[1] for one in of)
     assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
     assert [one.query_weights.tolist() for one in by_arrow] == [one.query_weights.tolist() for one in by_spark]
@@ -442,12 +460,12 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
 ) -> None:
     rows, source = kinds_and_shops(spark, 100, 2), source_of(100, 2)
     of, request = simple_document(rows), PlanRequest(partition_by="day")
-    assert isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
+    assert isinstance(open_source_rows(spark, source, of, request, never).current, PlainRows)
     elsewhere = replace(of, features=replace(of.features, settings=SessionSettings(time_zone="Asia/Tokyo")))
     with pytest.raises(SettingError, match="Asia/Tokyo"):
         make_plan(spark, source, elsewhere, request)
     monkeypatch.setattr("layoutopt.spark.core.sessions.has_local_paths", lambda session: False)
-    assert not isinstance(open_source_rows(spark, source, of, request, never), PlainRows)
+    assert not isinstance(open_source_rows(spark, source, of, request, never).current, PlainRows)
 
 
 def test_where_a_value_is_not_read_cells_are_measured_by_spark(
@@ -456,8 +474,10 @@ def test_where_a_value_is_not_read_cells_are_measured_by_spark(
     plain, _ = both(spark, shutil.copytree(source_of(100, 2), str(tmp_path / "source")), "day")
     told: list[str] = []
     plain.say = told.append
-    sample = draw_sample(plain, features_of(["kind = 1"], plain.schema), "day", 1000, columns={"day", "kind"})
+    sample = draw_sample(
+        plain, features_of(["kind = 1"], plain_of(plain).local.schema), "day", 1000, columns={"day", "kind"}
+    )
     for path in (tmp_path / "source").glob("*.parquet"):
         make_sparks_own(path)
-    assert (sample.unit(plain.schema.names, 20, "zstd", 0).cell > 0).all()
+    assert (sample.unit(plain_of(plain).local.schema.names, 20, "zstd", 0).cell > 0).all()
     assert ["rules of its own" in sentence for sentence in told] == [True]

@@ -17,11 +17,11 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning.ordered_blocks import ORDER_KINDS
+from layoutopt.planning.segment_evaluation import Trial, TrialResult
+from layoutopt.planning.source_profile import features_within, select_heaviest
 from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult
-from layoutopt.spark.planning.source_profile import features_within, select_heaviest
 from tests.effort import long_too
 from tests.spark.tables import document, is_value, simple_document, simple_rows
 
@@ -127,7 +127,7 @@ class TestMakePlan:
                 for trial, read in zip(trials, reads, strict=True)
             ]
 
-        monkeypatch.setattr("layoutopt.spark.planning.plan.try_on_segments", rehearsed)
+        monkeypatch.setattr("layoutopt.planning.plan.try_on_segments", rehearsed)
         request = PlanRequest(method="gsop", block_rows=20)
         plan = make_plan(spark, source, replace(both, exclude_columns=("id",)), request)
         assert (plan.method, plan.scheme.layouts[0].features) == ("gsop", guides)

@@ -21,12 +21,7 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
-from layoutopt.scan.prune import PruneOutcome
-from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.loading.load import load
-from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.row_order import (
+from layoutopt.planning.row_order import (
     count_reads,
     dry_run_table,
     find_row_orders,
@@ -34,7 +29,12 @@ from layoutopt.spark.planning.row_order import (
     measure_reordered,
     with_orders,
 )
-from layoutopt.spark.planning.segment_evaluation import measure_query_bytes, prune_queries, try_on_segment
+from layoutopt.planning.segment_evaluation import measure_query_bytes, prune_queries, try_on_segment
+from layoutopt.scan.prune import PruneOutcome
+from layoutopt.scan.table import Table, open_table
+from layoutopt.spark.core.source import schema_of
+from layoutopt.spark.loading.load import load
+from layoutopt.spark.planning.plan import make_plan
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.row_order import RowOrder
 from layoutopt.writer.segment import GatheredSegment

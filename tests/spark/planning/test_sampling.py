@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 
 from layoutopt.model.arrays import spread
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.planning.source_profile import SAMPLE_ROWS
 from layoutopt.spark.core.featurize import count_vectors
 from layoutopt.spark.core.source import schema_of
-from layoutopt.spark.planning.frame_rows import sample_vectors
-from layoutopt.spark.planning.source_profile import SAMPLE_ROWS
+from layoutopt.spark.planning.frame_rows import draw_rows
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def sample_vectors(
+    rows: DataFrame, features: FeatureSet, by: str | None, counts: Mapping[Any, int], sample_rows: int
+) -> dict[Any, VectorCounts]:
+    return count_vectors(draw_rows(rows, features, by, counts, sample_rows), features.features, by)
 
 
 def test_values_are_spread_evenly() -> None:
@@ -42,8 +51,8 @@ def test_all_rows_are_taken_where_they_are_few(spark: SparkSession) -> None:
 def test_about_as_many_rows_as_wanted_are_drawn_and_the_same_ones_in_any_order(spark: SparkSession) -> None:
     source = simple_rows(spark, 4000)
     features = simple_document(source).features
-    first = sample_vectors(source, features, None, {None: 4000}, sample_rows=1000)[None]
-    again = sample_vectors(source.repartition(5), features, None, {None: 4000}, sample_rows=1000)[None]
+    first = sample_vectors(source, features, None, {None: 4000}, 1000)[None]
+    again = sample_vectors(source.repartition(5), features, None, {None: 4000}, 1000)[None]
     assert 800 < first.rows < 1200
     assert (first.words.tolist(), first.counts.tolist()) == (again.words.tolist(), again.counts.tolist())
     # Five kinds of equal frequency stay about equal.

@@ -16,11 +16,11 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import And, Filter
 from layoutopt.model.query import Query
+from layoutopt.planning.segment_evaluation import RoughFigures, TriedSegments, scale_up
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
-from layoutopt.spark.planning.segment_evaluation import RoughFigures, TriedSegments, scale_up
 from tests.spark.tables import is_value, simple_document, simple_rows
 
 if TYPE_CHECKING:

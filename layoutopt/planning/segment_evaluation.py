@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +30,8 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import count_work
-from layoutopt.local.processes import Task, Tasks
+from layoutopt.local.processes import Tasks
 from layoutopt.local.segments import Segment, cut_segments
-from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Floats, Ints, spread
 from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
@@ -40,30 +39,25 @@ from layoutopt.model.layout import Layout, Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.vectors import project
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
-from layoutopt.scan.table import Table
-from layoutopt.spark.planning.row_order import (
+from layoutopt.planning.row_order import (
     dry_run_table,
     find_row_orders,
     measure_files,
     measure_reordered,
     with_orders,
 )
-from layoutopt.spark.planning.sample_evaluation import (
+from layoutopt.planning.rows import Rows, SourceRows
+from layoutopt.planning.sample_evaluation import (
     RowSample,
     SampleRequest,
-    draw_requested_sample,
     evaluate_sample_segments,
-    sample_from_table,
 )
-from layoutopt.spark.planning.source_profile import PlainRows, Rows, by_arrow_or_spark, tasks_for
+from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.table import Table
 from layoutopt.writer.dry_run import narrow_plan, needed_columns
 from layoutopt.writer.row_order import sort_block_rows
 from layoutopt.writer.segment import FindWords, GatheredSegment, gather_segment
 from layoutopt.writer.task import WriteJob, route_segment
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _FEWEST_SEGMENTS, _MOST_SEGMENTS = 2, 6
 # Rows of all segments together: the fewest segments are evaluated where they are large.
@@ -148,13 +142,12 @@ class TrialResult:
         return tuple(round(read / full, 6) if full else 0.0 for read, full in zip(self.read, self.full, strict=True))
 
 
-def try_on_segments(rows: Rows, trials: Sequence[Trial], queries: Sequence[Query]) -> list[TrialResult]:
+def try_on_segments(rows: SourceRows, trials: Sequence[Trial], queries: Sequence[Query]) -> list[TrialResult]:
     """Evaluate plans by queries, on a few segments.
 
     The trials are of the same source, partitions and segments; each may have features of its own.
     """
-    run = partial(_run_trials, trials, queries)
-    return by_arrow_or_spark(rows, run, run)
+    return rows.attempt(partial(_run_trials, trials, queries))
 
 
 def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -> list[TrialResult]:
@@ -174,35 +167,12 @@ def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -
     values = tuple(segment.value for segment in segments)
     tried = TriedSegments(values, np.array([segment.rows for segment in segments], np.float64), chosen.partition_rows)
     request = _request_sample(first, features, tried, columns)
-    if isinstance(rows, PlainRows):
-        table, sample = _map_by_arrow(rows, chosen, request, partial(task, of_left=evaluate_words))
-    else:
-        table, sample = _map_by_spark(rows, first, chosen, request, task)
-    results, tasks = table.to_pylist(), tasks_for(rows)
+    table, sample = rows.map_segments(first, chosen, request, task, _RESULT_SCHEMA)
+    results, tasks = table.to_pylist(), rows.tasks
     return [
         _scale_result(trial, columns, [row for row in results if row["plan"] == number], tried, sample, queries, tasks)
         for number, trial in enumerate(trials)
     ]
-
-
-def _map_by_arrow(
-    rows: PlainRows, chosen: ChosenSegments, request: SampleRequest, task: Task
-) -> tuple[pa.Table, RowSample]:
-    results, drawn = rows.map_segments_and_draw(
-        chosen.segments, request.columns, chosen.shares, task, request.partition_rows, request.sample_rows
-    )
-    return results, sample_from_table(drawn, rows.schema, request)
-
-
-def _map_by_spark(
-    rows: DataFrame, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: Task
-) -> tuple[pa.Table, RowSample]:
-    from layoutopt.spark.planning import frame_rows
-
-    results = frame_rows.map_chosen_segments(rows, plan, chosen, request, task, _RESULT_SCHEMA)
-    if not request.partition_rows:
-        return results, RowSample(request.features, ())
-    return results, draw_requested_sample(rows, request)
 
 
 def _request_sample(plan: Plan, features: FeatureSet, tried: TriedSegments, columns: Sequence[str]) -> SampleRequest:
@@ -238,13 +208,7 @@ def choose_segments(rows: Rows, plan: Plan, trials: int = 1) -> ChosenSegments:
 
     ``trials`` is the number of plans to evaluate on each segment.
     """
-    if isinstance(rows, PlainRows):
-        chunks = rows.chunks(plan.segment_rows)
-    else:
-        from layoutopt.spark.planning import frame_rows
-
-        chunks = frame_rows.count_row_chunks(rows, plan.partition_by, plan.segment_rows)
-    segments = cut_segments(chunks, plan.segment_rows)
+    segments = cut_segments(rows.chunks(plan.segment_rows), plan.segment_rows)
     up_to = np.cumsum([segment.rows for segment in segments])
     if not segments or not up_to[-1]:
         return ChosenSegments((), {}, 1)
@@ -258,7 +222,7 @@ def choose_segments(rows: Rows, plan: Plan, trials: int = 1) -> ChosenSegments:
     partition_rows: dict[PlainValue, int] = {}
     for segment in segments:
         partition_rows[segment.value] = partition_rows.get(segment.value, 0) + segment.rows
-    shares = max(1, min(trials, tasks_for(rows).cores // len(chosen)))
+    shares = max(1, min(trials, rows.tasks.cores // len(chosen)))
     return ChosenSegments(tuple(replace(segment, id=i) for i, segment in enumerate(chosen)), partition_rows, shares)
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -24,7 +23,6 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.local.processes import Tasks
-from layoutopt.local.profile import evaluate_vectors
 from layoutopt.methods.interface import PartitionHistogram, PlanRequest
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
@@ -32,26 +30,16 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.schema import TID, Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
+from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
-from layoutopt.spark.planning.source_profile import (
-    SAMPLE_ROWS,
-    SAMPLED_PARTITIONS,
-    PlainRows,
-    Rows,
-    by_arrow_or_spark,
-    column_names,
-    count_partition_rows,
-)
 from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan
 from layoutopt.writer.encodings import bytes_per_row
 from layoutopt.writer.routing import weigh_reaching_queries
 from layoutopt.writer.segment import GatheredSegment
 from layoutopt.writer.task import WriteJob, shrink_blocks, write_layouts
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 _MEASURED_BLOCKS = 2
 # Rows encoded at most to measure the bytes of cells.
@@ -62,30 +50,21 @@ CATALOG_BYTES_A_CHUNK = 12
 _MANY_ROWS = 20_000
 
 
-def unit_in_bytes(rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest) -> Unit:
+def unit_in_bytes(
+    rows: SourceRows, features: FeatureSet, partition: tuple[PlainValue, int], request: PlanRequest
+) -> Unit:
     """Measure the compressed bytes of a cell of each column, and of a tid, in a partition of a value and its rows."""
     wanted = min(_MEASURED_BLOCKS * request.block_rows, MEASURED_ROWS)
-    sample = _draw_all_columns(rows, features, partition, request.partition_by, wanted)
-    columns, segment_rows = column_names(rows), min(partition[1], request.segment_rows)
+    sample = _draw_all_columns(rows, features, partition, wanted)
+    columns, segment_rows = rows.current.names, min(partition[1], request.segment_rows)
     return measure_unit(sample, columns, request.block_rows, segment_rows, request.codec, request.seed)
 
 
 def _draw_all_columns(
-    rows: Rows, features: FeatureSet, partition: tuple[PlainValue, int], partition_by: str | None, wanted: int
+    rows: SourceRows, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int
 ) -> pa.Table:
-    """Draw about ``wanted`` rows of a partition (its value and rows) with all columns, at most twice as many.
-
-    Spark draws by the columns of ``features`` and short columns.
-    """
-    value, _ = partition
-
-    def by_spark(frame: DataFrame) -> pa.Table:
-        from layoutopt.spark.planning import frame_rows
-
-        return frame_rows.draw_all_columns(frame, features, partition, partition_by, wanted)
-
-    drawn = by_arrow_or_spark(rows, lambda plain: plain.draw_from_few_files(value, wanted), by_spark)
-    return drawn.slice(0, 2 * wanted)
+    """Draw about ``wanted`` rows of a partition (its value and rows) with all columns, at most twice as many."""
+    return rows.attempt(lambda rows: rows.draw_all_columns(features, partition, wanted)).slice(0, 2 * wanted)
 
 
 def measure_unit(
@@ -201,7 +180,7 @@ class SampleRequest:
 
 
 def draw_sample(
-    rows: Rows,
+    rows: SourceRows,
     features: FeatureSet,
     partition_by: str | None,
     segment_rows: int,
@@ -213,42 +192,17 @@ def draw_sample(
     ``features`` are all that plans to be evaluated have; ``columns`` those that plans and queries use, the partition
     column among them, all when None.
     """
-    counted = count_partition_rows(rows, partition_by)
+    counted = rows.attempt(lambda rows: rows.partition_rows)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    names = tuple(column_names(rows))
+    names = tuple(rows.current.names)
     few = tuple(name for name in names if columns is None or name in columns) or names[:1]
-    sample = draw_requested_sample(rows, SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, few))
+    request = SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, few)
+    sample = rows.attempt(lambda rows: rows.draw(request))
     if len(few) == len(names) or not sample.segments:
         return sample
     middle = sample.segments[len(sample.segments) // 2]
     partition = middle.value, middle.partition_rows
-    return replace(
-        sample, measured=cache(partial(_draw_all_columns, rows, features, partition, partition_by, MEASURED_ROWS))
-    )
-
-
-def draw_requested_sample(rows: Rows, request: SampleRequest) -> RowSample:
-    """Draw rows as :func:`draw_sample` does, of the partitions of a request."""
-
-    def by_arrow(plain: PlainRows) -> RowSample:
-        drawn = plain.draw(request.partition_rows, request.sample_rows, request.columns)
-        return sample_from_table(drawn, plain.schema, request)
-
-    def by_spark(frame: DataFrame) -> RowSample:
-        from layoutopt.spark.planning import frame_rows
-
-        return request.build_sample(*frame_rows.draw_in_order(frame, request))
-
-    return by_arrow_or_spark(rows, by_arrow, by_spark)
-
-
-def sample_from_table(drawn: pa.Table, schema: Schema, request: SampleRequest) -> RowSample:
-    """Return the sample of rows that were drawn from plain files.
-
-    Raises:
-        NeedsSparkError: Arrow can't evaluate a feature.
-    """
-    return request.build_sample(drawn, evaluate_vectors(request.features.features, drawn, schema))
+    return replace(sample, measured=cache(partial(_draw_all_columns, rows, features, partition, MEASURED_ROWS)))
 
 
 def build_histograms(

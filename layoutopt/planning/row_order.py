@@ -2,7 +2,7 @@
 
 Which order compresses best depends on how alike the rows of a block are. Rows drawn at random can't show that, nor
 blocks of a sample, which are smaller than a load's, or wider in their values. So whole segments of the source are
-measured (:mod:`layoutopt.spark.planning.segment_evaluation`), and a few of their blocks, drawn by the bytes that the
+measured (:mod:`layoutopt.planning.segment_evaluation`), and a few of their blocks, drawn by the bytes that the
 training queries read of them, are encoded in many orders.
 """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
@@ -30,7 +30,7 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import TRIED
 from layoutopt.model.query import Query
-from layoutopt.spark.planning.hold_out import (
+from layoutopt.planning.hold_out import (
     BYTES,
     TIME,
     EvaluatedPlan,
@@ -42,12 +42,9 @@ from layoutopt.spark.planning.hold_out import (
     start_evaluation,
     statements_to_tell,
 )
-from layoutopt.spark.planning.plan import SINGLE_LAYOUT, make_plan, request_from_settings
-from layoutopt.spark.planning.row_order import AUTO, NONE
-from layoutopt.spark.planning.source_profile import Rows
-
-if TYPE_CHECKING:
-    from layoutopt.spark.core.sessions import AnySession
+from layoutopt.planning.plan import SINGLE_LAYOUT, OpenRows, make_plan, request_from_settings
+from layoutopt.planning.row_order import AUTO, NONE
+from layoutopt.planning.rows import SourceRows
 
 # The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
 CANDIDATES: Final = TRIED
@@ -68,7 +65,7 @@ _BY_BYTES: Final = Objective()
 
 
 def plan_best(
-    spark: AnySession,
+    open_rows: OpenRows,
     settings: PlanSettings,
     document: FeaturesDocument,
     progress: Progress | None = None,
@@ -80,8 +77,8 @@ def plan_best(
     to ``draw`` with the file of ``--tune-plot``.
 
     Raises:
-        SettingError: a setting has no effect with the others; as :func:`~layoutopt.spark.planning.plan.make_plan`.
-        PlanError: no query can be held out to tune by; as :func:`~layoutopt.spark.planning.plan.make_plan`.
+        SettingError: a setting has no effect with the others; as :func:`~layoutopt.planning.plan.make_plan`.
+        PlanError: no query can be held out to tune by; as :func:`~layoutopt.planning.plan.make_plan`.
     """
     _check_objective(settings)
     say = progress or (lambda sentence: None)
@@ -90,15 +87,15 @@ def plan_best(
         if settings.resamples:
             raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
-            return _plan_by_best_guides(spark, settings, document, say)
-        return make_plan(spark, settings.source, document, request_from_settings(settings), say)
+            return _plan_by_best_guides(open_rows, settings, document, say)
+        return make_plan(open_rows, document, request_from_settings(settings), say)
     if not settings.tune and not can_be_split(document.queries):
         say(f"the log's {len(document.queries)} queries are too few to choose by: {SINGLE_LAYOUT}")
         request = replace(request_from_settings(settings), method=SINGLE_LAYOUT)
-        return make_plan(spark, settings.source, document, request, say)
+        return make_plan(open_rows, document, request, say)
     default = default_threshold(document.queries)
     thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
-    evaluation = start_evaluation(spark, settings, document, thresholds, say)
+    evaluation = start_evaluation(open_rows, settings, document, thresholds, say)
     tried: dict[str, float] = {}
     if settings.method == "auto":
         settings, tried = _choose_method_by_settings(evaluation, settings, default, say)
@@ -113,7 +110,7 @@ def plan_best(
         settings = best.settings
         if best.threshold != default:
             document = mine_subset(document, document.queries, threshold=best.threshold)
-    plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=evaluation.rows)
+    plan = make_plan(open_rows, document, request_from_settings(settings), say, rows=evaluation.rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
@@ -148,18 +145,20 @@ def _name_trial(trial: EvaluatedPlan, settings: PlanSettings) -> str:
     return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
 
 
-def _plan_by_best_guides(spark: AnySession, settings: PlanSettings, document: FeaturesDocument, say: Progress) -> Plan:
+def _plan_by_best_guides(
+    open_rows: OpenRows, settings: PlanSettings, document: FeaturesDocument, say: Progress
+) -> Plan:
     """Plan by the better guides, and add to the plan's predictions what either would have read."""
     threshold = default_threshold(document.queries)
     tried: dict[str, float] = {}
-    rows: Rows | None = None
+    rows: SourceRows | None = None
     try:
-        evaluation = start_evaluation(spark, settings, document, [threshold], say)
+        evaluation = start_evaluation(open_rows, settings, document, [threshold], say)
         rows, settings = evaluation.rows, choose_guides(evaluation, settings, threshold)
         tried = {name_held_out_share(trial.settings.guides): trial.score for trial in evaluation.evaluated}
     except PlanError:  # a source without rows: there is nothing to choose by
         settings = settings.model_copy(update={"guides": FEATURES})
-    plan = make_plan(spark, settings.source, document, request_from_settings(settings), say, rows=rows)
+    plan = make_plan(open_rows, document, request_from_settings(settings), say, rows=rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 

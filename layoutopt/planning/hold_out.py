@@ -2,8 +2,8 @@
 
 Each setting is planned from the earlier queries of the log, with features mined from these alone, on one sample of
 rows. It is judged by the bytes that the later queries would read of the sample
-(:mod:`layoutopt.spark.planning.sample_evaluation`); the best settings can be judged again on whole segments
-(:mod:`layoutopt.spark.planning.segment_evaluation`).
+(:mod:`layoutopt.planning.sample_evaluation`); the best settings can be judged again on whole segments
+(:mod:`layoutopt.planning.segment_evaluation`).
 
 Whether one plan reads less than another is decided by a paired bootstrap: statements are drawn with replacement, the
 same ones for both plans, and one plan reads less if it does so in nearly all draws.
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.cross_validation import splits
 from layoutopt.features.selection import mine_subset
-from layoutopt.local.processes import Tasks
 from layoutopt.methods.interface import FEATURES, PlanningInput
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
@@ -34,16 +33,17 @@ from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.schema import Schema
-from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.planning.plan import (
+from layoutopt.planning.plan import (
+    OpenRows,
     build_plan,
     guiding_features,
     needs_bytes,
-    open_source_rows,
     request_from_settings,
+    resolve_names,
 )
-from layoutopt.spark.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
-from layoutopt.spark.planning.sample_evaluation import (
+from layoutopt.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
+from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.sample_evaluation import (
     CATALOG_BYTES_A_CHUNK,
     NOTHING_READ,
     BytesRead,
@@ -52,11 +52,8 @@ from layoutopt.spark.planning.sample_evaluation import (
     draw_sample,
     evaluate_on_sample,
 )
-from layoutopt.spark.planning.segment_evaluation import Trial, TrialResult, try_on_segments
-from layoutopt.spark.planning.source_profile import SAMPLE_ROWS, Rows, features_within, tasks_for, warm_up
-
-if TYPE_CHECKING:
-    from layoutopt.spark.core.sessions import AnySession
+from layoutopt.planning.segment_evaluation import Trial, TrialResult, try_on_segments
+from layoutopt.planning.source_profile import SAMPLE_ROWS, features_within
 
 BYTES: Final = "bytes"
 CELLS: Final = "cells"
@@ -155,7 +152,7 @@ class HoldOutEvaluation:
         sample: RowSample,
         partition_by: str | None,
         say: Progress,
-        rows: Rows | None = None,
+        rows: SourceRows | None = None,
     ) -> None:
         self.folds = folds
         self.held = tuple(query for fold in folds for query in group_queries(fold.held))
@@ -164,11 +161,6 @@ class HoldOutEvaluation:
         self._by = partition_by
         self.say = say
         self.rows = rows
-
-    @property
-    def tasks(self) -> Tasks | None:
-        """The tasks in which trials run in parallel; None where there are no rows."""
-        return None if self.rows is None else tasks_for(self.rows)
 
     def for_workers(self, all_settings: Iterable[PlanSettings]) -> HoldOutEvaluation:
         """Return the evaluation as it can be sent to tasks: without rows, plans and progress.
@@ -201,9 +193,8 @@ class HoldOutEvaluation:
         if self.rows is None or not trials:
             return list(trials)
         self.say(f"trying segments for {', '.join(trial.settings.method for trial in trials)}")
-        with translate_spark_errors(repr(trials[0].settings.source)):
-            plans = [_build_trial(trial.settings, plan) for trial in trials for plan in trial.plans]
-            results = try_on_segments(self.rows, plans, self.held)
+        plans = [_build_trial(trial.settings, plan) for trial in trials for plan in trial.plans]
+        results = try_on_segments(self.rows, plans, self.held)
         # One full scan for all trials: rows that are sorted better make the whole table smaller, too.
         full = np.max([objective.full(result) for result in results], axis=0)
         count = len(self.folds)
@@ -265,7 +256,7 @@ def _build_trial(settings: PlanSettings, plan: Plan) -> Trial:
 
 
 def start_evaluation(
-    spark: AnySession,
+    open_rows: OpenRows,
     settings: PlanSettings,
     document: FeaturesDocument,
     thresholds: Sequence[int],
@@ -275,7 +266,7 @@ def start_evaluation(
 
     Raises:
         PlanError: there are too few queries to hold any out; or the source has no rows.
-        SchemaError, SettingError, SourceError: as :func:`layoutopt.spark.planning.plan.make_plan`.
+        SchemaError, SettingError, SourceError: as :func:`layoutopt.planning.plan.make_plan`.
     """
     parts = splits(document.queries)
     if not parts:
@@ -283,8 +274,8 @@ def start_evaluation(
             f"the log's {len(document.queries)} queries are too few to hold some out to choose by; name a --method "
             "and leave out --tune"
         )
-    rows = open_source_rows(spark, settings.source, document, request_from_settings(settings), say)
-    warm_up(rows)
+    rows = open_rows(document, resolve_names(request_from_settings(settings), document.schema), say)
+    rows.current.warm_up()
     say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
     return draw_evaluation(rows, settings, folds, say)
@@ -301,7 +292,7 @@ def _mine(
 
 
 def draw_evaluation(
-    rows: Rows,
+    rows: SourceRows,
     settings: PlanSettings,
     folds: Sequence[Fold],
     say: Progress,
@@ -319,8 +310,7 @@ def draw_evaluation(
     features = all_features([document.features for fold in folds for document in fold.documents.values()])
     columns = _needed_columns(folds, features, settings, schema)
     say("drawing rows to try plans on")
-    with translate_spark_errors(repr(settings.source)):
-        sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows, columns)
+    sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows, columns)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)
@@ -411,11 +401,13 @@ def score_all(
         return []
     evaluation.say(f"trying {', '.join(dict.fromkeys(map(_name_trial, all_settings)))}")
     worker = evaluation.for_workers(all_settings)
-    if (tasks := evaluation.tasks) is None:
+    if evaluation.rows is None:
         trials = [_score(worker, all_settings, threshold, number) for number in range(len(all_settings))]
     else:
-        with translate_spark_errors("the sample"):
-            trials = tasks.map(len(all_settings), partial(_score, worker, tuple(all_settings), threshold))
+        with evaluation.rows.errors():
+            trials = evaluation.rows.current.tasks.map(
+                len(all_settings), partial(_score, worker, tuple(all_settings), threshold)
+            )
     evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
     return trials
 

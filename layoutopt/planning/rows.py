@@ -1,0 +1,165 @@
+"""The rows of a source as planning reads them: by Arrow where that surely equals Spark's reading, or by Spark.
+
+What only a plan depends on needs no proof by a second reader: a load reads every row again and verifies it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+
+import pyarrow as pa
+
+from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import NeedsSparkError
+from layoutopt.events import Progress, silent
+from layoutopt.local.processes import Batches, Tasks
+from layoutopt.local.segments import Chunk
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Column
+from layoutopt.model.vectors import VectorCounts
+from layoutopt.writer.segment import FindWords
+
+if TYPE_CHECKING:
+    from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
+    from layoutopt.planning.segment_evaluation import ChosenSegments
+
+T = TypeVar("T")
+
+
+class RowCounts(NamedTuple):
+    """What was counted of some partitions.
+
+    Attributes:
+        vectors: by partition, its feature vectors.
+        bounds: by ``_key`` (the partition's plain value) its ``_rows``, and of the ``i``-th column ``_low{i}``,
+            ``_high{i}`` and the number ``_n{i}`` of values other than NULL. NaN is the greatest float.
+        columns: the columns whose bounds were measured.
+    """
+
+    vectors: dict[PlainValue, VectorCounts]
+    bounds: pa.Table
+    columns: Sequence[Column]
+
+
+# From the bounds of some rows, as in :class:`RowCounts`, and their columns, selects those that are worth measuring.
+SelectColumns = Callable[[pa.Table, Sequence[Column]], Sequence[Column]]
+
+
+class SegmentTask(Protocol):
+    """Returns batches of results for the batches of a segment; ``of_left`` finds the features that keys don't decide.
+
+    Without ``of_left``, the batches carry Spark's words for these.
+    """
+
+    def __call__(self, batches: Batches, of_left: FindWords | None = None) -> Iterator[pa.RecordBatch]:
+        """Run the task."""
+        ...
+
+
+class Rows(ABC):
+    """A source's rows, read by one engine.
+
+    Methods raise NeedsSparkError where Arrow might read a file or a feature otherwise than Spark, or where results are
+    too large for this process.
+    """
+
+    @property
+    @abstractmethod
+    def names(self) -> Sequence[str]:
+        """The names of the columns."""
+
+    @property
+    @abstractmethod
+    def tasks(self) -> Tasks:
+        """The tasks in which work on the rows, and on samples of them, runs in parallel."""
+
+    @property
+    @abstractmethod
+    def partition_rows(self) -> Mapping[PlainValue, int]:
+        """The rows of each partition by its value, NULL first; a table without partitions has the value None."""
+
+    @abstractmethod
+    def chunks(self, segment_rows: int) -> list[Chunk]:
+        """Return chunks of neighbouring rows of a partition, in the source's order."""
+
+    @abstractmethod
+    def count(self, features: FeatureSet, bounded: Sequence[Column], select: SelectColumns) -> RowCounts:
+        """Count the vectors of all partitions, and measure the bounds of the columns that ``select`` selects.
+
+        Raises:
+            BoundError: there are too many distinct vectors.
+        """
+
+    @abstractmethod
+    def count_some(
+        self,
+        features: FeatureSet,
+        bounded: Sequence[Column],
+        select: SelectColumns,
+        partition_rows: Mapping[PlainValue, int],
+        sample_rows: int,
+    ) -> RowCounts:
+        """Count the vectors of about ``sample_rows`` rows of some partitions; bounds are of all of their rows."""
+
+    @abstractmethod
+    def draw(self, request: SampleRequest) -> RowSample:
+        """Draw rows of some partitions; the same on any number of cores."""
+
+    @abstractmethod
+    def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
+        """Draw about ``wanted`` rows of a partition (its value and rows) with all columns.
+
+        Spark draws by the columns of ``features`` and short columns.
+        """
+
+    @abstractmethod
+    def map_segments(
+        self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
+    ) -> tuple[pa.Table, RowSample]:
+        """Return a task's results, of a schema, for some segments, and the sample that is requested."""
+
+    def warm_up(self) -> None:  # noqa: B027 - there may be nothing to warm up
+        """Let tasks import what they will need, in the background."""
+
+
+@dataclass(eq=False)
+class SourceRows:
+    """A source's rows, by Arrow as long as that can read them, then by Spark.
+
+    Attributes:
+        open_frame: opens the rows by Spark; starts a session where there is none.
+        plain: the rows by Arrow; None where only Spark can read them.
+        say: receives the reason when Spark has to read the rows.
+        errors: translates the engine's errors.
+    """
+
+    open_frame: Callable[[], Rows]
+    plain: Rows | None = None
+    say: Progress = silent
+    errors: Callable[[], AbstractContextManager[None]] = field(default=nullcontext)
+
+    @cached_property
+    def _frame(self) -> Rows:
+        return self.open_frame()
+
+    @property
+    def current(self) -> Rows:
+        """The rows by the engine that reads them now."""
+        return self._frame if self.plain is None else self.plain
+
+    def attempt(self, function: Callable[[Rows], T]) -> T:
+        """Return a function's value of the rows by Arrow, or by Spark where Arrow can't produce it."""
+        with self.errors():
+            if self.plain is not None:
+                try:
+                    return function(self.plain)
+                except (NeedsSparkError, pa.ArrowException) as error:
+                    self.plain = None
+                    self.say(f"reading by Spark: {str(error).splitlines()[0]}")
+            return function(self._frame)
