@@ -147,7 +147,7 @@ def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
     text = node.sql("spark")
-    return numbers.negate(_check_subject(read(node.this), text), context, text)
+    return numbers.negate(check_subject(read(node.this), text), context, text)
 
 
 def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
@@ -166,7 +166,8 @@ def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Sub
     return numbers.floor_or_ceil_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
 
 
-def _check_subject(operand: Operand, text: str) -> Subject:
+def check_subject(operand: Operand, text: str) -> Subject:
+    """Return an operand with columns; raise Unusable for a constant."""
     if isinstance(operand, TypedConstant):
         raise Unusable("unsupported-expression", f"{text} is a constant")
     return operand
@@ -203,29 +204,42 @@ Builder = Callable[[Sequence[Operand], Context, str], Subject]
 
 
 def build_call(function: Function, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
-    """Return the call of a function that has a rule of its own for its type.
+    """Return the call of a function: typed by its signature, or by a rule of its own.
 
     Raises:
         Unusable: the call has no exact meaning, or may fail; ``text`` is for the message.
     """
-    if function.argument_types(len(arguments)) is None or function.name not in _BUILDERS:
+    kinds = function.argument_types(len(arguments))
+    if kinds is None or (function.gives is None and function.name not in _BUILDERS):
         raise Unusable("unsupported-function", f"{text} is not supported")
-    return _BUILDERS[function.name](arguments, context, text)
+    if function.gives is None:
+        return _BUILDERS[function.name](arguments, context, text)
+    args = tuple(cast_argument(operand, kind, context, text) for operand, kind in zip(arguments, kinds, strict=True))
+    return Subject(Call(function.name, args, function.gives), function.gives)
+
+
+def cast_argument(operand: Operand, kind: str, context: Context, text: str) -> Expr:
+    """Return an argument cast to the type that a function takes."""
+    if kind == "timestamp" and operand.type == "timestamp_ntz" and isinstance(operand, Subject):
+        return explicit_cast(operand)  # hour() and the like take both
+    if kind == "string" and operand.type == "binary" and isinstance(operand, Subject):
+        raise Unusable("coercion", f"{text} is of binary; only functions of strings are supported")
+    return cast_operand(operand, kind, context)
 
 
 def _build_floor(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``floor(a)`` or ``ceil(a)`` of exact numbers; of a float they may fail."""
-    return numbers.floor_or_ceil(name, _check_subject(arguments[0], text), text)
+    return numbers.floor_or_ceil(name, check_subject(arguments[0], text), text)
 
 
 def _build_round(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``round(a, 2)``: half away from zero."""
     places = _read_int(arguments[1], text) if len(arguments) == 2 else 0
-    return numbers.round_number(_check_subject(arguments[0], text), places, text)
+    return numbers.round_number(check_subject(arguments[0], text), places, text)
 
 
 def _build_abs(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
-    number = _check_subject(arguments[0], text)
+    number = check_subject(arguments[0], text)
     if is_integer(number.type) and not context.settings.ansi:
         raise Unusable("coercion", f"{text} may be negative without ANSI mode")
     return numbers.absolute_value(number, text)
@@ -239,7 +253,7 @@ def _build_selection(name: str, arguments: Sequence[Operand], context: Context, 
 
 def _build_array_end(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
-    array = _check_subject(arguments[0], text)
+    array = check_subject(arguments[0], text)
     kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:
         raise Unusable("unordered-type", f"{text}: {array.type} is not an array of ordered elements")
