@@ -22,10 +22,10 @@ from layoutopt.functions.arithmetic import (
     subtract,
 )
 from layoutopt.functions.dates import cast_time
-from layoutopt.functions.function import TIMES, Function, is_bounded_number, unbounded
+from layoutopt.functions.function import TIMES, Function, always, is_bounded_number, unbounded
 from layoutopt.functions.ranges import Range
 from layoutopt.model.predicates import Call, Const
-from layoutopt.model.types import decimal_digits
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 
 _SIGNS: Final = MappingProxyType({"try_add": "+", "try_subtract": "-", "try_multiply": "*"})
@@ -58,18 +58,46 @@ def _cast(call: Call, args: Sequence[Range]) -> Range | None:
     return cast_number(a, call.type)
 
 
-def _make_arithmetic(name: str, operate: Callable[[Range, Range, str], Range | None]) -> Function:
-    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate))
+def _make_arithmetic(
+    name: str, operate: Callable[[Range, Range, str], Range | None], is_portable: Callable[[Call], bool]
+) -> Function:
+    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate), is_portable=is_portable)
+
+
+def _is_portable_sum(call: Call) -> bool:
+    return not call.type.startswith("timestamp")  # a day is no 24 hours to DuckDB
+
+
+def _is_portable_quotient(call: Call) -> bool:
+    """Return whether the quotient is a double, and the divisor a constant: division by zero fails only in Spark."""
+    divisor = call.args[1]
+    return call.type == "double" and isinstance(divisor, Const) and bool(divisor.value)
+
+
+def _is_portable_remainder(call: Call) -> bool:
+    divisor = call.args[1]
+    return isinstance(divisor, Const) and isinstance(divisor.value, int) and divisor.value > 0
+
+
+def _has_one_order(call: Call) -> bool:
+    """Return whether equal values are the same value, so that it does not matter which is taken."""
+    return call.type in TIMES or call.type in INTEGER_BITS or call.type == "string" or bool(decimal_digits(call.type))
 
 
 FUNCTIONS: Final = (
-    _make_arithmetic("try_add", add),
-    _make_arithmetic("try_subtract", subtract),
-    _make_arithmetic("try_multiply", multiply),
-    _make_arithmetic("try_divide", divide),
-    _make_arithmetic("try_mod", remainder),
+    _make_arithmetic("try_add", add, _is_portable_sum),
+    _make_arithmetic("try_subtract", subtract, _is_portable_sum),
+    _make_arithmetic("try_multiply", multiply, _is_portable_sum),
+    _make_arithmetic("try_divide", divide, _is_portable_quotient),
+    _make_arithmetic("try_mod", remainder, _is_portable_remainder),
     Function("try_cast", ("any",), bounds=_cast),
-    Function("abs", ("number",), parsed=("Abs",), bounds=lambda call, args: absolute_value(args[0], call.type)),
+    Function(
+        "abs",
+        ("number",),
+        parsed=("Abs",),
+        bounds=lambda call, args: absolute_value(args[0], call.type),
+        is_portable=always,
+    ),
     Function(
         "sqrt",
         ("double",),
@@ -109,9 +137,18 @@ FUNCTIONS: Final = (
         total=True,
     ),
     # Bounds of the next three also follow from NULLs of the arguments: see skipping/derived_bounds.py.
-    Function("coalesce", ("any",), variadic=True, parsed=("Coalesce",), keys=("this", "expressions"), strict=False),
-    Function("greatest", ("any",), variadic=True, parsed=("Greatest",), keys=("this", "expressions"), strict=False),
-    Function("least", ("any",), variadic=True, parsed=("Least",), keys=("this", "expressions"), strict=False),
+    *(
+        Function(
+            name,
+            ("any",),
+            variadic=True,
+            parsed=(name.capitalize(),),
+            keys=("this", "expressions"),
+            strict=False,
+            is_portable=is_portable,
+        )
+        for name, is_portable in (("coalesce", always), ("greatest", _has_one_order), ("least", _has_one_order))
+    ),
     Function("try_variant_get", ("variant", "string", "string"), bounds=unbounded),
     Function("array_max", ("any",), parsed=("ArrayMax",), catalyst=("ArrayMax",), bounds=unbounded),
     Function("array_min", ("any",), parsed=("ArrayMin",), catalyst=("ArrayMin",), bounds=unbounded),

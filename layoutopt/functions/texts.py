@@ -48,6 +48,12 @@ def _substring(call: Call, args: Sequence[Range]) -> Range | None:
     return _take_prefix(args[0], int(places[1]) if len(places) > 1 and places[1] is not None else 2**31 - 1)
 
 
+def _is_portable_substring(call: Call) -> bool:
+    """Return whether the positions are constants, from 1: the engines count differently from 0 and from the end."""
+    start, *lengths = [arg.value if isinstance(arg, Const) else None for arg in call.args[1:]]
+    return isinstance(start, int) and start > 0 and all(isinstance(length, int) and length >= 0 for length in lengths)
+
+
 def _concat(call: Call, args: Sequence[Range]) -> Range | None:
     """Bound a constant text followed by another text."""
     first = call.args[0]
@@ -115,6 +121,7 @@ FUNCTIONS: Final = (
         keys=("this", "start", "length"),
         bounds=_substring,
         total=True,
+        is_portable=_is_portable_substring,
     ),
     Function("left", ("string", "int"), bounds=_left, total=True, compute=lambda text, length: text[: max(length, 0)]),
     Function("right", ("string", "int"), bounds=unbounded, total=True),
@@ -129,6 +136,7 @@ FUNCTIONS: Final = (
         bounds=_concat,
         total=True,
         compute=lambda *texts: "".join(texts),
+        is_portable=lambda call: len(call.args) > 1,
     ),
     Function(
         "instr",

@@ -38,6 +38,7 @@ from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, list_type
 
 _MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
+_DAYS: Final[Mapping[str, int]] = MappingProxyType({"WEEK": 7, "DAY": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 # The largest supported shift in days, months or seconds.
@@ -104,8 +105,8 @@ def shift_by(time: Subject, unit: str, count: int, context: Context, text: str) 
     """Return a date or time shifted by years, months, days, hours, minutes or seconds."""
     if unit in _MONTHS:
         step = _make_interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
-    elif unit == "DAY" and time.type == "date":
-        return shift_by_days(time, count)
+    elif unit in _DAYS and time.type == "date":
+        return shift_by_days(time, count * _DAYS[unit])
     elif unit in _CLOCK:
         step = _make_interval("make_dt_interval", [0] * _CLOCK.index(unit) + [count], "interval day to second")
         time = cast_subject(time, "timestamp", context) if time.type == "date" else time
@@ -372,7 +373,7 @@ def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice |
     # The innermost choice first, so that its values have types. A choice that is the whole condition has conditions
     # as outcomes.
     position = positions[-1] if positions[0] else 0
-    tests, values = _split_branches(parts[position])
+    tests, values = split_branches(parts[position])
     if len(tests) > _MAX_BRANCHES or len(positions) > _MAX_CHOICES:
         raise Unusable("unsupported-expression", f"{condition.sql('spark')[:80]} has too many branches")
     if position:
@@ -380,7 +381,8 @@ def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice |
     return Choice(tuple(tests), tuple(_replace_part(condition, position, value) for value in values))
 
 
-def _split_branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def split_branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Return the tests of CASE, IF, NULLIF or NVL2, and a value for each and one if none is TRUE."""
     null = exp.Null()
     if isinstance(node, exp.Nullif):
         return [exp.EQ(this=node.this.copy(), expression=node.expression.copy())], [null, node.this]
