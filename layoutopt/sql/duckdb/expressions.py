@@ -229,7 +229,7 @@ class ExpressionTyper(ABC):
             **dict.fromkeys((exp.And, exp.Or, exp.Not), self._type_logic),
             **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE), self._type_comparison),
             **dict.fromkeys((exp.NullSafeEQ, exp.Between, exp.In), self._type_comparison),
-            **dict.fromkeys((exp.Case, exp.If, exp.Nvl2), self._type_case),
+            **dict.fromkeys((exp.Case, exp.If), self._type_case),
             **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), lambda e: fold(e, time_zone).type),
             exp.Column: self._type_column, exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._type_negation,
             exp.Is: self._type_is, exp.Like: self._type_like,
@@ -249,7 +249,7 @@ class ExpressionTyper(ABC):
         if name is None:
             constant, rule = self._fold(node), self._rules.get(type(node))
             try:
-                if constant is not None and constant.type in TIMES and constant.value is not None:
+                if constant is not None and constant.type in TIMES:
                     name = _write(node, constant)
                 elif rule is not None:
                     name = rule(node)
@@ -281,20 +281,21 @@ class ExpressionTyper(ABC):
         return Subject(Col("", name), name) if constant is None else constant
 
     def _fold(self, node: exp.Expr) -> TypedConstant | None:
-        """Return the value of an expression; None if it is no constant, or can't be computed exactly."""
+        """Return an expression's value; None if it is no constant, is NULL, or can't be computed exactly."""
         try:
-            return fold(node, self._context.settings.time_zone)
+            constant = fold(node, self._context.settings.time_zone)
         except (Unusable, ValueError, ArithmeticError):
             return None
+        return None if constant.value is None else constant
 
     def _type_negation(self, node: exp.Expr) -> str:
         name, constant = self._check_type(node.this, is_number), self._fold(node)
         return name if constant is None else constant.type
 
     def _type_cast(self, node: exp.Expr) -> str | None:
-        is_date = isinstance(node, exp.TsOrDsToDate)
-        target = "date" if is_date else normal_type(spark_type(node.args["to"]))
-        return None if node.args.get("format") else target if _is_cast_alike(self.type_of(node.this), target) else None
+        target = "date" if isinstance(node, exp.TsOrDsToDate) else normal_type(spark_type(node.args["to"]))
+        is_alike = not node.args.get("format") and _is_cast_alike(self.type_of(node.this), target)
+        return target if is_alike else None
 
     def _type_logic(self, node: exp.Expr) -> str:
         for child in node.iter_expressions():
@@ -325,9 +326,10 @@ class ExpressionTyper(ABC):
 
     def _coerce(self, operand: exp.Expr, name: str) -> None:
         """Write Spark's cast of an operand, unless DuckDB casts alike; raise Unusable if it casts differently."""
-        own, constant = self.type_of(operand), self._fold(operand)
+        own = self.type_of(operand)
         if own in (name, "void"):
             return
+        constant = self._fold(operand)
         if constant is not None and (name in TIMES or (name == "double" and decimal_digits(own))):
             _write(operand, cast_constant(constant, name, self._context.settings.time_zone))
         elif not _is_cast_alike(own, name):
@@ -341,10 +343,10 @@ class ExpressionTyper(ABC):
             names.append(self._type_subquery(query))
         try:
             name = list_type(names, ansi=True)
-            # To Spark, BETWEEN is two comparisons, each in a type of its own.
-            is_split = isinstance(node, exp.Between) and any(common_type(names[0], end) != name for end in names[1:])
-            is_rounded = is_floating(name) and (is_split or (query is not None and names[-1] == "float" != name))
-            if is_rounded or not is_portable(name) or (query is not None and not is_converted_alike(names[-1], name)):
+            if isinstance(node, exp.Between) and any(common_type(names[0], end) != name for end in names[1:]):
+                return self._type_split_range(node)
+            is_cast = query is not None and (names[-1] == "float" != name or not is_converted_alike(names[-1], name))
+            if is_cast or not is_portable(name):
                 raise Unusable("coercion", f"DuckDB may compare in another type than {name}")
             for operand in _operands(node):
                 self._coerce(operand, name)
@@ -353,6 +355,13 @@ class ExpressionTyper(ABC):
         if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
             self._check_range(_operands(node))
         return "boolean"
+
+    def _type_split_range(self, node: exp.Between) -> str:
+        """Rewrite BETWEEN to two comparisons, each of which Spark computes in a type of its own."""
+        sides = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
+        both = exp.and_(*(kind(this=node.this.copy(), expression=end.copy()) for kind, end in sides), copy=False)
+        node.replace(exp.Paren(this=both))
+        return self.type_of(both)
 
     def _check_range(self, operands: Sequence[exp.Expr]) -> None:
         """Refuse to order whole numbers and a decimal that may be beyond BIGINT (see ``constant_result``)."""
@@ -364,9 +373,7 @@ class ExpressionTyper(ABC):
 
     def _type_is(self, node: exp.Expr) -> str | None:
         self.type_of(node.this)
-        if not isinstance(node.expression, exp.Null | exp.Boolean):
-            return None
-        return "boolean"
+        return "boolean" if isinstance(node.expression, exp.Null | exp.Boolean) else None
 
     def _type_like(self, node: exp.Expr) -> str:
         self._check_type(node.this, lambda name: name == "string")
@@ -396,14 +403,10 @@ class ExpressionTyper(ABC):
         return "bigint"
 
     def _type_average(self, node: exp.Expr) -> str | None:
-        if self.type_of(node.this) not in ("tinyint", "smallint", "int", "double"):
-            return None
-        return "double"
+        return "double" if self.type_of(node.this) in ("tinyint", "smallint", "int", "double") else None
 
     def _type_extreme(self, node: exp.Expr) -> str | None:
-        if node.expressions:
-            return None
-        return self._check_type(node.this, is_portable)
+        return None if node.expressions else self._check_type(node.this, is_portable)
 
     def _type_containment(self, node: exp.Expr) -> str:
         """Return ``boolean`` if both engines find and order the array's elements alike."""
