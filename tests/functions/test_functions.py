@@ -46,7 +46,7 @@ CALLS: Mapping[str, str] = {
     "coalesce": "coalesce(a, b) | coalesce(d, e) | coalesce(s, 'b')",
     "greatest": "greatest(a, b) | greatest(x, f) | greatest(d, e)",
     "least": "least(a, b, 3) | least(x, 1.5D) | least(d, e)",
-    "date_add": "date_add(d, 40) | date_sub(d, 3) | d + 1000",
+    "date_add": "date_add(d, 40) | date_sub(d, 3) | d + 1000 | d - INTERVAL 2 WEEKS",
     "trunc": "trunc(d, 'YEAR') | trunc(d, 'QUARTER') | trunc(d, 'MM') | trunc(d, 'WEEK')",
     "date_trunc": "date_trunc('MONTH', ts) | date_trunc('WEEK', ts) | date_trunc('HOUR', ts) | date_trunc('DAY', d)",
     "datediff": "datediff(d, e) | datediff(date'2020-01-01', d)",
