@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from layoutopt.functions.function import Function, unbounded
+from layoutopt.functions.function import Function, always, unbounded
 from layoutopt.functions.ranges import Range, limits
 from layoutopt.model.arrays import Keys
 from layoutopt.model.predicates import Call, Const
@@ -111,7 +111,16 @@ FUNCTIONS: Final = (
     Function("trim", ("string",), "string", catalyst=("StringTrim",), bounds=unbounded, total=True),
     Function("ltrim", ("string",), "string", catalyst=("StringTrimLeft",), bounds=unbounded, total=True),
     Function("rtrim", ("string",), "string", catalyst=("StringTrimRight",), bounds=unbounded, total=True),
-    Function("length", ("string",), "int", parsed=("Length",), catalyst=("Length",), bounds=unbounded, total=True),
+    Function(
+        "length",
+        ("string",),
+        "int",
+        parsed=("Length",),
+        catalyst=("Length",),
+        bounds=unbounded,
+        total=True,
+        is_portable=always,
+    ),
     Function(
         "substring",
         ("string", "int", "int"),
@@ -148,6 +157,7 @@ FUNCTIONS: Final = (
         catalyst=("StringInstr",),
         bounds=unbounded,
         total=True,
+        is_portable=always,
     ),
     Function(
         "levenshtein",
