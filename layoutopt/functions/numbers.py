@@ -58,25 +58,21 @@ def _cast(call: Call, args: Sequence[Range]) -> Range | None:
     return cast_number(a, call.type)
 
 
-def _make_arithmetic(
-    name: str, operate: Callable[[Range, Range, str], Range | None], is_portable: Callable[[Call], bool]
-) -> Function:
-    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate), is_portable=is_portable)
-
-
-def _is_portable_sum(call: Call) -> bool:
+def _is_no_time(call: Call) -> bool:
     return not call.type.startswith("timestamp")  # a day is no 24 hours to DuckDB
 
 
-def _is_portable_quotient(call: Call) -> bool:
-    """Return whether the quotient is a double, and the divisor a constant: division by zero fails only in Spark."""
+def _has_positive_divisor(call: Call) -> bool:
+    """Return whether the divisor is a positive constant: division by zero fails only in Spark."""
     divisor = call.args[1]
-    return call.type == "double" and isinstance(divisor, Const) and bool(divisor.value)
+    is_positive = isinstance(divisor, Const) and isinstance(divisor.value, int) and divisor.value > 0
+    return is_positive and not decimal_digits(call.type)
 
 
-def _is_portable_remainder(call: Call) -> bool:
-    divisor = call.args[1]
-    return isinstance(divisor, Const) and isinstance(divisor.value, int) and divisor.value > 0
+def _make_arithmetic(
+    name: str, operate: Callable[[Range, Range, str], Range | None], is_portable: Callable[[Call], bool] = _is_no_time
+) -> Function:
+    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate), is_portable=is_portable)
 
 
 def _has_one_order(call: Call) -> bool:
@@ -84,12 +80,14 @@ def _has_one_order(call: Call) -> bool:
     return call.type in TIMES or call.type in INTEGER_BITS or call.type == "string" or bool(decimal_digits(call.type))
 
 
+_make_selection = partial(Function, takes=("any",), variadic=True, keys=("this", "expressions"), strict=False)
+
 FUNCTIONS: Final = (
-    _make_arithmetic("try_add", add, _is_portable_sum),
-    _make_arithmetic("try_subtract", subtract, _is_portable_sum),
-    _make_arithmetic("try_multiply", multiply, _is_portable_sum),
-    _make_arithmetic("try_divide", divide, _is_portable_quotient),
-    _make_arithmetic("try_mod", remainder, _is_portable_remainder),
+    _make_arithmetic("try_add", add),
+    _make_arithmetic("try_subtract", subtract),
+    _make_arithmetic("try_multiply", multiply),
+    _make_arithmetic("try_divide", divide, _has_positive_divisor),
+    _make_arithmetic("try_mod", remainder, _has_positive_divisor),
     Function("try_cast", ("any",), bounds=_cast),
     Function(
         "abs",
@@ -137,18 +135,9 @@ FUNCTIONS: Final = (
         total=True,
     ),
     # Bounds of the next three also follow from NULLs of the arguments: see skipping/derived_bounds.py.
-    *(
-        Function(
-            name,
-            ("any",),
-            variadic=True,
-            parsed=(name.capitalize(),),
-            keys=("this", "expressions"),
-            strict=False,
-            is_portable=is_portable,
-        )
-        for name, is_portable in (("coalesce", always), ("greatest", _has_one_order), ("least", _has_one_order))
-    ),
+    _make_selection("coalesce", parsed=("Coalesce",), is_portable=always),
+    _make_selection("greatest", parsed=("Greatest",), is_portable=_has_one_order),
+    _make_selection("least", parsed=("Least",), is_portable=_has_one_order),
     Function("try_variant_get", ("variant", "string", "string"), bounds=unbounded),
     Function("array_max", ("any",), parsed=("ArrayMax",), catalyst=("ArrayMax",), bounds=unbounded),
     Function("array_min", ("any",), parsed=("ArrayMin",), catalyst=("ArrayMin",), bounds=unbounded),

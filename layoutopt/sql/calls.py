@@ -21,7 +21,7 @@ from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import typed_arithmetic as numbers
-from layoutopt.sql.constant_folding import type_beside_decimal
+from layoutopt.sql.constant_folding import DAYS, MONTHS, split_shift, type_beside_decimal
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS, TRY_ARITHMETIC
 from layoutopt.sql.operands import (
     Context,
@@ -37,8 +37,6 @@ from layoutopt.sql.operands import (
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, list_type
 
-_MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
-_DAYS: Final[Mapping[str, int]] = MappingProxyType({"WEEK": 7, "DAY": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 # The largest supported shift in days, months or seconds.
@@ -47,20 +45,15 @@ MAX_SHIFT: Final = 1_000_000
 
 def _read_shift(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
     """Return a date or time plus or minus a constant; None for any other arithmetic."""
-    if not isinstance(node, exp.Add | exp.Sub):
-        return None
-    start, step = node.this, node.expression
-    if isinstance(start, exp.Interval) and isinstance(node, exp.Add):
-        start, step = step, start
-    sign = -1 if isinstance(node, exp.Sub) else 1
-    if isinstance(step, exp.Interval):
-        unit = step.args["unit"].name.upper().removesuffix("S") if isinstance(step.args.get("unit"), exp.Var) else ""
-        count = sign * _read_count(read(step.this), node, context)
+    shift = split_shift(node)
+    if shift is not None:
+        start, amount, unit, sign = shift
+        count = sign * _read_count(read(amount), node, context)
         return shift_by(_check_time(read(start), node), unit, count, context, node.sql("spark"))
-    operand = read(start)
-    if isinstance(operand, TypedConstant) or operand.type != "date":
+    operand = read(node.this)
+    if isinstance(operand, TypedConstant) or operand.type != "date" or not isinstance(node, exp.Add | exp.Sub):
         return None
-    days = read(step)
+    days, sign = read(node.expression), -1 if isinstance(node, exp.Sub) else 1
     return shift_by_days(operand, sign * _read_count(days, node, context)) if is_integer(days.type) else None
 
 
@@ -103,10 +96,10 @@ def shift_by_days(date: Subject, days: int) -> Subject:
 
 def shift_by(time: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
     """Return a date or time shifted by years, months, days, hours, minutes or seconds."""
-    if unit in _MONTHS:
-        step = _make_interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
-    elif unit in _DAYS and time.type == "date":
-        return shift_by_days(time, count * _DAYS[unit])
+    if unit in MONTHS:
+        step = _make_interval("make_ym_interval", [0, count * MONTHS[unit]], "interval year to month")
+    elif unit in DAYS and time.type == "date":
+        return shift_by_days(time, count * DAYS[unit])
     elif unit in _CLOCK:
         step = _make_interval("make_dt_interval", [0] * _CLOCK.index(unit) + [count], "interval day to second")
         time = cast_subject(time, "timestamp", context) if time.type == "date" else time

@@ -86,7 +86,7 @@ PORTABLE = [
     "SELECT d + interval 1 week AS w, d - interval 2 months AS m, d + 30 AS p, date_sub(d, 3) AS s FROM t",
     "SELECT date_add(ts, 1) AS d, date_add(date '2020-01-01', 3) = d AS c FROM t",
     "SELECT b BETWEEN 9007199254740993 AND 1e300, g BETWEEN 0 AND 2.5, id NOT BETWEEN NULL AND 2.0D FROM t",
-    "SELECT sm % 7 AS r, b % 3 AS q, f * 2 AS e, g / -4 AS h, abs(f) AS a, abs(b) AS i, abs(price) AS p FROM t",
+    "SELECT sm % 7 AS r, b % 3 AS q, f * 2 AS e, g / 4 AS h, abs(f) AS a, abs(b) AS i, abs(price) AS p FROM t",
     "SELECT greatest(id, b, 2.5) AS g, least(s, 'b') AS l, concat(s, 'x', s) AS c FROM t",
     "SELECT length(s) AS l, instr(s, 'g') AS i, last_day(ts) AS d, datediff(ts, d) AS f, weekofyear(ts) AS w FROM t",
     "SELECT cast(id AS bigint) AS a, cast(f AS double) AS b, cast(sm AS decimal(7,1)) AS c, quarter(ts) AS q FROM t",
