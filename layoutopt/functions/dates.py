@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.functions.function import Function
+from layoutopt.functions.function import Function, always, never
 from layoutopt.functions.ranges import Range, limits
 from layoutopt.model.arrays import Ints
 from layoutopt.model.predicates import Call, Const, Expr
@@ -222,7 +222,7 @@ def _make_date_part(
     name: str,
     parsed: tuple[str, ...],
     units: tuple[str, ...],
-    is_portable: bool = False,
+    is_portable: Callable[[Call], bool] = never,
     first_argument: Callable[[int], int] | None = None,
 ) -> Function:
     return Function(
@@ -256,12 +256,12 @@ def _make_clock_part(name: str, most: int, units: tuple[str, ...] = ()) -> Funct
 SHIFT: Final = Function("try_add", ("time",), bounds=lambda call, args: _add_interval(call, args[0]))
 
 FUNCTIONS: Final = (
-    _make_date_part("year", ("Year",), ("YEAR",), is_portable=True, first_argument=_first_day_of_year),
-    _make_date_part("quarter", ("Quarter",), ("QUARTER",), is_portable=True),
-    _make_date_part("month", ("Month",), ("MONTH",), is_portable=True),
-    _make_date_part("weekofyear", ("WeekOfYear",), ("WEEK",)),
-    _make_date_part("day", ("Day", "DayOfMonth"), ("DAY",), is_portable=True),
-    _make_date_part("dayofyear", ("DayOfYear",), ("DOY",)),
+    _make_date_part("year", ("Year",), ("YEAR",), is_portable=always, first_argument=_first_day_of_year),
+    _make_date_part("quarter", ("Quarter",), ("QUARTER",), is_portable=always),
+    _make_date_part("month", ("Month",), ("MONTH",), is_portable=always),
+    _make_date_part("weekofyear", ("WeekOfYear",), ("WEEK",), is_portable=always),
+    _make_date_part("day", ("Day", "DayOfMonth"), ("DAY",), is_portable=always),
+    _make_date_part("dayofyear", ("DayOfYear",), ("DOY",), is_portable=always),
     _make_date_part("dayofweek", ("DayOfWeek",), ("DOW", "DAYOFWEEK")),
     _make_clock_part("hour", 23, ("HOUR",)),
     _make_clock_part("minute", 59, ("MINUTE",)),
@@ -274,6 +274,7 @@ FUNCTIONS: Final = (
         catalyst=("LastDay",),
         bounds=lambda call, args: _last_day(args[0]),
         total=True,
+        is_portable=always,
     ),
     Function(
         "datediff",
@@ -285,6 +286,7 @@ FUNCTIONS: Final = (
         catalyst=("DateDiff",),
         bounds=lambda call, args: _days_between(args[0], args[1]),
         total=True,
+        is_portable=always,
     ),
     Function(
         "unix_date",
@@ -295,8 +297,15 @@ FUNCTIONS: Final = (
         bounds=lambda call, args: Range(args[0].low, args[0].high, args[0].known, "int"),
         total=True,
         first_argument=lambda days: days,
+        is_portable=always,
     ),
-    Function("date_add", ("date", "int"), bounds=lambda call, args: _add_days(call, args[0]), total=True),
+    Function(
+        "date_add",
+        ("date", "int"),
+        bounds=lambda call, args: _add_days(call, args[0]),
+        total=True,
+        is_portable=always,
+    ),
     Function(
         "trunc",
         ("date", "string"),

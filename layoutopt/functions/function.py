@@ -38,6 +38,16 @@ def unbounded(call: Call, args: Sequence[Range]) -> None:
     """Bound no values: only the NULLs of the function follow from those of its arguments."""
 
 
+def always(call: Call) -> bool:
+    """Return True: DuckDB computes the same for every call."""
+    return True
+
+
+def never(call: Call) -> bool:
+    """Return False: DuckDB may compute something else."""
+    return False
+
+
 @dataclass(frozen=True)
 class Function:
     """A deterministic function that fails on no row, as filters call it.
@@ -62,7 +72,7 @@ class Function:
         compute: its value for constants without NULL, exactly Spark's; None if uncertain.
         on_ascii: Arrow's kernel for texts of ASCII.
         is_piece: whether it returns a piece of a text.
-        is_portable: whether DuckDB's function of this name means the same.
+        is_portable: whether DuckDB computes the same for a call whose arguments have the call's types.
     """
 
     name: str
@@ -82,7 +92,7 @@ class Function:
     compute: Callable[..., Key | None] | None = None
     on_ascii: Callable[[Any], Any] | None = None
     is_piece: bool = False
-    is_portable: bool = False
+    is_portable: Callable[[Call], bool] = never
 
     def argument_types(self, count: int) -> tuple[str, ...] | None:
         """Return the types of so many arguments; None if the function takes fewer or more."""

@@ -22,10 +22,10 @@ from layoutopt.functions.arithmetic import (
     subtract,
 )
 from layoutopt.functions.dates import cast_time
-from layoutopt.functions.function import TIMES, Function, is_bounded_number, unbounded
+from layoutopt.functions.function import TIMES, Function, always, is_bounded_number, unbounded
 from layoutopt.functions.ranges import Range
 from layoutopt.model.predicates import Call, Const
-from layoutopt.model.types import decimal_digits
+from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 
 _SIGNS: Final = MappingProxyType({"try_add": "+", "try_subtract": "-", "try_multiply": "*"})
@@ -58,18 +58,44 @@ def _cast(call: Call, args: Sequence[Range]) -> Range | None:
     return cast_number(a, call.type)
 
 
-def _make_arithmetic(name: str, operate: Callable[[Range, Range, str], Range | None]) -> Function:
-    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate))
+def _is_no_time(call: Call) -> bool:
+    return not call.type.startswith("timestamp")  # a day is no 24 hours to DuckDB
 
+
+def _has_positive_divisor(call: Call) -> bool:
+    """Return whether the divisor is a positive constant: division by zero fails only in Spark."""
+    divisor = call.args[1]
+    is_positive = isinstance(divisor, Const) and isinstance(divisor.value, int) and divisor.value > 0
+    return is_positive and not decimal_digits(call.type)
+
+
+def _make_arithmetic(
+    name: str, operate: Callable[[Range, Range, str], Range | None], is_portable: Callable[[Call], bool] = _is_no_time
+) -> Function:
+    return Function(name, ("number", "number"), bounds=partial(_arithmetic, operate), is_portable=is_portable)
+
+
+def _has_one_order(call: Call) -> bool:
+    """Return whether equal values are the same value, so that it does not matter which is taken."""
+    return call.type in TIMES or call.type in INTEGER_BITS or call.type == "string" or bool(decimal_digits(call.type))
+
+
+_make_selection = partial(Function, takes=("any",), variadic=True, keys=("this", "expressions"), strict=False)
 
 FUNCTIONS: Final = (
     _make_arithmetic("try_add", add),
     _make_arithmetic("try_subtract", subtract),
     _make_arithmetic("try_multiply", multiply),
-    _make_arithmetic("try_divide", divide),
-    _make_arithmetic("try_mod", remainder),
+    _make_arithmetic("try_divide", divide, _has_positive_divisor),
+    _make_arithmetic("try_mod", remainder, _has_positive_divisor),
     Function("try_cast", ("any",), bounds=_cast),
-    Function("abs", ("number",), parsed=("Abs",), bounds=lambda call, args: absolute_value(args[0], call.type)),
+    Function(
+        "abs",
+        ("number",),
+        parsed=("Abs",),
+        bounds=lambda call, args: absolute_value(args[0], call.type),
+        is_portable=always,
+    ),
     Function(
         "sqrt",
         ("double",),
@@ -109,9 +135,9 @@ FUNCTIONS: Final = (
         total=True,
     ),
     # Bounds of the next three also follow from NULLs of the arguments: see skipping/derived_bounds.py.
-    Function("coalesce", ("any",), variadic=True, parsed=("Coalesce",), keys=("this", "expressions"), strict=False),
-    Function("greatest", ("any",), variadic=True, parsed=("Greatest",), keys=("this", "expressions"), strict=False),
-    Function("least", ("any",), variadic=True, parsed=("Least",), keys=("this", "expressions"), strict=False),
+    _make_selection("coalesce", parsed=("Coalesce",), is_portable=always),
+    _make_selection("greatest", parsed=("Greatest",), is_portable=_has_one_order),
+    _make_selection("least", parsed=("Least",), is_portable=_has_one_order),
     Function("try_variant_get", ("variant", "string", "string"), bounds=unbounded),
     Function("array_max", ("any",), parsed=("ArrayMax",), catalyst=("ArrayMax",), bounds=unbounded),
     Function("array_min", ("any",), parsed=("ArrayMin",), catalyst=("ArrayMin",), bounds=unbounded),

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pyarrow.compute as pc
 
-from layoutopt.functions.function import Function, unbounded
+from layoutopt.functions.function import Function, always, unbounded
 from layoutopt.functions.ranges import Range, limits
 from layoutopt.model.arrays import Keys
 from layoutopt.model.predicates import Call, Const
@@ -46,6 +46,12 @@ def _substring(call: Call, args: Sequence[Range]) -> Range | None:
     if not places or places[0] not in (0, 1) or not all(isinstance(place, int) for place in places):
         return None
     return _take_prefix(args[0], int(places[1]) if len(places) > 1 and places[1] is not None else 2**31 - 1)
+
+
+def _is_portable_substring(call: Call) -> bool:
+    """Return whether the positions are constants, from 1: the engines count differently from 0 and from the end."""
+    start, *lengths = [arg.value if isinstance(arg, Const) else None for arg in call.args[1:]]
+    return isinstance(start, int) and start > 0 and all(isinstance(length, int) and length >= 0 for length in lengths)
 
 
 def _concat(call: Call, args: Sequence[Range]) -> Range | None:
@@ -134,7 +140,16 @@ FUNCTIONS: Final = (
     Function("trim", ("string",), "string", catalyst=("StringTrim",), bounds=unbounded, total=True),
     Function("ltrim", ("string",), "string", catalyst=("StringTrimLeft",), bounds=unbounded, total=True),
     Function("rtrim", ("string",), "string", catalyst=("StringTrimRight",), bounds=unbounded, total=True),
-    Function("length", ("string",), "int", parsed=("Length",), catalyst=("Length",), bounds=unbounded, total=True),
+    Function(
+        "length",
+        ("string",),
+        "int",
+        parsed=("Length",),
+        catalyst=("Length",),
+        bounds=unbounded,
+        total=True,
+        is_portable=always,
+    ),
     Function(
         "substring",
         ("string", "int", "int"),
@@ -144,6 +159,7 @@ FUNCTIONS: Final = (
         keys=("this", "start", "length"),
         bounds=_substring,
         total=True,
+        is_portable=_is_portable_substring,
     ),
     Function("left", ("string", "int"), bounds=_left, total=True, compute=lambda text, length: text[: max(length, 0)]),
     Function("right", ("string", "int"), bounds=unbounded, total=True),
@@ -158,6 +174,7 @@ FUNCTIONS: Final = (
         bounds=_concat,
         total=True,
         compute=lambda *texts: "".join(texts),
+        is_portable=lambda call: len(call.args) > 1,
     ),
     Function(
         "instr",
@@ -169,6 +186,7 @@ FUNCTIONS: Final = (
         catalyst=("StringInstr",),
         bounds=unbounded,
         total=True,
+        is_portable=always,
     ),
     Function(
         "levenshtein",

@@ -21,7 +21,7 @@ from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.types import INTEGER_BITS, VARIANT, decimal_digits, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import typed_arithmetic as numbers
-from layoutopt.sql.constant_folding import type_beside_decimal
+from layoutopt.sql.constant_folding import DAYS, MONTHS, split_shift, type_beside_decimal
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, TRUNC_UNITS, TRY_ARITHMETIC
 from layoutopt.sql.operands import (
     Context,
@@ -37,7 +37,6 @@ from layoutopt.sql.operands import (
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, list_type
 
-_MONTHS: Final[Mapping[str, int]] = MappingProxyType({"YEAR": 12, "MONTH": 1})
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
 _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 # The largest supported shift in days, months or seconds.
@@ -46,20 +45,15 @@ MAX_SHIFT: Final = 1_000_000
 
 def _read_shift(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
     """Return a date or time plus or minus a constant; None for any other arithmetic."""
-    if not isinstance(node, exp.Add | exp.Sub):
-        return None
-    start, step = node.this, node.expression
-    if isinstance(start, exp.Interval) and isinstance(node, exp.Add):
-        start, step = step, start
-    sign = -1 if isinstance(node, exp.Sub) else 1
-    if isinstance(step, exp.Interval):
-        unit = step.args["unit"].name.upper().removesuffix("S") if isinstance(step.args.get("unit"), exp.Var) else ""
-        count = sign * _read_count(read(step.this), node, context)
+    shift = split_shift(node)
+    if shift is not None:
+        start, amount, unit, sign = shift
+        count = sign * _read_count(read(amount), node, context)
         return shift_by(_check_time(read(start), node), unit, count, context, node.sql("spark"))
-    operand = read(start)
-    if isinstance(operand, TypedConstant) or operand.type != "date":
+    operand = read(node.this)
+    if isinstance(operand, TypedConstant) or operand.type != "date" or not isinstance(node, exp.Add | exp.Sub):
         return None
-    days = read(step)
+    days, sign = read(node.expression), -1 if isinstance(node, exp.Sub) else 1
     return shift_by_days(operand, sign * _read_count(days, node, context)) if is_integer(days.type) else None
 
 
@@ -102,10 +96,10 @@ def shift_by_days(date: Subject, days: int) -> Subject:
 
 def shift_by(time: Subject, unit: str, count: int, context: Context, text: str) -> Subject:
     """Return a date or time shifted by years, months, days, hours, minutes or seconds."""
-    if unit in _MONTHS:
-        step = _make_interval("make_ym_interval", [0, count * _MONTHS[unit]], "interval year to month")
-    elif unit == "DAY" and time.type == "date":
-        return shift_by_days(time, count)
+    if unit in MONTHS:
+        step = _make_interval("make_ym_interval", [0, count * MONTHS[unit]], "interval year to month")
+    elif unit in DAYS and time.type == "date":
+        return shift_by_days(time, count * DAYS[unit])
     elif unit in _CLOCK:
         step = _make_interval("make_dt_interval", [0] * _CLOCK.index(unit) + [count], "interval day to second")
         time = cast_subject(time, "timestamp", context) if time.type == "date" else time
@@ -147,7 +141,7 @@ def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
     text = node.sql("spark")
-    return numbers.negate(_check_subject(read(node.this), text), context, text)
+    return numbers.negate(check_subject(read(node.this), text), context, text)
 
 
 def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
@@ -166,7 +160,8 @@ def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Sub
     return numbers.floor_or_ceil_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
 
 
-def _check_subject(operand: Operand, text: str) -> Subject:
+def check_subject(operand: Operand, text: str) -> Subject:
+    """Return an operand with columns; raise Unusable for a constant."""
     if isinstance(operand, TypedConstant):
         raise Unusable("unsupported-expression", f"{text} is a constant")
     return operand
@@ -203,29 +198,42 @@ Builder = Callable[[Sequence[Operand], Context, str], Subject]
 
 
 def build_call(function: Function, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
-    """Return the call of a function that has a rule of its own for its type.
+    """Return the call of a function: typed by its signature, or by a rule of its own.
 
     Raises:
         Unusable: the call has no exact meaning, or may fail; ``text`` is for the message.
     """
-    if function.argument_types(len(arguments)) is None or function.name not in _BUILDERS:
+    kinds = function.argument_types(len(arguments))
+    if kinds is None or (function.gives is None and function.name not in _BUILDERS):
         raise Unusable("unsupported-function", f"{text} is not supported")
-    return _BUILDERS[function.name](arguments, context, text)
+    if function.gives is None:
+        return _BUILDERS[function.name](arguments, context, text)
+    args = tuple(cast_argument(operand, kind, context, text) for operand, kind in zip(arguments, kinds, strict=True))
+    return Subject(Call(function.name, args, function.gives), function.gives)
+
+
+def cast_argument(operand: Operand, kind: str, context: Context, text: str) -> Expr:
+    """Return an argument cast to the type that a function takes."""
+    if kind == "timestamp" and operand.type == "timestamp_ntz" and isinstance(operand, Subject):
+        return explicit_cast(operand)  # hour() and the like take both
+    if kind == "string" and operand.type == "binary" and isinstance(operand, Subject):
+        raise Unusable("coercion", f"{text} is of binary; only functions of strings are supported")
+    return cast_operand(operand, kind, context)
 
 
 def _build_floor(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``floor(a)`` or ``ceil(a)`` of exact numbers; of a float they may fail."""
-    return numbers.floor_or_ceil(name, _check_subject(arguments[0], text), text)
+    return numbers.floor_or_ceil(name, check_subject(arguments[0], text), text)
 
 
 def _build_round(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``round(a, 2)``: half away from zero."""
     places = _read_int(arguments[1], text) if len(arguments) == 2 else 0
-    return numbers.round_number(_check_subject(arguments[0], text), places, text)
+    return numbers.round_number(check_subject(arguments[0], text), places, text)
 
 
 def _build_abs(arguments: Sequence[Operand], context: Context, text: str) -> Subject:
-    number = _check_subject(arguments[0], text)
+    number = check_subject(arguments[0], text)
     if is_integer(number.type) and not context.settings.ansi:
         raise Unusable("coercion", f"{text} may be negative without ANSI mode")
     return numbers.absolute_value(number, text)
@@ -239,7 +247,7 @@ def _build_selection(name: str, arguments: Sequence[Operand], context: Context, 
 
 def _build_array_end(name: str, arguments: Sequence[Operand], context: Context, text: str) -> Subject:
     """Build ``array_max(values)`` or ``array_min(values)``: the last or first element that is not NULL."""
-    array = _check_subject(arguments[0], text)
+    array = check_subject(arguments[0], text)
     kind, parts = nested_parts(array.type)
     if kind != "array" or len(parts) != 1 or key_kind(parts[0]) is None or "collate" in parts[0] or "char" in parts[0]:
         raise Unusable("unordered-type", f"{text}: {array.type} is not an array of ordered elements")
@@ -358,7 +366,7 @@ def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice |
     # The innermost choice first, so that its values have types. A choice that is the whole condition has conditions
     # as outcomes.
     position = positions[-1] if positions[0] else 0
-    tests, values = _split_branches(parts[position])
+    tests, values = split_branches(parts[position])
     if len(tests) > _MAX_BRANCHES or len(positions) > _MAX_CHOICES:
         raise Unusable("unsupported-expression", f"{condition.sql('spark')[:80]} has too many branches")
     if position:
@@ -366,7 +374,8 @@ def find_choice(condition: exp.Expr, context: Context, read: Reader) -> Choice |
     return Choice(tuple(tests), tuple(_replace_part(condition, position, value) for value in values))
 
 
-def _split_branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+def split_branches(node: exp.Expr) -> tuple[list[exp.Expr], list[exp.Expr]]:
+    """Return the tests of CASE, IF, NULLIF or NVL2, and a value for each and one if none is TRUE."""
     null = exp.Null()
     if isinstance(node, exp.Nullif):
         return [exp.EQ(this=node.this.copy(), expression=node.expression.copy())], [null, node.this]

@@ -11,7 +11,8 @@ import datetime as dt
 import operator
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from sqlglot import exp
 
@@ -33,8 +34,10 @@ from layoutopt.sql.types import (
     number_type,
 )
 
-_MONTHS = {"YEAR": 12, "YEARS": 12, "QUARTER": 3, "MONTH": 1, "MONTHS": 1}
-_DAYS = {"WEEK": 7, "WEEKS": 7, "DAY": 1, "DAYS": 1}
+# The months and days of an interval's units.
+MONTHS: Final = MappingProxyType({"YEAR": 12, "MONTH": 1})
+DAYS: Final = MappingProxyType({"WEEK": 7, "DAY": 1})
+Shift = tuple[exp.Expr, exp.Expr, str, int]
 
 
 def fold(node: exp.Expr, zone: str) -> TypedConstant:
@@ -91,8 +94,9 @@ def _fold_to_date(node: exp.Expr, zone: str) -> TypedConstant:
 
 
 def _fold_arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
-    if isinstance(node.expression, exp.Interval) or isinstance(node.this, exp.Interval):
-        return _fold_interval(node, zone)
+    shift = split_shift(node)
+    if shift is not None:
+        return _fold_shift(node, shift, zone)
     left, right = fold(node.this, zone), fold(node.expression, zone)
     if left.type == "date" and is_integer(right.type) and isinstance(node, exp.Add | exp.Sub):
         return _shift_time(left, right, node, days=-1 if isinstance(node, exp.Sub) else 1)
@@ -183,23 +187,26 @@ _OPERATIONS: dict[type[exp.Expr], Callable[[Any, Any], Any]] = {
 }
 
 
-def _fold_interval(node: exp.Expr, zone: str) -> TypedConstant:
-    left, right = node.this, node.expression
-    if isinstance(left, exp.Interval) and isinstance(node, exp.Add):
-        left, right = right, left
-    if not isinstance(right, exp.Interval):
-        raise Unusable("inexact", f"{node.sql('spark')} is not supported")
-    start = fold(left, zone)
+def split_shift(node: exp.Expr) -> Shift | None:
+    """Return a time, and the count, unit and sign of the interval that it is shifted by; None for other arithmetic."""
+    start, step = node.this, node.expression
+    if isinstance(start, exp.Interval) and isinstance(node, exp.Add):
+        start, step = step, start
+    if not isinstance(step, exp.Interval) or not isinstance(node, exp.Add | exp.Sub):
+        return None
+    return start, step.this, step.text("unit").upper().removesuffix("S"), -1 if isinstance(node, exp.Sub) else 1
+
+
+def _fold_shift(node: exp.Expr, shift: Shift, zone: str) -> TypedConstant:
+    start, (_, amount, unit, sign) = fold(shift[0], zone), shift
     if start.value is None:
         return start
-    unit = right.args["unit"].name.upper() if isinstance(right.args.get("unit"), exp.Var) else ""
-    count = cast_constant(fold(right.this, zone), "int", zone)
+    count = cast_constant(fold(amount, zone), "int", zone)
     # A day of local time is not always 24 hours, so instants are shifted in UTC only.
     shiftable = start.type in ("date", "timestamp_ntz") or (start.type == "timestamp" and zone == "UTC")
-    if not shiftable or unit not in _MONTHS | _DAYS or count.value is None:
+    if not shiftable or unit not in MONTHS | DAYS or count.value is None:
         raise Unusable("inexact", f"{node.sql('spark')} is not supported")
-    sign = -1 if isinstance(node, exp.Sub) else 1
-    return _shift_time(start, count, node, months=sign * _MONTHS.get(unit, 0), days=sign * _DAYS.get(unit, 0))
+    return _shift_time(start, count, node, months=sign * MONTHS.get(unit, 0), days=sign * DAYS.get(unit, 0))
 
 
 def _shift_time(

@@ -9,12 +9,11 @@ mode gives NULL there too. In ANSI mode it may fail, and then no such row is par
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final
 
 from sqlglot import exp
 
-from layoutopt.functions.function import Function
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Col, Comparison, Const, Expr, Node, simplified
 from layoutopt.model.predicates.nodes import GET_FIELD, RUN_CODE
@@ -33,7 +32,7 @@ from layoutopt.sql.functions import (
 from layoutopt.sql.operands import Context, Operand, Reader, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
-from layoutopt.sql.types import TypedConstant, cast_constant, is_integer, is_rounded_double, normal_type
+from layoutopt.sql.types import TypedConstant, is_integer, is_rounded_double, normal_type
 
 # The operator that is TRUE where another one is FALSE.
 OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -56,21 +55,19 @@ def read_operand(node: exp.Expr, context: Context) -> Operand:
     return read_subject(node, context)
 
 
-def read_subject(node: exp.Expr, context: Context) -> Subject:
-    """Return an expression with columns as a subject."""
+def read_subject(node: exp.Expr, context: Context, read: Reader | None = None) -> Subject:
+    """Return an expression with columns as a subject; ``read`` reads its operands, by default :func:`read_operand`."""
     node = node.unnest()
+    if read is None:
+        return read_subject(node, context, lambda operand: read_operand(operand, context))
     reader = _READERS.get(type(node))
     if reader is not None:
-        return reader(node, context)
+        return reader(node, context, read)
     if type(node) in PARSED:
         function = PARSED[type(node)]
         if any(node.args.get(name) for name in function.refused):
             raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported argument")
-        arguments = list_arguments(node)
-        if function.gives is not None:
-            return _read_call(function, arguments, context)
-        operands = [read_operand(argument, context) for argument in arguments]
-        return calls.build_call(function, operands, context, node.sql("spark"))
+        return calls.build_call(function, list(map(read, list_arguments(node))), context, node.sql("spark"))
     code = "unsupported-function" if isinstance(node, exp.Func) else "unsupported-expression"
     raise Unusable(code, f"{node.sql('spark')} is not supported")
 
@@ -157,7 +154,7 @@ def _to_subject(expr: Expr) -> Subject:
     return Subject(expr, expr.type)
 
 
-def _read_column(node: exp.Expr, context: Context) -> Subject:
+def _read_column(node: exp.Expr, context: Context, read: Reader) -> Subject:
     assert isinstance(node, exp.Column)
     column, fields = context.resolve(node)
     # Names of fields keep the schema's spelling, which is that of the files.
@@ -170,24 +167,25 @@ def _read_column(node: exp.Expr, context: Context) -> Subject:
     return _to_subject(expr)
 
 
-def _read_field(node: exp.Expr, context: Context) -> Subject:
-    struct = read_subject(node.this, context)
+def _read_field(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    struct = calls.check_subject(read(node.this), node.sql("spark"))
     return _to_subject(struct_field(struct.expr, node.expression.name, node.sql("spark")))
 
 
-def _read_element(node: exp.Expr, context: Context) -> Subject:
-    if len(node.expressions) != 1:
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
-    container, key = read_subject(node.this, context), read_operand(node.expressions[0], context)
-    if not isinstance(key, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for constant keys only")
-    return _to_subject(container_element(container.expr, key, node.args.get("offset") == 1, node.sql("spark")))
-
-
-def _read_array_contains(node: exp.Expr, context: Context) -> Subject:
-    """Return ``array_contains(xs, 1)``: NULL if the array is NULL, or has a NULL and not the element."""
-    array, constant = read_subject(node.this, context).expr, read_operand(node.expression, context)
+def _read_element(node: exp.Expr, context: Context, read: Reader) -> Subject:
     text = node.sql("spark")
+    if len(node.expressions) != 1:
+        raise Unusable("unsupported-expression", f"{text} is not supported")
+    container, key = calls.check_subject(read(node.this), text), read(node.expressions[0])
+    if not isinstance(key, TypedConstant):
+        raise Unusable("unsupported-expression", f"{text} is supported for constant keys only")
+    return _to_subject(container_element(container.expr, key, node.args.get("offset") == 1, text))
+
+
+def _read_array_contains(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``array_contains(xs, 1)``: NULL if the array is NULL, or has a NULL and not the element."""
+    text = node.sql("spark")
+    array, constant = calls.check_subject(read(node.this), text).expr, read(node.expression)
     if not isinstance(constant, TypedConstant) or constant.value is None:
         raise Unusable("unsupported-expression", f"{text} is supported for a constant only")
     kind, inner = _split_nested(array.type, text)
@@ -198,100 +196,78 @@ def _read_array_contains(node: exp.Expr, context: Context) -> Subject:
     return Subject(Call("array_contains", (array, element), "boolean"), "boolean")
 
 
-def _read_map_contains_key(node: exp.Expr, context: Context) -> Subject:
+def _read_map_contains_key(node: exp.Expr, context: Context, read: Reader) -> Subject:
     keys = exp.MapKeys(this=node.this.copy())
-    return _read_array_contains(exp.ArrayContains(this=keys, expression=node.args["key"].copy()), context)
+    return _read_array_contains(exp.ArrayContains(this=keys, expression=node.args["key"].copy()), context, read)
 
 
-def _read_map_part(node: exp.Expr, map_node: exp.Expr, context: Context, values: bool = False) -> Subject:
-    return _to_subject(map_part(read_subject(map_node, context).expr, values, node.sql("spark")))
+def _read_map_keys(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    text = node.sql("spark")
+    return _to_subject(map_part(calls.check_subject(read(node.this), text).expr, False, text))
 
 
-def _read_cast(node: exp.Expr, context: Context) -> Subject:
-    return cast_subject(read_subject(node.this, context), normal_type(spark_type(node.args["to"])), context)
+def _read_cast(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    subject = calls.check_subject(read(node.this), node.sql("spark"))
+    return cast_subject(subject, normal_type(spark_type(node.args["to"])), context)
 
 
-def _read_to_date(node: exp.Expr, context: Context) -> Subject:
+def _read_to_date(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    text = node.sql("spark")
     if node.args.get("format"):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a format, which is not supported")
-    return cast_subject(read_subject(node.this, context), "date", context)
+        raise Unusable("unsupported-expression", f"{text} has a format, which is not supported")
+    return cast_subject(calls.check_subject(read(node.this), text), "date", context)
 
 
-def _read_call(function: Function, arguments: Sequence[exp.Expr], context: Context) -> Subject:
-    kinds = function.argument_types(len(arguments))
-    if kinds is None or function.gives is None:
-        raise Unusable("unsupported-function", f"{function.name} of {len(arguments)} arguments is not supported")
-    cast = tuple(_read_argument(node, kind, context) for node, kind in zip(arguments, kinds, strict=True))
-    return Subject(Call(function.name, cast, function.gives), function.gives)
-
-
-def _read_argument(node: exp.Expr, kind: str, context: Context) -> Expr:
-    operand = read_operand(node, context)
-    if isinstance(operand, TypedConstant):
-        return to_const(cast_constant(operand, kind, context.settings.time_zone))
-    if kind == "timestamp" and operand.type == "timestamp_ntz":
-        return explicit_cast(operand)  # hour() and the like take both
-    if kind == "string" and operand.type == "binary":
-        raise Unusable("coercion", f"{node.sql('spark')} is binary; only functions of strings are supported")
-    return explicit_cast(cast_subject(operand, kind, context))
-
-
-def _read_named_function(node: exp.Expr, context: Context) -> Subject:
-    name = node.name.casefold()
-    if name == "map_values" and name not in context.udfs and len(node.expressions) == 1:
-        return _read_map_part(node, node.expressions[0], context, values=True)
-    if name == "try_variant_get" and name not in context.udfs:
-        operands = [read_operand(argument, context) for argument in node.expressions]
-        return calls.build_call(FUNCTIONS[name], operands, context, node.sql("spark"))
+def _read_named_function(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    name, text = node.name.casefold(), node.sql("spark")
     udf = context.udfs.get(name)
+    operands = list(map(read, node.expressions)) if udf is not None or name in _NAMED else []
+    if udf is None and name == "map_values" and len(operands) == 1:
+        return _to_subject(map_part(calls.check_subject(operands[0], text).expr, True, text))
+    if udf is None and name == "try_variant_get":
+        return calls.build_call(FUNCTIONS[name], operands, context, text)
     if udf is None or udf.name in RUN_CODE:
-        raise Unusable("unsupported-function", f"{node.sql('spark')} is an unknown function; declare it as a UDF")
-    operands = [read_operand(argument, context) for argument in node.expressions]
+        raise Unusable("unsupported-function", f"{text} is an unknown function; declare it as a UDF")
     if any(operand.type.startswith("timestamp") for operand in operands):
-        raise Unusable(
-            "unsupported-function", f"{node.sql('spark')} takes a timestamp, whose value depends on the machine's zone"
-        )
+        raise Unusable("unsupported-function", f"{text} takes a timestamp, whose value depends on the machine's zone")
     arguments = tuple(to_const(o) if isinstance(o, TypedConstant) else explicit_cast(o) for o in operands)
     return Subject(Call(udf.measured_name, arguments, udf.returns), udf.returns)
 
 
-def _read_extract(node: exp.Expr, context: Context) -> Subject:
+def _read_extract(node: exp.Expr, context: Context, read: Reader) -> Subject:
     function = EXTRACT_UNITS.get(node.name.upper())
     if function is None:
         raise Unusable("unsupported-function", f"{node.sql('spark')} has an unsupported unit")
-    return _read_call(function, [node.expression], context)
+    return calls.build_call(function, [read(node.expression)], context, node.sql("spark"))
 
 
-def _read_trim(node: exp.Expr, context: Context) -> Subject:
+def _read_trim(node: exp.Expr, context: Context, read: Reader) -> Subject:
     if node.expression is not None and not isinstance(node.expression, str):
         raise Unusable("unsupported-function", f"{node.sql('spark')} names the characters to trim")
     name = {"LEADING": "ltrim", "TRAILING": "rtrim"}.get(str(node.args.get("position") or "").upper(), "trim")
-    return _read_call(FUNCTIONS[name], [node.this], context)
+    return calls.build_call(FUNCTIONS[name], [read(node.this)], context, node.sql("spark"))
 
 
-def _read_left(node: exp.Expr, context: Context) -> Subject:
+def _read_left(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``left(s, 3)``, which Spark's optimiser rewrites to ``substring(s, 1, 3)``."""
-    length = _read_argument(node.expression, "int", context)
-    return _text_call("substring", node, (Const(1, "int"), length), context)
+    start = TypedConstant(1, "int")
+    operands = [read(node.this), start, read(node.expression)]
+    return calls.build_call(FUNCTIONS["substring"], operands, context, node.sql("spark"))
 
 
-def _read_right(node: exp.Expr, context: Context) -> Subject:
+def _read_right(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``right(s, 3)``, which Spark's optimiser rewrites to ``substring(s, -3)``."""
-    length = _read_argument(node.expression, "int", context)
+    text = node.sql("spark")
+    length = calls.cast_argument(read(node.expression), "int", context, text)
+    operand = calls.cast_argument(read(node.this), "string", context, text)
     if isinstance(length, Const) and isinstance(length.value, int) and length.value > 0:
-        return _text_call("substring", node, (Const(-length.value, "int"),), context)
-    return _text_call("right", node, (length,), context)
+        return _to_subject(Call("substring", (operand, Const(-length.value, "int")), "string"))
+    return _to_subject(Call("right", (operand, length), "string"))
 
 
-def _text_call(name: str, node: exp.Expr, arguments: tuple[Expr, ...], context: Context) -> Subject:
-    return Subject(Call(name, (_read_argument(node.this, "string", context), *arguments), "string"), "string")
-
-
-def _with_arguments(reader: Callable[[exp.Expr, Context, Reader], Subject]) -> Callable[[exp.Expr, Context], Subject]:
-    return lambda node, context: reader(node, context, lambda argument: read_operand(argument, context))
-
-
-_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
+# Functions that sqlglot has no class for.
+_NAMED: Final = frozenset({"map_values", "try_variant_get"})
+_READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context, Reader], Subject]] = {
     exp.Column: _read_column,
     exp.Cast: _read_cast,
     exp.TryCast: _read_cast,
@@ -300,15 +276,15 @@ _READERS: dict[type[exp.Expr], Callable[[exp.Expr, Context], Subject]] = {
     exp.Trim: _read_trim,
     exp.Left: _read_left,
     exp.Right: _read_right,
-    exp.Neg: _with_arguments(calls.read_negation),
-    **dict.fromkeys(TRY_ARITHMETIC, _with_arguments(calls.read_arithmetic)),
-    exp.TsOrDsAdd: _with_arguments(calls.read_date_add),
-    exp.AddMonths: _with_arguments(calls.read_add_months),
-    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), _with_arguments(calls.read_get_json_object)),
+    exp.Neg: calls.read_negation,
+    **dict.fromkeys(TRY_ARITHMETIC, calls.read_arithmetic),
+    exp.TsOrDsAdd: calls.read_date_add,
+    exp.AddMonths: calls.read_add_months,
+    **dict.fromkeys((exp.JSONExtractScalar, exp.JSONExtract), calls.read_get_json_object),
     exp.Anonymous: _read_named_function,
     exp.Dot: _read_field,
     exp.Bracket: _read_element,
     exp.ArrayContains: _read_array_contains,
     exp.MapContainsKey: _read_map_contains_key,
-    exp.MapKeys: lambda node, context: _read_map_part(node, node.this, context),
+    exp.MapKeys: _read_map_keys,
 }

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog.arrow_types import conform
+from layoutopt.errors import QueryError
+from layoutopt.functions.function import never
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.indexes.expressions import evaluate
 from layoutopt.model.feature import SessionSettings
@@ -19,6 +24,7 @@ from layoutopt.model.values import ValueSet
 from layoutopt.skipping.cannot_match import BlockStatistics
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.expressions import read_subject
 from layoutopt.sql.operands import Context
 from layoutopt.sql.types import in_set
@@ -46,7 +52,7 @@ CALLS: Mapping[str, str] = {
     "coalesce": "coalesce(a, b) | coalesce(d, e) | coalesce(s, 'b')",
     "greatest": "greatest(a, b) | greatest(x, f) | greatest(d, e)",
     "least": "least(a, b, 3) | least(x, 1.5D) | least(d, e)",
-    "date_add": "date_add(d, 40) | date_sub(d, 3) | d + 1000",
+    "date_add": "date_add(d, 40) | date_sub(d, 3) | d + 1000 | d - INTERVAL 2 WEEKS",
     "trunc": "trunc(d, 'YEAR') | trunc(d, 'QUARTER') | trunc(d, 'MM') | trunc(d, 'WEEK')",
     "date_trunc": "date_trunc('MONTH', ts) | date_trunc('WEEK', ts) | date_trunc('HOUR', ts) | date_trunc('DAY', d)",
     "datediff": "datediff(d, e) | datediff(date'2020-01-01', d)",
@@ -198,3 +204,21 @@ def test_arrow_computes_what_spark_does(name: str, truth: Truth) -> None:
         assert evaluated.unknown is not None
         for row, value in enumerate(evaluated.values.to_pylist()):
             assert evaluated.unknown[row] or value == key_of(call, row, truth), call
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", CALLS)
+def test_duckdb_computes_what_spark_does(name: str, truth: Truth) -> None:
+    answered = 0
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("rows_of_r", truth.table)
+        for text, call in zip(CALLS[name].split(" | "), read_calls(name), strict=False):
+            with suppress(QueryError, duckdb.OutOfRangeException):  # Spark may fail there too; filters have NULL
+                portable = portable_sql(f"SELECT {text} AS v FROM r", {"r": SCHEMA}, "rows_of_r")
+                (column,) = conform(connection.sql(portable.sql).to_arrow_table().columns, portable.columns)
+                ours, values = Values.of(column, portable.columns[0].type), truth.values[call]
+                assert (ours.known == values.known).all(), text
+                assert (ours.keys[ours.known] == values.keys[values.known]).all(), text
+                answered += 1
+    assert answered or FUNCTIONS[name].is_portable is never, "a record says that DuckDB computes the same"

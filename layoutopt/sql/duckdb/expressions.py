@@ -1,13 +1,13 @@
-"""Spark's types of expressions, and the expressions that mean the same to DuckDB.
+"""The expressions that mean the same to DuckDB, in Spark's types.
 
-The rules list what is known to mean the same; anything else is refused. Where the engines would coerce differently,
-the coercion is written into the tree.
+Operands are typed by the reader of filters, and functions by their records, which say what DuckDB computes alike;
+anything else is refused. Where the engines would coerce differently, the coercion is written into the tree. Dates and
+times that are constants are written as Spark computes them.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,22 +16,31 @@ from typing import Final
 
 from sqlglot import exp
 
-from layoutopt.errors import QueryError
+from layoutopt.errors import QueryError, SchemaError
+from layoutopt.functions.function import TIMES
+from layoutopt.functions.registry import FUNCTIONS
+from layoutopt.model.feature import SessionSettings
+from layoutopt.model.predicates import Call, Col
+from layoutopt.model.schema import Column
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, nested_parts
 from layoutopt.model.udf import Udf, Udfs
-from layoutopt.sql import types
+from layoutopt.sql.calls import split_branches
+from layoutopt.sql.constant_folding import fold
 from layoutopt.sql.elements import without_lambda
-from layoutopt.sql.functions import PARSED
+from layoutopt.sql.expressions import read_subject
+from layoutopt.sql.functions import PARSED, TRY_ARITHMETIC, list_arguments
+from layoutopt.sql.operands import Context, Operand, Subject
 from layoutopt.sql.problems import Unusable
+from layoutopt.sql.schema import spark_type
 from layoutopt.sql.types import (
-    arithmetic_type,
-    decimal_type,
-    has_agreed_offset,
+    TypedConstant,
+    cast_constant,
+    common_type,
     is_floating,
     is_integer,
     is_number,
-    number_type,
-    zone_of,
+    list_type,
+    normal_type,
 )
 
 # Decimals of up to so many digits become doubles without a second rounding in either engine.
@@ -46,22 +55,17 @@ def is_portable(name: str) -> bool:
     return name in _SCALARS or decimal_digits(name) is not None
 
 
-def common_type(left: str, right: str) -> str | None:
-    """Return the type that both engines convert values of two types to; None if uncertain.
+def is_converted_alike(source: str, target: str) -> bool:
+    """Return whether both engines convert every value of a type to the same value of another.
 
-    >>> common_type("int", "decimal(15,2)"), common_type("int", "bigint"), common_type("int", "string")
-    ('decimal(15,2)', 'bigint', None)
+    >>> is_converted_alike("int", "decimal(15,2)"), is_converted_alike("bigint", "int")
+    (True, False)
     """
-    if left != right and "void" not in (left, right):
-        if not (is_number(left) and is_number(right)):
-            return None
-        floating = is_floating(left) or is_floating(right)
-        if floating and any((decimal_digits(name) or (0, 0))[0] > _EXACT_DOUBLE_DIGITS for name in (left, right)):
-            return None
-    try:
-        return types.common_type(left, right)
-    except Unusable:
-        return None
+    if source in (target, "void") or not (is_number(source) and is_number(target)):
+        return source in (target, "void")
+    digits = decimal_digits(source)
+    is_rounded = digits is not None and digits[0] > _EXACT_DOUBLE_DIGITS and is_floating(target)
+    return not is_rounded and common_type(source, target) == target
 
 
 def _sum_type(argument: str) -> str | None:
@@ -116,7 +120,6 @@ def _duckdb_type(spark: str) -> str | None:
     return _DUCKDB_NAMES.get(spark) if digits is None else f"DECIMAL({digits[0]},{digits[1]})"
 
 
-_MAP_PARTS: Final = {"map_keys": 0, "map_values": 1}
 _LAMBDA_FREE: Final = (exp.ArrayContains, exp.Or)
 _ENDS: Final[dict[type[exp.Expr], str]] = {
     exp.GT: "list_max", exp.GTE: "list_max", exp.LT: "list_min", exp.LTE: "list_min"
@@ -154,22 +157,6 @@ def _compare_end(node: exp.Expr) -> exp.Expr | None:
     return plain if type(plain) in _ENDS else None
 
 
-def element_type(array: str) -> str | None:
-    """Return the type of an array's elements, if both engines find and order them alike; None if uncertain.
-
-    >>> element_type("array<string>"), element_type("array<double>"), element_type("string")
-    ('string', None, None)
-    """
-    kind, parts = nested_parts(array)
-    is_portable_array = kind == "array" and len(parts) == 1 and (parts[0] == "string" or parts[0] in INTEGER_BITS)
-    return parts[0] if is_portable_array else None
-
-
-def _map_part_type(name: str, map_type: str) -> str | None:
-    kind, parts = nested_parts(map_type)
-    return f"array<{parts[_MAP_PARTS[name]]}>" if kind == "map" and len(parts) == 2 else None
-
-
 def to_duckdb_arrays(tree: exp.Expr) -> exp.Expr:
     """Replace Spark's array functions in a portable tree by DuckDB's."""
     return tree.transform(_to_duckdb_array, copy=False)
@@ -197,11 +184,10 @@ def _call(name: str, *arguments: exp.Expr) -> exp.Anonymous:
     return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
 
 
-_DATE_UNITS = frozenset({"DAY", "WEEK", "MONTH", "YEAR"})
 # Every whole number of so many digits is a BIGINT.
 _BIGINT_DIGITS = 18
-_SIGNS: dict[type[exp.Expr], str] = {exp.Add: "+", exp.Sub: "-", exp.Mul: "*"}
-_TIMES = ("date", "timestamp", "timestamp_ntz")
+# The key under which a node of the tree keeps its type, which its copies inherit.
+_TYPE: Final = "spark_type"
 
 
 def refuse(part: str) -> QueryError:
@@ -233,28 +219,24 @@ class ExpressionTyper(ABC):
     """
 
     def __init__(self, time_zone: str, udfs: Udfs) -> None:
-        self._time_zone = time_zone
-        self._udfs = udfs
+        settings = SessionSettings(time_zone=time_zone)
+        self._context = Context(lambda node: (Column(node.name, self._type_column(node)), ()), settings, udfs)
         self.functions: dict[str, PortableFunction] = {}
         self._rules: dict[type[exp.Expr], Callable[[exp.Expr], str | None]] = {
-            exp.Column: self._type_column, exp.Literal: self._type_literal, exp.Boolean: lambda _: "boolean",
-            exp.Null: lambda _: "void", exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._type_negation,
-            exp.Abs: self._type_number, exp.Cast: self._type_cast, exp.TsOrDsToDate: self._type_to_date,
-            exp.And: self._type_logic, exp.Or: self._type_logic, exp.Not: self._type_logic,
-            exp.Add: self._type_arithmetic, exp.Sub: self._type_arithmetic, exp.Mul: self._type_arithmetic,
-            exp.Div: self._type_division, exp.EQ: self._type_comparison, exp.NEQ: self._type_comparison,
-            exp.GT: self._type_comparison, exp.GTE: self._type_comparison, exp.LT: self._type_comparison,
-            exp.LTE: self._type_comparison, exp.NullSafeEQ: self._type_comparison, exp.Between: self._type_comparison,
-            exp.In: self._type_comparison, exp.Is: self._type_is, exp.Like: self._type_like,
-            exp.Case: self._type_case, exp.If: self._type_case, exp.Coalesce: self._type_case,
-            **{kind: self._type_date_part for kind, function in PARSED.items() if function.is_portable},
-            exp.Substring: self._type_substring, exp.DPipe: self._type_concat,
+            **dict.fromkeys(PARSED, self._type_call),
+            **dict.fromkeys((*TRY_ARITHMETIC, exp.TsOrDsAdd), self._type_arithmetic),
+            **dict.fromkeys((exp.Cast, exp.TryCast, exp.TsOrDsToDate), self._type_cast),
+            **dict.fromkeys((exp.And, exp.Or, exp.Not), self._type_logic),
+            **dict.fromkeys((exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE), self._type_comparison),
+            **dict.fromkeys((exp.NullSafeEQ, exp.Between, exp.In), self._type_comparison),
+            **dict.fromkeys((exp.Case, exp.If), self._type_case),
+            **dict.fromkeys((exp.Literal, exp.Boolean, exp.Null), lambda e: fold(e, time_zone).type),
+            exp.Column: self._type_column, exp.Paren: lambda e: self.type_of(e.this), exp.Neg: self._type_negation,
+            exp.Is: self._type_is, exp.Like: self._type_like,
             exp.Count: self._type_count, exp.Sum: lambda e: _sum_type(self.type_of(e.this)),
             exp.Avg: self._type_average, exp.Min: self._type_extreme, exp.Max: self._type_extreme,
-            exp.Exists: self._type_exists,
-            exp.Subquery: self._type_subquery, exp.Anonymous: self._type_named_function,
-            exp.MapKeys: lambda e: _map_part_type("map_keys", self.type_of(e.this)),
-            exp.ArrayContains: lambda e: self._type_containment(e.this, e.expression),
+            exp.Exists: self._type_exists, exp.Subquery: self._type_subquery, exp.Anonymous: self._type_named_function,
+            exp.MapKeys: self._type_map_part, exp.ArrayContains: self._type_containment,
         }  # fmt: skip
 
     def type_of(self, node: exp.Expr) -> str:
@@ -263,13 +245,19 @@ class ExpressionTyper(ABC):
         Raises:
             QueryError: it might mean something else to DuckDB.
         """
-        rule = self._rules.get(type(node))
-        try:
-            name = None if rule is None else rule(node)
-        except Unusable:
-            name = None
+        name: str | None = node.meta.get(_TYPE)
         if name is None:
-            raise refuse(f"{short(node.sql(dialect='spark'))!r}")
+            constant, rule = self._fold(node), self._rules.get(type(node))
+            try:
+                if constant is not None and constant.type in TIMES:
+                    name = _write(node, constant)
+                elif rule is not None:
+                    name = rule(node)
+            except (Unusable, SchemaError):
+                name = None
+            if name is None:
+                raise refuse(f"{short(node.sql(dialect='spark'))!r}")
+            node.meta[_TYPE] = name
         return name
 
     @abstractmethod
@@ -280,31 +268,41 @@ class ExpressionTyper(ABC):
     def _type_subquery(self, node: exp.Expr) -> str:
         """Return the type of the one column that a subquery returns."""
 
-    def _type_literal(self, node: exp.Expr) -> str:
-        number = _number_text(node)
-        return "string" if number is None else number_type(number)
+    def _read(self, node: exp.Expr) -> Subject:
+        """Return an expression as filters have it, with columns in place of its operands."""
+        subject = read_subject(node, self._context, self._read_operand)
+        call = subject.expr
+        if not isinstance(call, Call) or not FUNCTIONS[call.fn].is_portable(call):
+            raise Unusable("unsupported-function", "DuckDB may compute something else")
+        return subject
 
-    def _type_negation(self, node: exp.Expr) -> str | None:
-        return self._type_number(node) if _number_text(node) is None else self._type_literal(node)
+    def _read_operand(self, node: exp.Expr) -> Operand:
+        name, constant = self.type_of(node), self._fold(node)
+        return Subject(Col("", name), name) if constant is None else constant
+
+    def _fold(self, node: exp.Expr) -> TypedConstant | None:
+        """Return an expression's value; None if it is no constant, is NULL, or can't be computed exactly."""
+        if node.find(exp.Column) is not None:
+            return None  # as fold would say, in a message that takes long to write
+        try:
+            constant = fold(node, self._context.settings.time_zone)
+        except (Unusable, ValueError, ArithmeticError):
+            return None
+        return None if constant.value is None else constant
+
+    def _type_negation(self, node: exp.Expr) -> str:
+        name, constant = self._check_type(node.this, is_number), self._fold(node)
+        return name if constant is None else constant.type
 
     def _type_cast(self, node: exp.Expr) -> str | None:
-        target = _spark_type(node.args["to"])
-        if type(node) is exp.Cast and isinstance(node.this, exp.Literal) and node.this.is_string:
-            if self._is_temporal(node.this.name, target):
-                return target
-        else:
-            source = self.type_of(node.this)
-            if source != "void" and common_type(source, target) == target:
-                return target
-        return None
+        target = "date" if isinstance(node, exp.TsOrDsToDate) else normal_type(spark_type(node.args["to"]))
+        is_alike = not node.args.get("format") and _is_cast_alike(self.type_of(node.this), target)
+        return target if is_alike else None
 
     def _type_logic(self, node: exp.Expr) -> str:
         for child in node.iter_expressions():
             self._check_type(child, lambda name: name in ("boolean", "void"))
         return "boolean"
-
-    def _type_number(self, node: exp.Expr) -> str:
-        return self._check_type(node.this, is_number)
 
     def _check_type(self, node: exp.Expr, accepts: Callable[[str], bool]) -> str:
         name = self.type_of(node)
@@ -312,65 +310,60 @@ class ExpressionTyper(ABC):
             raise refuse(f"{short(node.sql(dialect='spark'))!r} as an operand")
         return name
 
-    def _type_arithmetic(self, node: exp.Expr) -> str | None:
-        if isinstance(node.expression, exp.Interval):
-            return self._type_shifted_date(node)
-        operands = (node.this, node.expression)
-        left, right = (self._operand_type(operand, operands) for operand in operands)
-        if not (is_number(left) and is_number(right)) or "float" in (left, right):
-            return None
-        if "double" in (left, right):
-            return common_type(left, right)
-        name = arithmetic_type(_SIGNS[type(node)], left, right)
-        for operand in operands:
+    def _type_call(self, node: exp.Expr) -> str:
+        subject = self._read(node)
+        assert isinstance(subject.expr, Call), "other expressions are not portable"
+        for operand, argument in zip(list_arguments(node), subject.expr.args, strict=True):
+            self._coerce(operand, argument.type)
+        return subject.type
+
+    def _type_arithmetic(self, node: exp.Expr) -> str:
+        name = self._read(node).type
+        for operand in (node.this, node.expression):
             if is_integer(name) and self.type_of(operand) != name:
-                _wrap(operand, name)
-        return name
+                _cast(operand, name)
+            elif is_floating(name):
+                self._coerce(operand, name)
+        return _cast(node, name) if name == "date" else name  # to DuckDB it is a timestamp
 
-    def _operand_type(self, operand: exp.Expr, operands: Sequence[exp.Expr]) -> str:
-        """Return an operand's type; beside a decimal, an integer literal has only its own digits."""
-        name = self.type_of(operand)
-        beside_decimal = any(decimal_digits(self.type_of(side)) for side in operands)
-        number = _number_text(operand)
-        if number is not None and is_integer(name) and beside_decimal:
-            return decimal_type(len(number.removeprefix("-")), 0)
-        return name
-
-    def _type_shifted_date(self, node: exp.Expr) -> str | None:
-        interval = node.expression
-        amount = interval.this
-        simple = isinstance(amount, exp.Literal) and re.fullmatch(r"\d{1,6}", amount.name) is not None
-        if self.type_of(node.this) != "date" or not simple or interval.text("unit").upper() not in _DATE_UNITS:
-            return None
-        if not isinstance(node.parent, exp.Cast):
-            _wrap(node, "date")
-        return "date"
-
-    def _type_division(self, node: exp.Expr) -> str:
-        divisor = node.expression
-        names = self.type_of(node.this), self.type_of(divisor)
-        is_nonzero = isinstance(divisor, exp.Literal) and re.search(r"[1-9]", divisor.name) is not None
-        if not is_nonzero or not all(is_integer(name) or name == "double" for name in names):
-            raise refuse(f"the division {short(node.sql(dialect='spark'))!r}")
-        return "double"
+    def _coerce(self, operand: exp.Expr, name: str) -> None:
+        """Write Spark's cast of an operand, unless DuckDB casts alike; raise Unusable if it casts differently."""
+        own = self.type_of(operand)
+        if own in (name, "void"):
+            return
+        constant = self._fold(operand)
+        if constant is not None and (name in TIMES or (name == "double" and decimal_digits(own))):
+            _write(operand, cast_constant(constant, name, self._context.settings.time_zone))
+        elif not _is_cast_alike(own, name):
+            raise Unusable("coercion", f"DuckDB may cast {own} to {name} differently")
+        elif own == "float" or own in TIMES:
+            _cast(operand, name)
 
     def _type_comparison(self, node: exp.Expr) -> str:
-        names = [self.type_of(operand) for operand in _operands(node)]
-        if isinstance(node, exp.In) and node.args.get("query") is not None:
-            names.append(self._type_subquery(node.args["query"]))
-            if names[-1] == "float" != names[0]:
-                raise refuse(f"comparing a {names[0]} with a float of a subquery")
-        for operand in _operands(node):
-            self._coerce_operand(operand, names)
-        common = "void"
-        for name in [self.type_of(operand) for operand in _operands(node)] + names[len(_operands(node)) :]:
-            unified = common_type(common, name)
-            if unified is None or not is_portable(unified):
-                raise refuse(f"comparing a {common} with a {name}")
-            common = unified
+        names, query = [self.type_of(operand) for operand in _operands(node)], node.args.get("query")
+        if query is not None:
+            names.append(self._type_subquery(query))
+        try:
+            name = list_type(names, ansi=True)
+            if isinstance(node, exp.Between) and any(common_type(names[0], end) != name for end in names[1:]):
+                return self._type_split_range(node)
+            is_cast = query is not None and (names[-1] == "float" != name or not is_converted_alike(names[-1], name))
+            if is_cast or not is_portable(name):
+                raise Unusable("coercion", f"DuckDB may compare in another type than {name}")
+            for operand in _operands(node):
+                self._coerce(operand, name)
+        except Unusable as problem:
+            raise refuse("comparing " + " with ".join(f"a {name}" for name in dict.fromkeys(names))) from problem
         if isinstance(node, exp.LT | exp.LTE | exp.GT | exp.GTE | exp.Between):
             self._check_range(_operands(node))
         return "boolean"
+
+    def _type_split_range(self, node: exp.Between) -> str:
+        """Rewrite BETWEEN to two comparisons, each of which Spark computes in a type of its own."""
+        sides = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
+        both = exp.and_(*(kind(this=node.this.copy(), expression=end.copy()) for kind, end in sides), copy=False)
+        node.replace(exp.Paren(this=both))
+        return self.type_of(both)
 
     def _check_range(self, operands: Sequence[exp.Expr]) -> None:
         """Refuse to order whole numbers and a decimal that may be beyond BIGINT (see ``constant_result``)."""
@@ -380,37 +373,9 @@ class ExpressionTyper(ABC):
             if digits is not None and digits[0] - digits[1] > _BIGINT_DIGITS:
                 raise refuse(f"comparing a whole number with {short(operand.sql(dialect='spark'))}")
 
-    def _coerce_operand(self, operand: exp.Expr, names: Sequence[str]) -> None:
-        """Write Spark's cast of a text beside a date or time, or of a number beside a double."""
-        own = self.type_of(operand)
-        temporal = next((name for name in names if name in ("date", "timestamp")), None)
-        if own == "string" and temporal is not None:
-            if not isinstance(operand, exp.Literal) or not self._is_temporal(operand.name, temporal):
-                raise refuse(f"comparing {short(operand.sql(dialect='spark'))!r} with a {temporal}")
-            _wrap(operand, temporal)
-        elif own == "float" and any(name != "float" for name in names):
-            _wrap(operand, "double")
-        elif decimal_digits(own) is not None and any(map(is_floating, names)):
-            self._write_double(operand)
-
-    def _write_double(self, operand: exp.Expr) -> None:
-        """Write a decimal literal as the nearest double, as Spark rounds it; DuckDB would round twice."""
-        text = _number_text(operand)
-        if text is not None:
-            literal = exp.Literal.number(f"{float(text.removeprefix('-')):.16e}")  # an exponent makes it a double
-            operand.replace(exp.Neg(this=literal) if text.startswith("-") else literal)
-
-    def _is_temporal(self, text: str, type_name: str) -> bool:
-        """Return whether both engines read a text as the same date or time."""
-        if not _has_plain_form(text, type_name):
-            return False
-        return type_name == "date" or is_one_instant(dt.datetime.fromisoformat(text), self._time_zone)
-
     def _type_is(self, node: exp.Expr) -> str | None:
         self.type_of(node.this)
-        if not isinstance(node.expression, exp.Null | exp.Boolean):
-            return None
-        return "boolean"
+        return "boolean" if isinstance(node.expression, exp.Null | exp.Boolean) else None
 
     def _type_like(self, node: exp.Expr) -> str:
         self._check_type(node.this, lambda name: name == "string")
@@ -418,42 +383,16 @@ class ExpressionTyper(ABC):
             raise refuse("LIKE with a computed pattern")
         return "boolean"
 
-    def _type_case(self, node: exp.Expr) -> str | None:
-        values: list[exp.Expr] = []
-        if isinstance(node, exp.Coalesce):
-            values = [node.this, *node.expressions]
-        for branch in [node] if isinstance(node, exp.If) else node.args.get("ifs") or []:
-            if node.args.get("this") is not None and isinstance(node, exp.Case):
-                raise refuse("CASE with a value")
-            self._check_type(branch.this, lambda name: name in ("boolean", "void"))
-            values.append(branch.args["true"])
-        values += [value for value in (node.args.get("default"), node.args.get("false")) if value is not None]
-        common = "void"
-        for value in values:
-            unified = common_type(common, self.type_of(value))
-            if unified is None:
-                return None
-            common = unified
-        if common != "float" and any(self.type_of(value) == "float" for value in values):
-            return None  # DuckDB takes them all in single precision
-        return common
-
-    def _type_to_date(self, node: exp.Expr) -> str:
-        return self._check_type(node.this, lambda name: name in _TIMES) and "date"
-
-    def _type_date_part(self, node: exp.Expr) -> str:
-        return self._check_type(node.this, lambda name: name in _TIMES) and "int"
-
-    def _type_substring(self, node: exp.Expr) -> str | None:
-        bounds = [node.args.get("start"), node.args.get("length")]
-        constant = all(isinstance(b, exp.Literal) and re.fullmatch(r"\d+", b.name) for b in bounds if b is not None)
-        if not constant or bounds[0] is None or bounds[0].name == "0":
-            return None
-        return self._check_type(node.this, lambda name: name == "string")
-
-    def _type_concat(self, node: exp.Expr) -> str:
-        self._check_type(node.this, lambda name: name == "string")
-        return self._check_type(node.expression, lambda name: name == "string")
+    def _type_case(self, node: exp.Expr) -> str:
+        if isinstance(node, exp.Case) and node.this is not None:
+            raise refuse("CASE with a value")
+        tests, values = split_branches(node)
+        for test in tests:
+            self._check_type(test, lambda name: name in ("boolean", "void"))
+        name = list_type(map(self.type_of, values), ansi=True)
+        for value in split_branches(node)[1]:
+            self._coerce(value, name)
+        return name
 
     def _type_count(self, node: exp.Expr) -> str:
         argument = node.this
@@ -466,56 +405,39 @@ class ExpressionTyper(ABC):
         return "bigint"
 
     def _type_average(self, node: exp.Expr) -> str | None:
-        if self.type_of(node.this) not in ("tinyint", "smallint", "int", "double"):
-            return None
-        return "double"
+        return "double" if self.type_of(node.this) in ("tinyint", "smallint", "int", "double") else None
 
     def _type_extreme(self, node: exp.Expr) -> str | None:
-        if node.expressions:
-            return None
-        return self._check_type(node.this, is_portable)
+        return None if node.expressions else self._check_type(node.this, is_portable)
 
-    def _type_containment(self, array: exp.Expr, constant: exp.Expr) -> str | None:
-        """Return ``boolean`` if the constant has exactly the type of the array's elements."""
-        kind, digits = element_type(self.type_of(array)), _number_text(constant)
-        if kind is None:
-            return None
-        if kind == "string":
-            return "boolean" if isinstance(constant, exp.Literal) and constant.is_string else None
-        half = 1 << (INTEGER_BITS[kind] - 1)
-        fits = digits is not None and digits.removeprefix("-").isdecimal() and -half <= int(digits) < half
-        return "boolean" if fits else None
+    def _type_containment(self, node: exp.Expr) -> str:
+        """Return ``boolean`` if both engines find and order the array's elements alike."""
+        kind, parts = nested_parts(self.type_of(node.this))
+        if kind != "array" or parts[0] not in ("string", *INTEGER_BITS):
+            raise refuse(f"an element of {short(node.this.sql(dialect='spark'))!r}")
+        return read_subject(node, self._context, self._read_operand).type
 
     def _type_exists(self, node: exp.Expr) -> str | None:
         if not isinstance(node.expression, exp.Lambda):
             return "boolean"  # a subquery
         comparison = _compare_end(node)
-        return None if comparison is None else self._type_containment(node.this, comparison.expression)
+        if comparison is None:
+            return None
+        return self.type_of(exp.ArrayContains(this=node.this.copy(), expression=comparison.expression.copy()))
+
+    def _type_map_part(self, node: exp.Expr) -> str:
+        return read_subject(node, self._context, self._read_operand).type
 
     def _type_named_function(self, node: exp.Expr) -> str | None:
-        name = node.name.casefold()
-        if name == "map_values" and name not in self._udfs and len(node.expressions) == 1:
-            return _map_part_type(name, self.type_of(node.expressions[0]))
-        typed = self.functions.get(node.name)
-        if typed is not None:  # a tree is typed more than once
-            return typed.udf.returns
-        udf = self._udfs.get(name)
+        udf = self._context.udfs.get(node.name.casefold())
         if udf is None:
-            return None
+            return self._type_map_part(node) if node.name.casefold() == "map_values" else None
         function = portable_function(udf, [self.type_of(argument) for argument in node.expressions])
         if function is None:
             return None
         self.functions[function.name] = function
         node.set("this", function.name)
-        return function.udf.returns
-
-
-def _number_text(node: exp.Expr) -> str | None:
-    """Return the digits of a number literal with its sign, as Spark's parser reads it; None for others."""
-    literal = node.this if isinstance(node, exp.Neg) else node
-    if not isinstance(literal, exp.Literal) or literal.is_string:
-        return None
-    return f"-{literal.name}" if isinstance(node, exp.Neg) else literal.name
+        return udf.returns
 
 
 def _operands(node: exp.Expr) -> list[exp.Expr]:
@@ -528,37 +450,27 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return [node.this, node.expression]
 
 
-def _wrap(node: exp.Expr, type_name: str) -> None:
-    node.replace(exp.cast(node.copy(), exp.DataType.build(type_name, dialect="spark")))
+def _is_cast_alike(source: str, target: str) -> bool:
+    return is_converted_alike(source, target) or (source in TIMES and target == "date")
 
 
-def _spark_type(target: exp.DataType) -> str:
-    name = target.sql(dialect="spark").lower().replace(" ", "")
-    return {"integer": "int", "long": "bigint", "short": "smallint", "byte": "tinyint"}.get(name, name)
+def _cast(node: exp.Expr, name: str) -> str:
+    return _replace(node, exp.cast(node.copy(), exp.DataType.build(name, dialect="spark")), name)
 
 
-def _has_plain_form(text: str, type_name: str) -> bool:
-    shapes = {"date": r"\d{4}-\d\d-\d\d", "timestamp": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"}
-    if type_name not in shapes or re.fullmatch(shapes[type_name], text) is None or text.startswith("0000"):
-        return False
-    try:
-        dt.datetime.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+def _write(node: exp.Expr, constant: TypedConstant) -> str:
+    """Replace an expression by its value: a date, a time in UTC, or a double."""
+    value = constant.value
+    if isinstance(value, float):
+        literal = exp.Literal.number(f"{abs(value):.16e}")  # an exponent makes it a double
+        return _replace(node, exp.Neg(this=literal) if value < 0 else literal, "double")
+    assert isinstance(value, dt.date), "other constants stay as they are written"
+    text = value.isoformat(sep=" ") if isinstance(value, dt.datetime) else value.isoformat()
+    literal = exp.Literal.string(text)
+    return _replace(node, exp.cast(literal, exp.DataType.build(constant.type, dialect="spark")), constant.type)
 
 
-def is_one_instant(local: dt.datetime, time_zone: str) -> bool:
-    """Return whether a local time occurs exactly once; if clocks are set back, Spark takes the first, DuckDB the last.
-
-    >>> [is_one_instant(dt.datetime(2020, 11, 1, hour, 30), "America/New_York") for hour in (0, 1, 2)]
-    [True, False, True]
-    """
-    try:
-        zone = zone_of(time_zone)
-    except Unusable:
-        return False
-    if isinstance(zone, dt.timezone):
-        return zone == dt.UTC  # DuckDB has no other offsets
-    first, last = local.replace(tzinfo=zone), local.replace(tzinfo=zone, fold=1)
-    return has_agreed_offset(local, zone) and first.utcoffset() == last.utcoffset()
+def _replace(node: exp.Expr, replacement: exp.Expr, name: str) -> str:
+    replacement.meta[_TYPE] = name
+    node.replace(replacement)
+    return name

@@ -36,7 +36,7 @@ def nasty_rows() -> pa.Table:
     return pa.table(
         {
             "id": pa.array([1, 2, 3, 4, None, 6], pa.int32()),
-            "b": pa.array([2**40, -5, 0, None, 7, 7], pa.int64()),
+            "b": pa.array([2**53, -5, 0, None, 7, 7], pa.int64()),
             "sm": pa.array([32767, -32768, 0, 1, None, 2], pa.int16()),
             "s": ["05", "", None, "Ärger", "a%b_c", "ax"],
             "d": pa.array([dt.date(1994, 1, 31), dt.date(1995, 1, 1), None, dt.date(2000, 2, 29), june, june]),
@@ -80,32 +80,54 @@ PORTABLE = [
     "SELECT count(*) FROM t",
     "SELECT id, x.s FROM t x JOIN (SELECT id FROM t WHERE id > 1) y USING (id) WHERE id < 5",
     "SELECT id, x.b, n FROM t x LEFT JOIN (SELECT id, b AS n FROM t WHERE b > 0) y USING (id) WHERE id < 5 OR n < 8",
+    "SELECT coalesce(f, 0.1) = 0.1 AS c, if(id > 1, f, 16777217) AS x, CASE WHEN id > 1 THEN f ELSE g END AS y FROM t",
+    "SELECT id FROM t WHERE d = '1994-1-31' OR d = '1995' OR ts >= date '2020-01-01' OR date(ts) = '2020-1'",
+    "SELECT id FROM t WHERE ts BETWEEN '1994-01-01' AND '2020-01-01T23:59:59+00:00'",
+    "SELECT d + interval 1 week AS w, d - interval 2 months AS m, d + 30 AS p, date_sub(d, 3) AS s FROM t",
+    "SELECT date_add(ts, 1) AS d, date_add(date '2020-01-01', 3) = d AS c FROM t",
+    "SELECT b BETWEEN 9007199254740993 AND 1e300, g BETWEEN 0 AND 2.5, id NOT BETWEEN NULL AND 2.0D FROM t",
+    "SELECT sm % 7 AS r, b % 3 AS q, f * 2 AS e, g / 4 AS h, abs(f) AS a, abs(b) AS i, abs(price) AS p FROM t",
+    "SELECT greatest(id, b, 2.5) AS g, least(s, 'b') AS l, concat(s, 'x', s) AS c FROM t",
+    "SELECT length(s) AS l, instr(s, 'g') AS i, last_day(ts) AS d, datediff(ts, d) AS f, weekofyear(ts) AS w FROM t",
+    "SELECT cast(id AS bigint) AS a, cast(f AS double) AS b, cast(sm AS decimal(7,1)) AS c, quarter(ts) AS q FROM t",
     "SELECT 'it''s' AS a, \"it\"\"s\" AS b, 'a\"\"b' AS c, \"a''b\" AS d, '''' AS e FROM t WHERE s <> 'it''s'",
     "SELECT count(*) FROM t x JOIN t y USING (id) JOIN (SELECT b FROM t) z ON z.b = x.b AND id > 1",
 ]
 
 NOT_PORTABLE = [
-    ("SELECT id FROM t WHERE coalesce(f, 0.1) = 0.1", "coalesce"),
-    ("SELECT if(id > 1, f, 16777217) AS x FROM t", "if("),
-    ("SELECT CASE WHEN id > 1 THEN f ELSE g END AS x FROM t", "case"),
-    ("SELECT id FROM t WHERE price IN (SELECT f FROM t)", "a float of a subquery"),
+    ("SELECT id FROM t WHERE price IN (SELECT f FROM t)", "comparing a decimal(15,2) with a float"),
     ("SELECT id FROM t WHERE b < 9223372036854775808", "comparing a whole number with 9223372036854775808"),
     ("SELECT (id + 0 >= -9223372036854775809) IS NULL FROM t", "comparing a whole number"),
     ("SELECT id FROM t WHERE sm BETWEEN 0 AND 9223372036854775807.5", "comparing a whole number"),
     ("SELECT avg(price) FROM t", "avg"),
+    ("SELECT id FROM t WHERE id / 1e-400 > 1", "1e-400"),
+    ("SELECT id % -3 FROM t", "% -3"),
+    ("SELECT substring(s, 0, 2) FROM t", "substring"),
+    ("SELECT substring(s, -2) FROM t", "substring"),
+    ("SELECT substring(s, id) FROM t", "substring"),
+    ("SELECT substring(b, 1) FROM t", "substring"),
+    ("SELECT greatest(f, g) FROM t", "greatest"),
+    ("SELECT ts + interval 1 day FROM t", "interval"),
+    ("SELECT to_date(s) FROM t", "s"),
+    ("SELECT reverse(s) FROM t", "reverse"),
+    ("SELECT trim(s) FROM t", "trim"),
+    ("SELECT sqrt(g) FROM t", "sqrt"),
+    ("SELECT id FROM t WHERE cast(price AS decimal(20,2)) = g", "comparing a decimal(20,2) with a double"),
+    ("SELECT f + f FROM t", "f` + `t`.`f`"),
+    ("SELECT coalesce(s, id) FROM t", "coalesce"),
+    ("SELECT id FROM t WHERE cast('5' AS int) = id", "cast"),
     ("SELECT upper(s) FROM t", "upper"),
     ("SELECT id FROM t WHERE s = 5", "comparing a string with a int"),
     ("SELECT id FROM t WHERE isnan(g)", "isnan"),
     ("SELECT dayofweek(d) FROM t", "dayof"),
     ("SELECT cast(price AS int) FROM t", "cast"),
     ("SELECT try_cast(s AS int) FROM t", "cast"),
-    ("SELECT price / 3 FROM t", "division"),
-    ("SELECT id / b FROM t", "division"),
+    ("SELECT price / 3 FROM t", "price` / 3"),
+    ("SELECT id / b FROM t", "id` / `t`.`b`"),
     ("SELECT id FROM t WHERE s LIKE 'a\\\\_%'", "backslash"),
     ("SELECT g, count(*) FROM t GROUP BY g", "grouping by a double"),
     ("SELECT rand() FROM t", "rand"),
     ("SELECT sum(id) OVER (PARTITION BY s) FROM t", "sum"),
-    ("SELECT id FROM t WHERE d = '1994-1-1'", "date"),
     ("SELECT id FROM t TABLESAMPLE (10 ROWS)", "tablesample"),
     ("SELECT id FROM t WHERE s > d", "date"),
     ("SELECT id FROM t WHERE s > 5", "comparing a string with a int"),
@@ -123,10 +145,7 @@ NOT_PORTABLE = [
     ("SELECT hour(ts) FROM t", "hour"),
     ("SELECT date_format(ts, 'y') FROM t", "date_format"),
     ("SELECT from_utc_timestamp(ts, 'Asia/Tokyo') FROM t", "from_utc_timestamp"),
-    ("SELECT id FROM t WHERE cast(ts AS date) = date '2020-01-01'", "cast"),
-    ("SELECT id FROM t WHERE ts >= date '2020-01-01'", "comparing a timestamp with a date"),
     ("SELECT id FROM t WHERE ts = '2020-01-01T00:00:00+09:00'", "timestamp"),
-    ("SELECT id FROM t WHERE ts >= '2020-01-01'", "timestamp"),
     ("SELECT id FROM t x RIGHT JOIN (SELECT id FROM t) y USING (id)", "RIGHT JOIN"),
     ("SELECT id FROM t x FULL JOIN (SELECT id FROM t) y USING (id)", "FULL JOIN"),
     ("SELECT x.s FROM t x NATURAL JOIN (SELECT id FROM t) y", "NATURAL JOIN"),
@@ -276,6 +295,10 @@ IN_ZONE = [
     "SELECT ts FROM z WHERE ts <= '2020-03-08 03:00:00'",
     "SELECT year(ts) AS y, month(ts) AS m, day(ts) AS d, count(*) FROM z GROUP BY year(ts), month(ts), day(ts)",
     "SELECT ts FROM z WHERE ts < '2000-01-01 00:00:00' OR ts = '2011-12-30 12:00:00'",
+    "SELECT ts FROM z WHERE ts < '2020-11-01 01:30:00' OR ts > date '2020-11-02'",
+    "SELECT ts FROM z WHERE ts >= timestamp '2020-11-01 01:00:00'",
+    "SELECT ts FROM z WHERE ts >= '2020-03-08 02:30:00'",
+    "SELECT ts FROM z WHERE to_date(ts) = '2020-11-01'",
 ]
 MOMENTS = [
     *(
@@ -304,12 +327,8 @@ def test_times_of_a_zone_are_those_of_spark(spark: SparkSession) -> None:
         assert comparable(rows_of[0]) == comparable(rows_of[1]), sql
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["'2020-11-01 01:30:00'", "timestamp '2020-11-01 01:00:00'", "'2020-03-08 02:30:00'", "'1999-12-31 00:00:00'"],
-)
-def test_a_time_that_clocks_show_twice_or_never_or_long_ago_is_sent_to_spark(text: str) -> None:
-    sql = f"SELECT ts FROM z WHERE ts >= {text}"
+def test_a_time_of_long_ago_is_sent_to_spark() -> None:
+    sql = "SELECT ts FROM z WHERE ts >= '1999-12-31 00:00:00'"
     with pytest.raises(QueryError, match="--engine spark"):
         in_zone(sql)
     assert portable_sql(sql, {"z": Schema((Column("ts", "timestamp"),))}, "z", "UTC")
