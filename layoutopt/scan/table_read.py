@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.arrow_types import CODED, arrow_type, empty_table, nested_type
@@ -21,7 +20,7 @@ from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.files import BATCH_ROWS, find_coded_columns, open_parquet
 from layoutopt.scan.opened_table import OpenedTable
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.read import ROWS_ONLY, check_late, read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read, split_by_file
 from layoutopt.sql.scans import TableScan, find_scans
@@ -189,8 +188,7 @@ def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, Tab
 
 def exclude_blocks(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:
     """Return a plan's part of a read without some blocks, bool[n]: they are neither read nor skipped."""
-    outcome = np.where(plan.read & excluded, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
-    return replace(plan, outcome=outcome)
+    return replace(plan, read=plan.read & ~excluded)
 
 
 # Finds the mentions of tables (names and schemas) in a text, for a session's settings and functions.

@@ -127,7 +127,7 @@ def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) 
     table = layout_table(tmp_path, rows, OVERLAPPING)
     (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned
     assert sum(plan.rows_by_layout(plan.read).values()) == rows.num_rows
-    assert plan.size(PruneOutcome.READ).bytes == 0
+    assert plan.size(plan.read).bytes == 0
 
 
 @pytest.mark.unshadowed("a data file is forged")
