@@ -41,6 +41,12 @@ def test_a_partition_is_skipped_by_its_bounds(by_year: Table) -> None:
     assert plan.size(~plan.excluded).rows == 100
 
 
+def test_other_partitions_are_not_read(by_year: Table) -> None:
+    for place, entry in enumerate(by_year.catalog.partitions):
+        (plan,) = by_year.all_rows_of([entry], ["id"])
+        assert plan.read.tolist() == (plan.source.entry_of == place).tolist()
+
+
 def test_features_skip_what_statistics_can_not(by_year: Table) -> None:
     plan = pruned(by_year, "kind LIKE '%p'")
     without = pruned(by_year, "kind LIKE '%l'")
