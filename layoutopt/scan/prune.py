@@ -261,7 +261,8 @@ def prune(
     # different alternatives may be excluded by different mechanisms.
     if source.plan.indexes and not skipped.all():
         skipped |= _prove(source, root, settings, local)
-    rows = np.bincount(blocks.layout, blocks.rows * ~skipped, len(local)).astype(int).tolist()
+    kept = np.flatnonzero(~skipped)
+    rows = np.bincount(blocks.layout[kept], blocks.rows[kept], len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
     read = _in_every_layout(source, path.choice, _mask_layouts(source, path.choice) & ~skipped)
