@@ -18,7 +18,6 @@ Each message is one sentence with the offending value and what to do.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -150,15 +149,22 @@ def find_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:
     return error
 
 
-_CARRIED = re.compile(r"layoutopt-error:(\{.*?\}):end", re.DOTALL)
+_PREFIX = "layoutopt-error:"
 
 
 def encode_error(error: LayoutoptError) -> RuntimeError:
-    """Return an error whose text survives other processes, for :func:`decode_error`."""
+    """Return an error whose text survives other processes, for :func:`decode_error`; attributes in JSON are kept."""
     kinds = [_name(kind) for kind in type(error).__mro__ if issubclass(kind, LayoutoptError)]
-    texts = {name: value for name, value in vars(error).items() if isinstance(value, str)}
-    payload = json.dumps({"kinds": kinds, "message": str(error), "attributes": texts})
-    return RuntimeError(f"layoutopt-error:{payload}:end")
+    attributes = {name: value for name, value in vars(error).items() if _is_json(value)}
+    payload = json.dumps({"kinds": kinds, "message": str(error), "attributes": attributes})
+    return RuntimeError(f"{_PREFIX}{payload}")
+
+
+def _is_json(value: object) -> bool:
+    try:
+        return bool(json.loads(json.dumps(value)) == value)
+    except (TypeError, ValueError):
+        return False
 
 
 @contextmanager
@@ -178,10 +184,13 @@ def decode_error(text: str) -> LayoutoptError | None:
     >>> decode_error(f"task 3 failed: {encode_error(PlanError('no such column'))} at line 7")
     PlanError('no such column')
     """
-    match = _CARRIED.search(text)
-    if match is None:
+    start = text.find(f'{_PREFIX}{{"kinds": ')
+    if start < 0:
         return None
-    payload = json.loads(match[1])
+    try:
+        payload, _ = json.JSONDecoder().raw_decode(text, start + len(_PREFIX))
+    except ValueError:  # the text was cut off
+        return None
     imported = {_name(kind): kind for kind in _list_subclasses(LayoutoptError)}
     kind = next((imported[name] for name in payload["kinds"] if name in imported), TableError)
     # Constructors of subclasses may take other arguments than the message.

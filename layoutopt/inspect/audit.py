@@ -78,12 +78,11 @@ def audit(
     listed = list(queries)
     questions, index_of_query = find_questions(table, listed, dialect)
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
-    losses, proved = list[Loss](), dict.fromkeys(_NAMES.values(), 0)
+    proved = dict.fromkeys(_NAMES.values(), 0)
     all_matches = find_matches(table, questions, progress)
     unanswered = set[int]().union(*(matches.unanswered for matches in all_matches))
     unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in questions[index].ids]
-    for matches in all_matches:
-        losses += _find_losses(table, matches, questions, proved)
+    losses = _find_losses(table, all_matches, questions, proved)
     by_text = sum(
         len(question.ids)
         for i, question in enumerate(questions)
@@ -96,25 +95,26 @@ def audit(
     )  # fmt: skip
 
 
-def _find_losses(table: Table, matches: Matches, questions: Sequence[Question], proved: dict[str, int]) -> list[Loss]:
-    """Compare what every question skips with its matches; counts correct skips in ``proved``."""
+def _find_losses(
+    table: Table, all_matches: Sequence[Matches], questions: Sequence[Question], proved: dict[str, int]
+) -> list[Loss]:
+    """Compare what every question skips with its matches, given for each plan; counts correct skips in ``proved``."""
     lost: dict[tuple[str, int, str], list[int]] = {}
-    source = matches.source
-    blocks = source.blocks
     for index, question in enumerate(questions):
-        if index in matches.unanswered:
-            continue
-        (pruned,) = (plan for plan in table.decide(question.root, question.columns) if plan.source is source)
-        for outcome, mechanism in _NAMES.items():
-            skipped = pruned.outcome == outcome
-            wrong = np.flatnonzero(skipped & matches.block[:, index])
-            proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(question.ids)
-            for block in wrong.tolist():
-                place = (mechanism, int(blocks.block_id[block]), blocks.files[blocks.file[block]])
-                lost.setdefault(place, []).extend(question.ids)
-        layouts_read = {choice.layout for choice in pruned.choice}
-        for (layout, segment), lacking in matches.lacking.items():
-            if layout in layouts_read and lacking[index]:
-                entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
-                lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(question.ids)
+        for matches, pruned in zip(all_matches, table.decide(question.root, question.columns), strict=True):
+            if index in matches.unanswered:
+                continue
+            source, blocks = pruned.source, pruned.source.blocks
+            for outcome, mechanism in _NAMES.items():
+                skipped = pruned.outcome == outcome
+                wrong = np.flatnonzero(skipped & matches.block[:, index])
+                proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(question.ids)
+                for block in wrong.tolist():
+                    place = (mechanism, int(blocks.block_id[block]), blocks.files[blocks.file[block]])
+                    lost.setdefault(place, []).extend(question.ids)
+            layouts_read = {choice.layout for choice in pruned.choice}
+            for (layout, segment), lacking in matches.lacking.items():
+                if layout in layouts_read and lacking[index]:
+                    entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
+                    lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(question.ids)
     return [Loss(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]

@@ -14,7 +14,8 @@ from layoutopt.model.engine_costs import BUILT_IN, Calibration, QueryWork, from_
 from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query, group_queries
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
+from layoutopt.scan.opened_table import sum_all, sum_read
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Scan, Table
 
 
@@ -73,9 +74,6 @@ def _count_plan_work(pruned: PrunedPlan, layouts: Sequence[Layout]) -> QueryWork
     )
 
 
-_ON_PATH = tuple(outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT)
-
-
 @dataclass(frozen=True)
 class DryRun:
     """The compressed column chunks that a query reads, tids included, with and without skipping."""
@@ -100,9 +98,7 @@ class DryRun:
 def dry_run(scan: Scan) -> DryRun:
     """Return what a scan would read, summed over its mentions of the table; opens no data file."""
     plans = [plan for read in scan.reads for plan in read.pruned]
-    read, total = ScanSize(), ScanSize()
-    for plan in plans:
-        read, total = read + plan.size(PruneOutcome.READ), total + plan.size(*_ON_PATH)
+    read, total = sum_read(plans), sum_all(plans)
     return DryRun(
         scan.table.name, scan.table.catalog.snapshot.number,
         read.bytes, read.blocks, read.rows, total.bytes, total.blocks, total.rows,
@@ -188,5 +184,5 @@ def _sum_by_entry(table: Table, root: Node, columns: Sequence[str]) -> tuple[Flo
     for pruned in table.prune(root, columns):
         mask, entry_of = pruned.read, pruned.source.entry_of
         read_bytes += np.bincount(entry_of[mask], pruned.bytes[mask], n)
-        reached[entry_of[pruned.outcome != PruneOutcome.PARTITION]] = True
+        reached[entry_of[~pruned.excluded]] = True
     return read_bytes, reached

@@ -21,8 +21,16 @@ from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
-from layoutopt.scan.opened_table import MECHANISMS, find_subsumed_features, layout_json, size_json, sum_sizes
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
+from layoutopt.scan.opened_table import (
+    MECHANISMS,
+    find_subsumed_features,
+    layout_json,
+    size_json,
+    sum_all,
+    sum_read,
+    sum_skipped,
+)
+from layoutopt.scan.prune import PrunedPlan, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
@@ -284,7 +292,7 @@ def _evaluate_query(
     """Return the fields of the query's evaluation but its id."""
     root = query.filter.root
     pruned = table.prune(root, query.columns)
-    scanned = sum(_most_rows(plan, plan.read) for plan in pruned)
+    read, scanned = sum_read(pruned), sum(_most_rows(plan, plan.read) for plan in pruned)
     matching: int | None = None
     relevant: int | None = None
     if log_matches is not None and question is not None:
@@ -297,13 +305,13 @@ def _evaluate_query(
         "rows_scanned": scanned,
         "cells_scanned": sum(_count_cells(plan) for plan in pruned),
         "tids_scanned": sum(_count_tids(plan) for plan in pruned),
-        "bytes_scanned": sum(plan.size(PruneOutcome.READ).bytes for plan in pruned),
-        "blocks_total": sum(int((plan.outcome != PruneOutcome.OTHER_LAYOUT).sum()) for plan in pruned),
-        "blocks_scanned": sum(plan.size(PruneOutcome.READ).blocks for plan in pruned),
+        "bytes_scanned": read.bytes,
+        "blocks_total": sum_all(pruned).blocks,
+        "blocks_scanned": read.blocks,
         "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
         "footer_bytes": sum(footers.sum_bytes(plan) for plan in pruned),
         "predicted_seconds": predicted_seconds(costs, count_work(pruned)),
-        "skipped_by": {name: sum_sizes(pruned, outcome) for name, outcome in MECHANISMS.items()},
+        "skipped_by": sum_skipped(pruned),
         "layouts": tuple(LayoutReads(**layout_json(plan), paths=_path_costs(plan)) for plan in pruned),
         "subsumed_by": tuple(find_subsumed_features(table, root)),
         "indicators": Indicators.from_rows(table.rows, scanned, matching, relevant),
@@ -500,7 +508,7 @@ def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Compa
 
     @cache
     def scan_bytes(columns: tuple[str, ...]) -> Ints:
-        return np.array([plan.size(PruneOutcome.READ).bytes for plan in table.prune(TRUE, columns)], dtype=np.int64)
+        return np.array([plan.size(plan.read).bytes for plan in table.prune(TRUE, columns)], dtype=np.int64)
 
     queries, totals = evaluation.queries, evaluation.totals
     cells = sum(query.rows_total * len(query.columns) for query in queries)

@@ -63,12 +63,20 @@ def choose_path(
     for column in query_columns:
         if not eligible.get(column):
             raise ValueError(f"no layout is eligible for column {column!r}; every column must be master in some layout")
-    holds = np.array([[index in eligible[column] for column in query_columns] for index in range(len(layouts))])
-    rows = np.array(rows_per_layout, dtype=np.float64)
+    if _has_one_path(query_columns, eligible):
+        chosen = [eligible[column][0] for column in query_columns]
+    else:
+        holds = np.array([[index in eligible[column] for column in query_columns] for index in range(len(layouts))])
+        rows = np.array(rows_per_layout, dtype=np.float64)
+        chosen = greedy_layouts(rows[:, None], holds)[:, 0].tolist()
     columns_by_layout: dict[int, list[str]] = {}
-    for column, (layout,) in zip(query_columns, greedy_layouts(rows[:, None], holds).tolist(), strict=True):
+    for column, layout in zip(query_columns, chosen, strict=True):
         columns_by_layout.setdefault(layout, []).append(column)
     return RetrievalPath(tuple((layout, tuple(columns)) for layout, columns in sorted(columns_by_layout.items())))
+
+
+def _has_one_path(query_columns: Sequence[str], eligible: Mapping[str, Sequence[int]]) -> bool:
+    return all(len(eligible[column]) == 1 for column in query_columns)
 
 
 def greedy_layouts(rows: Floats, holds: Bits) -> Places:
@@ -121,13 +129,15 @@ def cheapest_path(
     out. Ties go to the greedy path, then to the first. Beyond the limit the paths of a single layout are compared too.
     """
     greedy = choose_path(query_columns, layouts, rows_per_layout, eligible)
+    greedy_cost = query_cost(greedy.reads(rows_per_layout))
+    if _has_one_path(query_columns, eligible):
+        return PathChoice(greedy, greedy_cost, greedy_cost, None, 1, most_paths > 0)
     column_classes: dict[tuple[int, ...], list[str]] = {}
     for column in query_columns:
         column_classes.setdefault(tuple(sorted(set(eligible[column]))), []).append(column)
     exhaustive = prod(map(len, column_classes)) <= most_paths
     paths = _list_paths(query_columns, column_classes, exhaustive)
     costs = {path: query_cost(path.reads(rows_per_layout)) for path in paths}
-    greedy_cost = query_cost(greedy.reads(rows_per_layout))
     costs.setdefault(greedy, greedy_cost)
     ranked = sorted(costs, key=lambda path: (costs[path], path != greedy, path.columns))
     other = (ranked[1], costs[ranked[1]]) if len(ranked) > 1 else None
@@ -141,9 +151,9 @@ _ColumnClasses = Mapping[tuple[int, ...], Sequence[str]]
 def _list_paths(columns: Sequence[str], column_classes: _ColumnClasses, exhaustive: bool) -> Iterator[RetrievalPath]:
     """Yield the paths to compare, each once: all, or those of a single layout."""
     order = {column: place for place, column in enumerate(columns)}
-    common = set.intersection(*map(set, column_classes)) if column_classes else set()
+    common = set.intersection(*map(set, column_classes))
     choices = product(*column_classes) if exhaustive else ((layout,) * len(column_classes) for layout in sorted(common))
-    for choice in choices if column_classes else ():
+    for choice in choices:
         read: dict[int, list[str]] = {}
         for layout, class_columns in zip(choice, column_classes.values(), strict=True):
             read.setdefault(layout, []).extend(class_columns)

@@ -32,7 +32,7 @@ from layoutopt.model.schema import TID, Schema
 from layoutopt.model.vectors import VectorCounts, distinct, project
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
 from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan
@@ -288,8 +288,7 @@ def evaluate_sample_segments(
     for number, query in enumerate(queries):
         (pruned,) = table.prune(query.filter.root, query.columns)
         read[:, number] = np.bincount(segments, _block_bytes(pruned, cells, factors), len(rows))
-        reached_segments = segments[pruned.outcome != PruneOutcome.PARTITION]
-        reached[reached_segments, number] = sum(cells[name] for name in query.columns)
+        reached[segments[~pruned.excluded], number] = sum(cells[name] for name in query.columns)
     return SegmentReads(read, reached * rows[:, None])
 
 
@@ -309,8 +308,7 @@ def _block_bytes(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Facto
 
 def _total_bytes(pruned: PrunedPlan, cells: Mapping[str, float], factors: _Factors, chunks: Ints) -> float:
     """Return the bytes read, with the catalog's; ``chunks`` are the columns of each layout."""
-    is_reached = pruned.outcome != PruneOutcome.PARTITION
-    catalog = float((chunks[pruned.source.blocks.layout] * factors.blocks)[is_reached].sum())
+    catalog = float((chunks[pruned.source.blocks.layout] * factors.blocks)[~pruned.excluded].sum())
     return float(_block_bytes(pruned, cells, factors).sum()) + CATALOG_BYTES_A_CHUNK * catalog
 
 

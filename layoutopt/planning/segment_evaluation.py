@@ -52,7 +52,8 @@ from layoutopt.planning.sample_evaluation import (
     SampleRequest,
     evaluate_sample_segments,
 )
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.opened_table import sum_read
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.writer.dry_run import narrow_plan, needed_columns
 from layoutopt.writer.row_order import sort_block_rows
@@ -422,7 +423,7 @@ def try_on_segment(job: WriteJob, segment: GatheredSegment, queries: Sequence[Qu
         routing = sort_block_rows(file.routing, orders[file.layout], job.plan.schema, segment.table)
         reordered.append(replace(file, routing=routing))
     after = dry_run_table(job, measure_reordered(job, segment, reordered, measured))
-    return SegmentTrial(orders, table, pruned, after, [plan.of(after.sources[0]) for plan in pruned])
+    return SegmentTrial(orders, table, pruned, after, [replace(plan, source=after.sources[0]) for plan in pruned])
 
 
 class QueryBytes(NamedTuple):
@@ -458,13 +459,13 @@ def measure_query_bytes(
 
     @cache
     def full_scan(columns: tuple[str, ...]) -> float:
-        return float(sum(pruned.size(PruneOutcome.READ).bytes for pruned in table.prune(TRUE, columns)))
+        return float(sum_read(table.prune(TRUE, columns)).bytes)
 
     result = QueryBytes([], [], [], [])
     for query, pruned in zip(queries, pruned_plans, strict=True):
-        is_reached = pruned.outcome != PruneOutcome.PARTITION
+        is_reached = ~pruned.excluded
         full = full_scan(tuple(query.columns))
-        result.read.append(float(pruned.size(PruneOutcome.READ).bytes))
+        result.read.append(float(pruned.size(pruned.read).bytes))
         result.full.append(full)
         result.metadata_chunks.append(float(chunks[pruned.source.blocks.layout[is_reached]].sum()))
         result.reached.append(full if is_reached.any() else 0.0)

@@ -37,9 +37,11 @@ from layoutopt.scan.opened_table import (
     find_subsumed_features,
     layout_json,
     size_json,
-    sum_sizes,
+    sum_all,
+    sum_read,
+    sum_skipped,
 )
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome, ScanSize
+from layoutopt.scan.prune import PrunedPlan, ScanSize
 from layoutopt.scan.table_read import TableRead
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, cannot_match, split_literal
 from layoutopt.skipping.derived_bounds import derive_bounds
@@ -346,12 +348,11 @@ def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explana
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
     unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
-    on_path = tuple(outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT)
     return ReadExplanation(
         columns=tuple(read.scan.columns),
-        total=sum_sizes(read.pruned, *on_path),
-        read=sum_sizes(read.pruned, PruneOutcome.READ),
-        skipped_by={name: sum_sizes(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
+        total=sum_all(read.pruned),
+        read=sum_read(read.pruned),
+        skipped_by=sum_skipped(read.pruned),
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(find_subsumed_features(read.table, root)),
         conjuncts=explain_conjuncts(read.table, root) + unusable,

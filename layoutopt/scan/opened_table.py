@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -133,9 +133,23 @@ MECHANISMS = {
 }
 
 
-def sum_sizes(pruned: Sequence[PrunedPlan], *outcomes: PruneOutcome) -> ScanSize:
-    """Return the blocks, rows and bytes of some outcomes over all plans."""
-    return sum((plan.size(*outcomes) for plan in pruned), ScanSize())
+def sum_read(pruned: Iterable[PrunedPlan]) -> ScanSize:
+    """Return the blocks, rows and bytes that are read, over all plans."""
+    return sum((plan.size(plan.read) for plan in pruned), ScanSize())
+
+
+def sum_all(pruned: Iterable[PrunedPlan]) -> ScanSize:
+    """Return all blocks of the layouts read, with their rows and bytes, over all plans."""
+    return sum((plan.size(plan.on_path) for plan in pruned), ScanSize())
+
+
+def sum_skipped(pruned: Iterable[PrunedPlan]) -> dict[str, ScanSize]:
+    """Return the blocks, rows and bytes that each mechanism skips, over all plans."""
+    plans = list(pruned)
+    return {
+        name: sum((plan.size(plan.outcome == outcome) for plan in plans), ScanSize())
+        for name, outcome in MECHANISMS.items()
+    }
 
 
 def size_json(amount: ScanSize) -> dict[str, int]:

@@ -25,7 +25,7 @@ from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import And, InSet, Node, Or
+from layoutopt.model.predicates import Node
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import pack
@@ -190,51 +190,57 @@ def plan_blocks(catalog: Catalog) -> tuple[PlanBlocks, ...]:
 
 @dataclass(frozen=True, eq=False)
 class PrunedPlan:
-    """What a query reads of one plan's blocks.
+    """What a query reads of one plan's blocks. What skips the others is computed when it is asked for.
 
     Attributes:
-        outcome: a :class:`PruneOutcome` for each block, int8[n].
-        needed_without_features: blocks that would be read if there were no features, bool[n].
-        bytes: compressed bytes that the query reads in each block, tids included, int64[n].
+        root: the filter.
+        settings: the session's.
+        excluded: blocks whose partition the filter excludes, bool[n].
+        read: the blocks to read, bool[n].
     """
 
     source: PlanBlocks
+    root: Node
+    settings: SessionSettings
+    excluded: Bits
     path: ScanPath
-    outcome: npt.NDArray[np.int8]
-    needed_without_features: Bits
-    bytes: Ints
+    read: Bits
 
     @property
     def choice(self) -> tuple[LayoutChoice, ...]:
         """The layouts read, with the columns of each."""
         return self.path.choice
 
-    def size(self, *outcomes: PruneOutcome) -> ScanSize:
-        """Return the blocks, rows and bytes that had one of these outcomes."""
-        return sum((self._sizes[outcome] for outcome in outcomes), ScanSize())
+    @property
+    def on_path(self) -> Bits:
+        """The blocks of the layouts read, bool[n]."""
+        return _mask_layouts(self.source, self.choice)
 
     @cached_property
-    def _sizes(self) -> tuple[ScanSize, ...]:
-        masks = [self.outcome == outcome for outcome in PruneOutcome]
+    def outcome(self) -> npt.NDArray[np.int8]:
+        """A :class:`PruneOutcome` for each block, int8[n]."""
+        return attribute(self)
+
+    @property
+    def needed_without_features(self) -> Bits:
+        """The blocks that would be read if there were no features, nor indexes, bool[n]."""
+        proved = _prove(self.source, self.root, self.settings, None, by_indexes=False)
+        return _in_every_layout(self.source, self.choice, self.on_path & ~self.excluded & ~proved)
+
+    @cached_property
+    def bytes(self) -> Ints:
+        """The compressed bytes that the query reads in each block, tids included, int64[n]."""
+        return _count_bytes(self.source.blocks, self.choice)
+
+    def size(self, mask: Bits) -> ScanSize:
+        """Return the number of masked blocks (bool[n]), with their rows and bytes."""
         rows = self.source.blocks.rows
-        return tuple(
-            ScanSize(int(np.count_nonzero(mask)), int(rows[mask].sum()), int(self.bytes[mask].sum())) for mask in masks
-        )
+        return ScanSize(int(np.count_nonzero(mask)), int(rows[mask].sum()), int(self.bytes[mask].sum()))
 
     def rows_by_layout(self, mask: Bits) -> dict[int, int]:
         """Return the rows of the masked blocks (bool[n]) in each layout on the path."""
         blocks = self.source.blocks
         return {c.layout: int(blocks.rows[mask & (blocks.layout == c.layout)].sum()) for c in self.choice}
-
-    @property
-    def read(self) -> Bits:
-        """The blocks to read, bool[n]."""
-        read: Bits = self.outcome == PruneOutcome.READ
-        return read
-
-    def of(self, source: PlanBlocks) -> PrunedPlan:
-        """Return the same decision for blocks that differ from these only in their bytes."""
-        return replace(self, source=source, bytes=_count_bytes(source.blocks, self.choice))
 
 
 def prune(
@@ -248,52 +254,73 @@ def prune(
         columns: the columns that are read, filter columns included; none for ``count(*)``.
         settings: the session's; features and expression values measured under other settings are not used.
     """
-    blocks, features, statistics = source.blocks, source.features_under(settings), source.statistics_under(settings)
-    local = local_layouts(source.plan, root, features)
-    by_partition = partition_out[source.entry_of]
-    # Blocks without live rows match nothing.
-    by_statistics = cannot_match(root, statistics, None, by_indexes=False) | (blocks.live_rows == 0)
-    by_features, by_both = (blocks.part == 1) & np.array(local)[blocks.layout], by_statistics
-    if features is not None:
-        by_features |= cannot_match(root, statistics, features, by_statistics=False, by_indexes=False)
-        # Using both at once proves more only if features exclude some alternatives and statistics the others.
-        if _has_alternatives(root):
-            by_both = cannot_match(root, statistics, features, by_indexes=False)
-    by_any = by_partition | by_features | by_statistics | by_both
+    blocks, excluded = source.blocks, partition_out[source.entry_of]
+    local = local_layouts(source.plan, root, source.features_under(settings))
+    skipped = excluded | _prove(source, root, settings, local, by_indexes=False)
     # Indexes come last because they are read from files. They are combined with features and statistics, since
     # different alternatives may be excluded by different mechanisms.
-    if source.plan.indexes and not by_any.all():
-        by_any = by_any | cannot_match(root, statistics, features)
-    rows = np.bincount(blocks.layout, blocks.rows * ~by_any, len(local)).astype(int).tolist()
+    if source.plan.indexes and not skipped.all():
+        skipped |= _prove(source, root, settings, local)
+    kept = np.flatnonzero(~skipped)
+    rows = np.bincount(blocks.layout[kept], blocks.rows[kept], len(local)).astype(int).tolist()
     absent = {column.name for column in source.absent}
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
-    on_path = np.isin(blocks.layout, [layout.layout for layout in path.choice])
-    reached = on_path & ~by_partition
-
-    def empty_segments(skipped: Bits) -> Bits:
-        """Return the remaining blocks whose segment has a layout without remaining blocks: no row survives there."""
-        remaining = reached & ~skipped
-        return remaining & ~_in_every_layout(source, path.choice, remaining)
-
-    # The first condition that holds decides a block's outcome. Each mechanism also gets the segments it empties alone.
-    with_statistics = by_statistics | by_both
-    outcomes = {
-        PruneOutcome.OTHER_LAYOUT: ~on_path,
-        PruneOutcome.PARTITION: by_partition,
-        PruneOutcome.FEATURES: by_features | empty_segments(by_features),
-        PruneOutcome.STATISTICS: with_statistics | empty_segments(by_features | with_statistics),
-        PruneOutcome.INDEX: by_any | empty_segments(by_any),
-    }
-    outcome = np.select(list(outcomes.values()), list(outcomes), PruneOutcome.READ).astype(np.int8)
-    without_features = _in_every_layout(source, path.choice, reached & ~by_statistics)
-    return PrunedPlan(source, path, outcome, without_features, _count_bytes(blocks, path.choice))
+    read = _in_every_layout(source, path.choice, _mask_layouts(source, path.choice) & ~skipped)
+    return PrunedPlan(source, root, settings, excluded, path, read)
 
 
-def _has_alternatives(node: Node) -> bool:
-    """Return whether part of a filter can hold in several ways that skipping tries one by one."""
-    if isinstance(node, And):
-        return any(_has_alternatives(child) for child in node.children)
-    return isinstance(node, Or) or (isinstance(node, InSet) and len(node.values.intervals) + node.null > 1)
+def attribute(pruned: PrunedPlan) -> npt.NDArray[np.int8]:
+    """Return a :class:`PruneOutcome` for each block, int8[n]: what skips it first.
+
+    Each mechanism is tried with those before it, and also gets the segments in which it empties a layout.
+    """
+    source, root, settings = pruned.source, pruned.root, pruned.settings
+    outcome = np.full(source.blocks.n, PruneOutcome.OTHER_LAYOUT, dtype=np.int8)
+    outcome[pruned.on_path & pruned.excluded] = PruneOutcome.PARTITION
+    local = local_layouts(source.plan, root, source.features_under(settings))
+    reached = remaining = pruned.on_path & ~pruned.excluded
+    for mechanism, by_statistics, by_indexes in (
+        (PruneOutcome.FEATURES, False, False),
+        (PruneOutcome.STATISTICS, True, False),
+        (PruneOutcome.INDEX, True, True),
+    ):
+        if not remaining.any():
+            break  # indexes are read from files
+        proved = _prove(source, root, settings, local, by_statistics=by_statistics, by_indexes=by_indexes)
+        before, remaining = remaining, _in_every_layout(source, pruned.choice, reached & ~proved)
+        outcome[before & ~remaining] = mechanism
+    outcome[pruned.read] = PruneOutcome.READ
+    return outcome
+
+
+def _prove(
+    source: PlanBlocks,
+    root: Node,
+    settings: SessionSettings,
+    local: Sequence[bool] | None,
+    *,
+    by_statistics: bool = True,
+    by_indexes: bool = True,
+) -> Bits:
+    """Return the blocks that are proved to have no live row that matches and is read from this block, bool[n].
+
+    ``local`` is the result of :func:`local_layouts`; if None, features are not used.
+    """
+    blocks, statistics = source.blocks, source.statistics_under(settings)
+    features = None if local is None else source.features_under(settings)
+    proved = cannot_match(root, statistics, features, by_statistics=by_statistics, by_indexes=by_indexes)
+    if by_statistics:
+        proved |= blocks.live_rows == 0
+    if local is not None and any(local):
+        proved |= (blocks.part == 1) & np.array(local)[blocks.layout]
+    return proved
+
+
+def _mask_layouts(source: PlanBlocks, choice: Sequence[LayoutChoice]) -> Bits:
+    """Return the blocks of the layouts of a path, bool[n]."""
+    chosen = np.zeros(len(source.plan.scheme.layouts), dtype=np.bool_)
+    chosen[[layout_choice.layout for layout_choice in choice]] = True
+    return chosen[source.blocks.layout]
 
 
 def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:

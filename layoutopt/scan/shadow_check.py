@@ -36,7 +36,7 @@ def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan])
     decided = True
     for plan in pruned:
         blocks = plan.source.blocks
-        skipped = ~plan.read & np.isin(blocks.layout, [choice.layout for choice in plan.choice])
+        skipped = plan.on_path & ~plan.read
         TALLY["blocks"] += int(np.count_nonzero(skipped))
         TALLY["rows"] += int(blocks.rows[skipped].sum())
         for segment in segments_with_skips(plan):

@@ -21,7 +21,7 @@ from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.engine import EngineQuery, run, view_source
 from layoutopt.scan.files import BATCH_ROWS
-from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PruneOutcome, choose_layouts
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, choose_layouts
 from layoutopt.scan.shadow_check import mask_delivered, raise_if_lost, segments_with_skips
 from layoutopt.scan.shadow_check_rows import compile_condition, load_segment, match_condition
 from layoutopt.scan.table_read import TableRead
@@ -114,9 +114,8 @@ def _read_all(source: PlanBlocks, columns: Sequence[str]) -> PrunedPlan:
     absent = {column.name for column in source.absent}
     rows = np.bincount(blocks.layout, blocks.rows, layouts).astype(int).tolist()
     path = choose_layouts(source.plan, [name for name in columns if name not in absent], [False] * layouts, rows)
-    mask = np.isin(blocks.layout, [choice.layout for choice in path.choice])
-    outcome = np.where(mask, PruneOutcome.READ, PruneOutcome.OTHER_LAYOUT).astype(np.int8)
-    return PrunedPlan(source, path, outcome, mask, np.zeros(blocks.n, dtype=np.int64))
+    read = np.isin(blocks.layout, [choice.layout for choice in path.choice])
+    return PrunedPlan(source, TRUE, source.plan.settings, np.zeros(blocks.n, dtype=np.bool_), path, read)
 
 
 def have_same_rows(left: pa.Table, right: pa.Table) -> bool:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.arrow_types import CODED, arrow_type, empty_table, nested_type
@@ -21,7 +20,7 @@ from layoutopt.model.udf import Udf
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.files import BATCH_ROWS, find_coded_columns, open_parquet
 from layoutopt.scan.opened_table import OpenedTable
-from layoutopt.scan.prune import PrunedPlan, PruneOutcome
+from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.read import ROWS_ONLY, check_late, read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read, split_by_file
 from layoutopt.sql.scans import TableScan, find_scans
@@ -62,6 +61,16 @@ class TableRead:
         """The rows to be read of one layout, without deleted ones."""
         return sum(int(plan.source.blocks.live_rows[plan.read].sum()) for plan in self.pruned)
 
+    @property
+    def is_joined(self) -> bool:
+        """Whether rows are combined from several layouts."""
+        return any(len(plan.choice) > 1 and plan.read.any() for plan in self.pruned)
+
+    @cached_property
+    def with_deletes(self) -> list[Bits]:
+        """The blocks to be read that have deleted rows, bool[n] for each plan."""
+        return [plan.read & (plan.source.blocks.deleted_rows > 0) for plan in self.pruned]
+
     @cached_property
     def segments(self) -> list[SegmentRead]:
         """The segments to be read, in the table's order."""
@@ -70,10 +79,9 @@ class TableRead:
     @property
     def coded(self) -> frozenset[str]:
         """The text columns that are dictionary-encoded in all files to read, if each segment has one layout."""
-        segments = self.segments
-        if any(len(segment.layouts) > 1 for segment in segments):
+        if self.is_joined:
             return frozenset()
-        layouts = [segment.layouts[0] for segment in segments]
+        layouts = [segment.layouts[0] for segment in self.segments]
         texts = {column.name for column in self.columns if arrow_type(column.type) == pa.string()}
         texts = texts.intersection(*(layout.columns for layout in layouts))
         return find_coded_columns(self.table.catalog.data, (file for layout in layouts for file in layout.files), texts)
@@ -159,26 +167,11 @@ def _filter_batches(batches: Iterator[pa.RecordBatch], condition: Node) -> Itera
         yield filtered
 
 
-def has_deleted_rows(read: TableRead) -> bool:
-    """Return whether a block that is read has deleted rows."""
-    return any(mask.any() for mask in _mask_deletes(read))
-
-
-def _mask_deletes(read: TableRead) -> list[Bits]:
-    """Return for each plan which blocks are read and have deleted rows, bool[n]."""
-    return [plan.read & (plan.source.blocks.deleted_rows > 0) for plan in read.pruned]
-
-
-def split_by_deletes(read: TableRead) -> tuple[TableRead, TableRead | None]:
-    """Split a read into the blocks without deleted rows, and those with some (None if there are none).
+def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, TableRead | None]:
+    """Split a read into the blocks outside some masks, bool[n] for each plan, and those in them (None for none).
 
     Valid only if each row is read from one layout: then blocks are independent of each other.
     """
-    return split_blocks(read, _mask_deletes(read))
-
-
-def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, TableRead | None]:
-    """Split a read into the blocks outside some masks, bool[n] for each plan, and those in them (None for none)."""
     if not any(mask.any() for mask in masks):
         return read, None
     pairs = list(zip(read.pruned, masks, strict=True))
@@ -189,8 +182,7 @@ def split_blocks(read: TableRead, masks: Sequence[Bits]) -> tuple[TableRead, Tab
 
 def exclude_blocks(plan: PrunedPlan, excluded: Bits) -> PrunedPlan:
     """Return a plan's part of a read without some blocks, bool[n]: they are neither read nor skipped."""
-    outcome = np.where(plan.read & excluded, PruneOutcome.OTHER_LAYOUT, plan.outcome).astype(np.int8)
-    return replace(plan, outcome=outcome)
+    return replace(plan, read=plan.read & ~excluded)
 
 
 # Finds the mentions of tables (names and schemas) in a text, for a session's settings and functions.

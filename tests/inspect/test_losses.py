@@ -17,7 +17,8 @@ from layoutopt.workload.log import query_times
 from tests.inspect.logs import logged
 from tests.scan.builder import build, building
 from tests.scan.deleting import delete_ids
-from tests.scan.tables import SCHEMA, some_rows
+from tests.scan.layouts import GROUPS
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 WEEK, DAY = dt.timedelta(days=7), dt.timedelta(days=1)
 TEXT = "SELECT id, price FROM t WHERE price > 50 AND kind IS NOT NULL"
@@ -49,6 +50,13 @@ def test_only_what_was_asked_since_a_partition_was_written_is_lost(table: Table)
         assert found[entry.key].loss.counted == pytest.approx(3 * read)
         counts = 0.5 ** (np.array([2, 1, 0]) / 7)
         assert found[entry.key].expected == pytest.approx(2 * read * float(counts @ [1, 1, 2]) / counts.sum())
+
+
+def test_an_excluded_partition_is_reached_in_no_layout(tmp_path: Path) -> None:
+    table = build(tmp_path, some_rows(), building(SCHEMA, CONDITIONS, layouts=GROUPS, partition_by="year"))
+    reads = measure_entry_bytes(table, logged(["SELECT id FROM t WHERE year = 1995", "SELECT price FROM t"]))
+    by_year = [entry.key == "1995" for entry in table.catalog.partitions]
+    assert reads.reached.tolist() == [by_year, [True] * len(by_year)]
 
 
 def test_a_plan_that_reads_more_is_no_loss(table: Table) -> None:

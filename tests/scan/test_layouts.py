@@ -13,10 +13,12 @@ import pytest
 
 from layoutopt.errors import DataFileError
 from layoutopt.model.layout import ByVectors, Layout
+from layoutopt.model.vectors import pack
 from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.read import gather_positions, intersect_tids
 from layoutopt.scan.table import Table
 from tests.effort import long_too
+from tests.scan import builder
 from tests.scan.builder import build, building
 from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
 from tests.scan.queries import QUERIES
@@ -96,6 +98,18 @@ def test_a_layout_of_some_rows_serves_only_queries_that_its_features_subsume(tmp
     assert not_served.read[(not_served.source.blocks.part == 1)].any()
 
 
+def test_rows_without_local_features_are_left_out_if_their_vectors_are_unknown(
+    tmp_path: Path, rows: pa.Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builder, "pack", lambda bits: pack(np.ones_like(bits)))
+    table = layout_table(tmp_path, rows, OVERLAPPING)
+    sql = "SELECT id, price FROM t WHERE kind = 'air'"
+    (plan,) = table.scan(sql).reads[0].pruned
+    assert [c.layout for c in plan.choice] == [1]
+    assert plan.read.tolist() == (plan.on_path & (plan.source.blocks.part == 0)).tolist()
+    assert same(table.sql(sql).to_pylist(), expected(sql, rows))
+
+
 def test_explain_shows_the_path_and_what_the_next_best_would_read(tmp_path: Path, rows: pa.Table) -> None:
     table = layout_table(tmp_path, rows, OVERLAPPING)
     explanation = table.explain("SELECT id, price FROM t WHERE kind = 'air'")
@@ -127,7 +141,7 @@ def test_counting_reads_a_layout_with_every_row(tmp_path: Path, rows: pa.Table) 
     table = layout_table(tmp_path, rows, OVERLAPPING)
     (plan,) = table.scan("SELECT count(*) FROM t").reads[0].pruned
     assert sum(plan.rows_by_layout(plan.read).values()) == rows.num_rows
-    assert plan.size(PruneOutcome.READ).bytes == 0
+    assert plan.size(plan.read).bytes == 0
 
 
 @pytest.mark.unshadowed("a data file is forged")

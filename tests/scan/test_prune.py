@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from layoutopt.model.feature import SessionSettings
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.layout import Layout
+from layoutopt.model.predicates import Col, Node
+from layoutopt.scan import check_switch as switch
+from layoutopt.scan import prune
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
+from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building, by_position, holds
+from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA
 
 
@@ -22,13 +32,19 @@ def pruned(table: Table, condition: str, settings: SessionSettings | None = None
 
 
 def blocks_with(plan: PrunedPlan, outcome: PruneOutcome) -> int:
-    return plan.size(outcome).blocks
+    return int((plan.outcome == outcome).sum())
 
 
 def test_a_partition_is_skipped_by_its_bounds(by_year: Table) -> None:
     plan = pruned(by_year, "day >= date '1995-01-01' AND year = 1995")
-    assert plan.size(PruneOutcome.PARTITION).rows == 200
-    assert plan.size(PruneOutcome.READ, PruneOutcome.STATISTICS, PruneOutcome.FEATURES).rows == 100
+    assert plan.size(plan.outcome == PruneOutcome.PARTITION).rows == 200
+    assert plan.size(~plan.excluded).rows == 100
+
+
+def test_other_partitions_are_not_read(by_year: Table) -> None:
+    for place, entry in enumerate(by_year.catalog.partitions):
+        (plan,) = by_year.all_rows_of([entry], ["id"])
+        assert plan.read.tolist() == (plan.source.entry_of == place).tolist()
 
 
 def test_features_skip_what_statistics_can_not(by_year: Table) -> None:
@@ -62,10 +78,52 @@ def test_a_feature_and_a_statistic_skip_an_or_together(tmp_path: Path, rows: pa.
 def test_fates_cover_every_block_once(by_year: Table) -> None:
     for condition in ("kind = 'air' AND year > 1994", "id BETWEEN 12 AND 18", "price IS NULL", "id < 0"):
         plan = pruned(by_year, condition)
-        amounts = [plan.size(outcome) for outcome in PruneOutcome]
+        amounts = [plan.size(plan.outcome == outcome) for outcome in PruneOutcome]
         assert sum(amount.blocks for amount in amounts) == plan.source.blocks.n
         assert sum(amount.rows for amount in amounts) == by_year.rows
-        assert plan.size(*PruneOutcome).bytes == sum(amount.bytes for amount in amounts)
+        assert plan.size(np.ones(plan.source.blocks.n, dtype=np.bool_)).bytes == sum(amount.bytes for amount in amounts)
+
+
+ALTERNATIVES = (
+    "kind = 'air' OR id > 150",
+    "kind IN ('air', 'mail') AND price > 50",
+    "kind LIKE '%p' OR (id < 5 AND year = 1995)",
+)
+
+
+@pytest.mark.parametrize("layouts", [None, GROUPS, OVERLAPPING], ids=["sop", "gsop", "gsop-r"])
+@pytest.mark.parametrize("indexes", [(), (IndexSpec(Col("id", "int"), "gap-list"),)], ids=["", "indexed"])
+def test_every_skipped_block_is_credited(
+    tmp_path: Path, rows: pa.Table, layouts: list[Layout] | None, indexes: tuple[IndexSpec, ...]
+) -> None:
+    plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", segment_rows=40, indexes=indexes)
+    table, credits = build(tmp_path, rows, plan), Counter[int]()
+    for condition in (*CONDITIONS, *ALTERNATIVES, "id = 150", "year = 1995 AND price > 99", "price IS NULL", "id < 0"):
+        decided = pruned(table, condition)
+        assert (decided.outcome == PruneOutcome.READ).tolist() == decided.read.tolist()
+        assert (decided.outcome != PruneOutcome.OTHER_LAYOUT).tolist() == decided.on_path.tolist()
+        credits.update(decided.outcome.tolist())
+    assert {*PruneOutcome} - credits.keys() <= {PruneOutcome.OTHER_LAYOUT, PruneOutcome.INDEX}
+    assert (PruneOutcome.INDEX in credits) == bool(indexes)
+
+
+def test_a_query_is_decided_by_one_evaluation(by_year: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    evaluated: list[Node] = []
+
+    def counted(node: Node, *args: Any, **kwargs: Any) -> Any:
+        evaluated.append(node)
+        return cannot_match(node, *args, **kwargs)
+
+    monkeypatch.setattr(prune, "cannot_match", counted)
+    for condition in ("id = 3", *ALTERNATIVES):
+        sql = f"SELECT id FROM t WHERE {condition}"
+        monkeypatch.setenv(switch.SWITCH, "0")
+        evaluated.clear()
+        scan = by_year.scan(sql)
+        scan.to_arrow()
+        assert len(evaluated) == 1
+        scan.explain()  # credits the mechanisms
+        assert len(evaluated) > 1
 
 
 def test_no_skipped_block_has_a_matching_row(by_year: Table, rows: pa.Table) -> None:
@@ -74,7 +132,7 @@ def test_no_skipped_block_has_a_matching_row(by_year: Table, rows: pa.Table) -> 
         matching = rows.filter(pa.array(holds(rows, [condition])[:, 0]))["id"].to_pylist()
         read = np.concatenate([np.zeros(0, int), *(batch["id"].to_numpy() for batch in _batches(by_year, condition))])
         assert set(matching) <= set(read.tolist())
-        assert plan.size(PruneOutcome.READ).rows == len(read)
+        assert plan.size(plan.read).rows == len(read)
 
 
 def _batches(table: Table, condition: str) -> list[pa.RecordBatch]:
@@ -92,7 +150,7 @@ def test_bytes_are_those_of_the_columns_read(by_year: Table) -> None:
     (scan,) = find_scans("SELECT id, price FROM t", {"t": SCHEMA})
     (plan,) = by_year.prune(scan.filter.root, scan.columns)
     blocks = plan.source.blocks
-    assert plan.size(PruneOutcome.READ).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
+    assert plan.size(plan.read).bytes == int((blocks.column_bytes("id") + blocks.column_bytes("price")).sum())
 
 
 def test_two_plans_are_pruned_each_by_its_own_features(tmp_path: Path, rows: pa.Table) -> None:
@@ -100,6 +158,6 @@ def test_two_plans_are_pruned_each_by_its_own_features(tmp_path: Path, rows: pa.
     build(tmp_path, years[0], building(SCHEMA, ["kind = 'air'"], partition_by="year"))
     table = build(tmp_path, years[1], building(SCHEMA, ["kind = 'rail'"], partition_by="year"), load_id="load-2")
     (scan,) = find_scans("SELECT id FROM t WHERE kind = 'rail'", {"t": SCHEMA})
-    skipping = [plan.size(PruneOutcome.FEATURES).blocks for plan in table.prune(scan.filter.root, scan.columns)]
+    skipping = [blocks_with(plan, PruneOutcome.FEATURES) for plan in table.prune(scan.filter.root, scan.columns)]
     assert sorted(skipping) == [0, 1]
     assert table.sql("SELECT count(*) AS n FROM t").to_pylist() == [{"n": 200}]

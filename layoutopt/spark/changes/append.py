@@ -19,7 +19,7 @@ from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.spark.changes.affected_rows import open_for_change
-from layoutopt.spark.changes.pipeline import write_rows
+from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.loading.load import SparkSource
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
@@ -42,9 +42,9 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
         return None
     live = [entry for entry in entries if entry.live_rows]
     counts = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
-    rows, content = rows_of_entries(spark, change.table, entries), content_of_entries(entries)
+    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
     values, marks = change.get_known_values(live), mark_replaced(entries)
-    return write_rows(change, COMPACTION, values, rows, content, watch, counts=counts, marks=marks)
+    return write_rows(change, COMPACTION, values, new_rows, watch, counts=counts, marks=marks)
 
 
 def append_rows(

@@ -40,7 +40,7 @@ from layoutopt.spark.changes.affected_rows import (
     plan_table_read,
     translate_expression_errors,
 )
-from layoutopt.spark.changes.pipeline import AddedRows, ChangeReport, commit_change
+from layoutopt.spark.changes.pipeline import ChangeReport, NewRows, RowChange, commit_change
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.source import conform_columns, measure_content, open_source
 from layoutopt.spark.loading.source_files import source_partitions
@@ -96,7 +96,8 @@ def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> Cha
     if not removed.content.rows and not values:
         return report
     keep = ~is_true(settings.where)
-    return commit_change(change, DELETE, report, removed, None, lambda rows: rows.where(keep), watch, values=values)
+    row_change = RowChange(removed, lambda rows: rows.where(keep), values=values)
+    return commit_change(change, DELETE, report, row_change, watch)
 
 
 def update_rows(
@@ -134,10 +135,8 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
             unchanged = [name for name in change.plan.schema.names if name not in assignments]
             content = Content(removed.content.rows, {name: removed.content.sums[name] for name in unchanged})
     is_updated = is_true(settings.where)
-    return commit_change(
-        change, "update", report, removed, AddedRows(new_rows, content),
-        lambda rows: _assign(rows, assignments, is_updated), watch,
-    )  # fmt: skip
+    row_change = RowChange(removed, lambda rows: _assign(rows, assignments, is_updated), NewRows(new_rows, content))
+    return commit_change(change, "update", report, row_change, watch)
 
 
 def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
@@ -221,9 +220,8 @@ def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> Chang
         rest = rows.join(source_keys, keys, "left_anti").select(*map(quote_name, change.plan.schema.names))
         return rest.unionByName(new_rows).localCheckpoint()
 
-    return commit_change(
-        change, "merge", report, removed, AddedRows(new_rows, new), rewritten, watch, values=values, exclusive=True
-    )
+    row_change = RowChange(removed, rewritten, NewRows(new_rows, new), values, exclusive=True)
+    return commit_change(change, "merge", report, row_change, watch)
 
 
 def _locate_keys(change: TableChange, source_keys: DataFrame, keys: Sequence[str]) -> LocatedRows:

@@ -29,7 +29,7 @@ from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
-from layoutopt.spark.changes.pipeline import write_rows
+from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.changes.replan import Target, find_target
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
@@ -224,6 +224,6 @@ def _rewrite_partition(
     if level is not None:
         return write_layouts(change, level.rewrite(entries), watch)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
-    rows, content = rows_of_entries(spark, change.table, entries), content_of_entries(entries)
+    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
     values = change.get_known_values(entries) or change.read_stored_values([key])
-    return write_rows(change, "optimize", values, rows, content, watch, fingerprints=sources)
+    return write_rows(change, "optimize", values, new_rows, watch, fingerprints=sources)

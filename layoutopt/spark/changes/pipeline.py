@@ -76,8 +76,8 @@ class ChangeReport:
 
 
 @dataclass(frozen=True, eq=False)
-class AddedRows:
-    """The rows that a change adds.
+class NewRows:
+    """Rows to write.
 
     Attributes:
         rows: the rows; the same each time they are read, if they are added beside marked rows.
@@ -88,43 +88,48 @@ class AddedRows:
     content: Content
 
 
+@dataclass(frozen=True, eq=False)
+class RowChange:
+    """The rows that go and the rows that come.
+
+    Attributes:
+        removed: says whether to mark or to rewrite.
+        rewritten: from the rows of partitions, the rows that they have afterwards.
+        added: the rows that come, if any.
+        values: more partitions to rewrite than those of the removed rows.
+        exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
+    """
+
+    removed: RemovedRows
+    rewritten: Callable[[DataFrame], DataFrame]
+    added: NewRows | None = None
+    values: Sequence[PlainValue] = ()
+    exclusive: bool = False
+
+
 def commit_change(
-    change: TableChange,
-    operation: str,
-    report: ChangeReport,
-    removed: RemovedRows,
-    added: AddedRows | None,
-    rewritten: Callable[[DataFrame], DataFrame],
-    watch: Stages,
-    *,
-    values: Sequence[PlainValue] = (),
-    exclusive: bool = False,
+    change: TableChange, operation: str, report: ChangeReport, row_change: RowChange, watch: Stages
 ) -> ChangeReport:
     """Mark the removed rows and write the added ones, or rewrite their partitions, in one commit.
 
-    Args:
-        report: counts the rows; it is returned with what was committed.
-        removed: says whether to mark or to rewrite.
-        rewritten: from the rows of partitions, the rows that they have afterwards.
-        values: more partitions to rewrite than those of the removed rows.
-        exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
+    ``report`` counts the rows; it is returned with what was committed.
 
     Raises:
         ContentMismatchError: the rows have other content.
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of :func:`make_marks`.
     """
+    removed, added = row_change.removed, row_change.added
     if removed.segments is None:
-        values = tuple(dict.fromkeys((*change.read_values(removed.rows), *values)))
+        values = tuple(dict.fromkeys((*change.read_values(removed.rows), *row_change.values)))
         entries = change.entries(values)
-        rows = rewritten(rows_of_entries(change.spark, change.table, entries))
+        rewritten = row_change.rewritten(rows_of_entries(change.spark, change.table, entries))
         none = Content(0, dict.fromkeys(removed.content.sums, 0))
         content = _change_content(entries, removed.content, none if added is None else added.content)
-        return replace(report, load=write_rows(change, operation, values, rows, content, watch))
-    marks = make_marks(change, removed.segments, watch, exclusive=exclusive)
+        return replace(report, load=write_rows(change, operation, values, NewRows(rewritten, content), watch))
+    marks = make_marks(change, removed.segments, watch, exclusive=row_change.exclusive)
     if added is not None and added.content.rows:
-        values = change.read_values(added.rows)
-        load = write_rows(change, operation, values, added.rows, added.content, watch, marks=marks)
+        load = write_rows(change, operation, change.read_values(added.rows), added, watch, marks=marks)
         load_id, number = load.load_id, load.snapshot
     else:
         load, load_id, catalog = None, new_load_id(), change.table.catalog
@@ -140,8 +145,7 @@ def write_rows(
     change: TableChange,
     operation: str,
     values: Sequence[PlainValue] | None,
-    rows: DataFrame,
-    content: Content,
+    new_rows: NewRows,
     watch: Stages,
     *,
     fingerprints: Mapping[str, str] | None = None,
@@ -152,8 +156,7 @@ def write_rows(
 
     Args:
         values: the partitions' values; None if they are unknown.
-        rows: the new rows of these partitions.
-        content: the expected content; columns that it lacks are checked against ``rows`` only.
+        new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
         fingerprints: by partition key, the digest of the source files whose rows the partition still has.
         counts: by partition key, the number of its rows, so that they are not counted.
 
@@ -163,19 +166,19 @@ def write_rows(
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     if counts is None:
-        counts = {change.names.key(values[0]): content.rows} if values is not None and len(values) == 1 else {}
+        counts = {change.names.key(values[0]): new_rows.content.rows} if values is not None and len(values) == 1 else {}
     basis = Basis(
         change.table.catalog.snapshot,
         f"the table {change.path!r}",
         values=None if change.plan.partition_by is None or values is None else tuple(values),
         fingerprints=fingerprints or {},
         rows=counts,
-        content=content,
+        content=new_rows.content,
         operation=operation,
         marks=marks,
     )
     plan = change.plan
-    row_source = SparkRows(conform_columns(rows, plan.schema), plan.partition_by, basis.source)
+    row_source = SparkRows(conform_columns(new_rows.rows, plan.schema), plan.partition_by, basis.source)
     return load(row_source, change.path, plan, basis, watch)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from layoutopt.scan.opened_table import MECHANISMS, sum_sizes
-from layoutopt.scan.prune import PruneOutcome, ScanSize
+from layoutopt.scan.opened_table import sum_all, sum_read, sum_skipped
+from layoutopt.scan.prune import ScanSize
 from layoutopt.scan.table_read import TableRead
 
 
@@ -39,16 +39,15 @@ class ScanMetrics:
     @classmethod
     def of(cls, name: str, read: TableRead) -> ScanMetrics:
         """Return the metrics of a read of the table with this name in the session."""
-        on_path = [outcome for outcome in PruneOutcome if outcome is not PruneOutcome.OTHER_LAYOUT]
         return cls(
             table=name,
             path=read.table.catalog.files.root,
             snapshot=read.table.catalog.snapshot.number,
             alias=read.scan.alias,
             columns=read.scan.columns,
-            total=sum_sizes(read.pruned, *on_path),
-            read=sum_sizes(read.pruned, PruneOutcome.READ),
-            skipped_by={name: sum_sizes(read.pruned, outcome) for name, outcome in MECHANISMS.items()},
+            total=sum_all(read.pruned),
+            read=sum_read(read.pruned),
+            skipped_by=sum_skipped(read.pruned),
         )
 
     @property

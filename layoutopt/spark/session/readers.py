@@ -44,7 +44,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
-from layoutopt.scan.table_read import TableRead, has_deleted_rows, read_rows, split_blocks, split_by_deletes
+from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
@@ -184,22 +184,16 @@ def read_to_dataframe(spark: SparkSession, read: TableRead) -> DataFrame:
     Using a column that was not read fails, unless Spark's own reader has it anyway.
     """
     if not read.columns:
-        return _with_all_columns(spark, read, spark.range(count_rows(read)))
-    segments = read.segments
-    if not segments:
+        return _with_all_columns(spark, read, spark.range(read.rows))
+    if not read.rows:
         return spark.createDataFrame([], schema_ddl(read.table.schema.columns))
-    if not read.table.catalog.data.is_plain or any(len(segment.layouts) > 1 for segment in segments):
-        return _with_all_columns(spark, read, read_by_tasks(spark, read, segments))
-    clean, rest = split_by_deletes(read)
+    if not read.table.catalog.data.is_plain or read.is_joined:
+        return _with_all_columns(spark, read, read_by_tasks(spark, read, read.segments))
+    clean, rest = split_blocks(read, read.with_deletes)
     if rest is None:
         return _read_natively(spark, read)
     rows = _with_all_columns(spark, rest, read_by_tasks(spark, rest, rest.segments))
-    return rows.unionAll(_read_natively(spark, clean)) if clean.segments else rows
-
-
-def count_rows(read: TableRead) -> int:
-    """Return the number of rows of a read without columns, by the catalog."""
-    return sum(sum(file.live_rows) for segment in read.segments for file in segment.layouts[0].files)
+    return rows.unionAll(_read_natively(spark, clean)) if clean.rows else rows
 
 
 def _with_all_columns(spark: SparkSession, read: TableRead, rows: DataFrame) -> DataFrame:
@@ -418,30 +412,26 @@ _KNOWN_SHARE: Final = 0.75
 
 
 class Reader(Enum):
-    """A way to read the blocks of a scan."""
+    """Spark's way to read the blocks of a scan."""
 
     NATIVE = "native"
     TASKS = "tasks"
-    DRIVER = "driver"
 
 
-def choose_reader(read: TableRead, by_driver: bool) -> Reader:
-    """Return the fastest reader for a read with columns, among those that can read it.
+def choose_reader(read: TableRead) -> tuple[Reader, bool]:
+    """Return Spark's fastest reader for a read with columns, and whether the driver would be faster.
 
-    Args:
-        by_driver: whether the driver may read.
+    The driver takes only what tasks would read, and is limited to few values and bytes.
     """
-    data, work = read.table.catalog.data, count_work(read.pruned)
+    data = read.table.catalog.data
     if data.is_external:
-        return Reader.NATIVE if data.has_native_files else Reader.TASKS
-    joined = any(len(plan.choice) > 1 for plan in read.pruned)
-    sooner = are_tasks_sooner(read, work)
-    if not (joined or sooner or not data.is_plain or has_deleted_rows(read)):
-        return Reader.NATIVE
+        return Reader.NATIVE if data.has_native_files else Reader.TASKS, False
+    work = count_work(read.pruned)
+    by_tasks = read.is_joined or not data.is_plain or are_tasks_sooner(read, work)
     few = work.bytes <= _MOST_BYTES and work.values + work.joined_values <= _MOST_VALUES
-    if by_driver and few and data.is_plain and all(_is_same_to_both(column.type) for column in read.columns):
-        return Reader.DRIVER
-    return Reader.TASKS if joined or sooner or not data.is_plain else Reader.NATIVE
+    by_driver = few and data.is_plain and (by_tasks or any(mask.any() for mask in read.with_deletes))
+    reader = Reader.TASKS if by_tasks else Reader.NATIVE
+    return reader, by_driver and all(_is_same_to_both(column.type) for column in read.columns)
 
 
 def are_tasks_sooner(read: TableRead, work: QueryWork) -> bool:
@@ -475,21 +465,20 @@ def plan_read(
         DataFileError: the driver reads, and a data file is missing or damaged.
     """
     if not read.columns:
-        return scan.count(count_rows(read))
-    reader = choose_reader(read, by_driver)
-    if reader is Reader.DRIVER:
+        return scan.count(read.rows)
+    reader, is_driver_faster = choose_reader(read)
+    if by_driver and is_driver_faster:
         rows = read_rows(read, _MOST_HELD)
         rows = None if rows is None else rows.select(list(read.scan.columns))
         if rows is not None and rows.nbytes <= _MOST_LOCAL:
             return scan.local(arrow_stream(rows), label)
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
-        reader = choose_reader(read, by_driver=False)
     if reader is Reader.TASKS or files is None:
         return scan.over(get_analyzed_plan(read_by_tasks(spark, read, read.segments, label)))
     native, rest = _split_by_reader(read, files)
     rest_plan = None if rest is None else get_analyzed_plan(read_by_tasks(spark, rest, rest.segments, label))
-    if rest is not None and not native.segments:
+    if rest is not None and not native.rows:
         return scan.over(rest_plan)
     return _plan_native_read(native, scan, files, label, rest_plan)
 
@@ -502,7 +491,7 @@ _WHOLE_SHARE: Final = 0.5
 def _split_by_reader(read: TableRead, files: SnapshotFiles) -> tuple[TableRead, TableRead | None]:
     """Split a read of one layout into the blocks for Spark's own reader and those for tasks (None for none)."""
     if not read.table.catalog.data.is_external:
-        return split_by_deletes(read)
+        return split_blocks(read, read.with_deletes)
     masks = []
     for plan, native in zip(read.pruned, files.native, strict=True):
         blocks, n = plan.source.blocks, len(plan.source.blocks.files)

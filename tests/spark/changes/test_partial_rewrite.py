@@ -28,7 +28,6 @@ from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
-from layoutopt.scan.prune import PruneOutcome
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
 from layoutopt.spark.changes.affected_rows import TableChange, locate_rows
@@ -94,7 +93,7 @@ class Apart:
     def read(self, where: str, columns: tuple[str, ...]) -> tuple[int, ...]:
         """The layouts that a query reads, and the rows that it reads of them, at most."""
         (read,) = open_table(self.path).scan(columns=list(columns), where=where).reads
-        return (*read.layouts, sum(pruned.size(PruneOutcome.READ).rows for pruned in read.pruned))
+        return (*read.layouts, sum(pruned.size(pruned.read).rows for pruned in read.pruned))
 
 
 @pytest.fixture(scope="module")
@@ -278,9 +277,7 @@ class Drifted:
         """The bytes that the log's queries read."""
         table = open_table(self.path)
         scans = [table.scan(f"SELECT text FROM t WHERE shop = {shop}") for shop in range(10)]
-        return sum(
-            pruned.size(PruneOutcome.READ).bytes for scan in scans for read in scan.reads for pruned in read.pruned
-        )
+        return sum(pruned.size(pruned.read).bytes for scan in scans for read in scan.reads for pruned in read.pruned)
 
 
 @pytest.mark.long

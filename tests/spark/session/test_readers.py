@@ -70,29 +70,26 @@ def plan_text(session: SparkSession, sql: str) -> str:
 
 
 def test_the_driver_reads_only_what_tasks_would(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_reader(read_of(table), by_driver=True) is (Reader.NATIVE if is_one_layout(table) else Reader.DRIVER)
+    one_layout = is_one_layout(table)
+    assert choose_reader(read_of(table)) == ((Reader.NATIVE, False) if one_layout else (Reader.TASKS, True))
     one_column = "SELECT id FROM t WHERE id > 20"
-    assert choose_reader(read_of(table, one_column), by_driver=True) is Reader.NATIVE
+    assert choose_reader(read_of(table, one_column)) == (Reader.NATIVE, False)
     changed = delete_ids(table.catalog.files.root, range(0, 300, 7))
-    assert choose_reader(read_of(changed, one_column), by_driver=True) is Reader.DRIVER
-    assert choose_reader(read_of(changed, one_column), by_driver=False) is Reader.NATIVE  # and tasks beside it
+    assert choose_reader(read_of(changed, one_column)) == (Reader.NATIVE, True)  # and tasks beside it
     monkeypatch.setattr(readers, "are_tasks_sooner", lambda *_: True)
-    assert choose_reader(read_of(table, one_column), by_driver=True) is Reader.DRIVER
-    assert choose_reader(read_of(table, one_column), by_driver=False) is Reader.TASKS
+    assert choose_reader(read_of(table, one_column)) == (Reader.TASKS, True)
 
 
 def test_the_driver_reads_few_values_and_bytes(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "are_tasks_sooner", lambda *_: True)
     for sql in (SQL, "SELECT * FROM t"):
-        assert choose_reader(read_of(table, sql), by_driver=True) is Reader.DRIVER
-        assert choose_reader(read_of(table, sql), by_driver=False) is Reader.TASKS
+        assert choose_reader(read_of(table, sql)) == (Reader.TASKS, True)
     for name in ("_MOST_VALUES", "_MOST_BYTES"):
         with monkeypatch.context() as patch:
             patch.setattr(readers, name, 0)
-            assert choose_reader(read_of(table), by_driver=True) is Reader.TASKS
+            assert choose_reader(read_of(table)) == (Reader.TASKS, False)
             patch.setattr(readers, "are_tasks_sooner", lambda *_: False)
-            left = Reader.NATIVE if is_one_layout(table) else Reader.TASKS
-            assert choose_reader(read_of(table), by_driver=True) is left
+            assert choose_reader(read_of(table)) == (Reader.NATIVE if is_one_layout(table) else Reader.TASKS, False)
 
 
 @pytest.fixture
