@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import start_spark
+from layoutopt.cli.inputs import find_reading_property, has_pyspark, is_local, start_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -44,28 +44,25 @@ def append(settings: AppendSettings, session: Session) -> None:
     start_quickly()
     from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.loading.append import append_few_rows
+    from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
     with session.working("appending") as work, event_log(settings.log_json) as log:
         try:
-            _check_spark_properties(session)
-            report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
+            if is_local(settings.executor, session, default=not has_pyspark()):
+                report = append_locally(settings, work.say, log)
+            elif settings.executor == "spark":
+                raise NeedsSparkError("--executor spark is given")
+            elif key := find_reading_property(session):
+                raise NeedsSparkError(f"the configuration file sets {key}")
+            else:
+                report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
             from layoutopt.spark.changes.append import append_rows
 
             log.write("spark", reason=str(reason))
             report = append_rows(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
-
-
-def _check_spark_properties(session: Session) -> None:
-    """Require Spark if its properties may change what it reads (the calendar of old dates, a store)."""
-    from layoutopt.errors import NeedsSparkError
-
-    keys = [key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop."))]
-    if keys:
-        raise NeedsSparkError(f"the configuration file sets {keys[0]}")
 
 
 def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:

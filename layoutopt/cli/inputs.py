@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
+from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,6 +55,27 @@ def has_pyspark() -> bool:
         return find_spec("pyspark") is not None
     except ModuleNotFoundError:
         return False
+
+
+def is_local(executor: str | None, session: Session, default: bool) -> bool:
+    """Return whether tasks run in processes of this machine; ``default`` is for no executor.
+
+    Raises:
+        SettingError: they shall, but the configuration sets properties that change what Spark would read.
+    """
+    local = default if executor is None else executor == "local"
+    if local and (key := find_reading_property(session)):
+        raise SettingError(
+            f"without Spark nothing follows {key}, which the configuration file sets; leave it out, or give "
+            "--executor spark"
+        )
+    return local
+
+
+def find_reading_property(session: Session) -> str | None:
+    """Return a property of the configuration that may change what Spark reads (the calendar of old dates, a store)."""
+    keys = (key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop.")))
+    return next(keys, None)
 
 
 def load_calibration(path: Path | None) -> Calibration | None:

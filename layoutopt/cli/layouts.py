@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import has_pyspark, spark_if_needed, start_spark
+from layoutopt.cli.inputs import has_pyspark, is_local, spark_if_needed, start_spark
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
@@ -139,7 +139,7 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.report.tables import print_loads
 
     with session.working("loading") as work, event_log(settings.log_json) as log:
-        if (settings.executor or ("spark" if has_pyspark() else "local")) == "local":
+        if is_local(settings.executor, session, default=not has_pyspark()):
             from layoutopt.loading.local_source import run_local_load
 
             report = run_local_load(settings, work.say, log)

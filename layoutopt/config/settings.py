@@ -491,6 +491,13 @@ class AppendSettings(VerbSettings):
         description="do not compact the small files of earlier appends; otherwise a second commit does so "
         "once several times as many rows have arrived since",
     )
+    executor: Annotated[
+        Literal["spark", "local"] | None,
+        Field(
+            description="what runs the tasks: spark, or local: processes of this machine, for plain Parquet files "
+            "[default: local for up to 100,000 rows of these; spark for others, where PySpark is installed]"
+        ),
+    ] = None
     publish: PublishTo = ()
     log_json: EventLog = None
 

@@ -23,7 +23,13 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import AlreadyLoadedError, CommitConflictError, MissingPartitionError, NeedsSparkError
+from layoutopt.errors import (
+    AlreadyLoadedError,
+    CommitConflictError,
+    MissingPartitionError,
+    NeedsSparkError,
+    SettingError,
+)
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch
@@ -93,16 +99,35 @@ def append_few_rows(
     return append_rows(_open_few_rows, settings, partial(_join, join_many), say, log)
 
 
-def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
+def append_locally(settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
+    """Append a source's rows without Spark, however many they are. Many small entries stay apart.
+
+    Raises:
+        SettingError: table or source need Spark; nothing was written.
+        LayoutoptError: as :func:`append_rows`.
+    """
+    try:
+        return append_rows(_open_plain, settings, partial(_join, lambda *_: None), say, log)
+    except NeedsSparkError as error:
+        raise SettingError(
+            f"{settings.source!r} can't be appended without Spark: {error}; give --executor spark"
+        ) from error
+
+
+def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> LocalSource:
     if not catalog.partitions or not catalog.files.is_plain:
         raise NeedsSparkError("the table is empty, or encrypted")
-    opened = LocalSource(source, current_plan(catalog), MOST_ROWS)
-    partitions = opened.list_partitions()
-    if len(partitions) > MOST_PARTITIONS:
-        raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
-    for file in (file for partition in partitions for file in partition.files):
+    opened = LocalSource(source, current_plan(catalog), most_rows)
+    for file in (file for partition in opened.list_partitions() for file in partition.files):
         if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
             raise NeedsSparkError(f"{file.uri!r} is no plain name")
+    return opened
+
+
+def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
+    opened = _open_plain(source, catalog, MOST_ROWS)
+    if len(opened.list_partitions()) > MOST_PARTITIONS:
+        raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
     return opened
 
 

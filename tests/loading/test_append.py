@@ -16,11 +16,11 @@ import pytest
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, commit_load
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError, TableError
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
 from layoutopt.loading import append as module
-from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows
+from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows, append_locally
 from layoutopt.loading.load import Basis, load
 from layoutopt.loading.local_source import LocalSource, check_plan
 from layoutopt.local.parquet_files import check_columns
@@ -332,6 +332,22 @@ def test_what_is_not_few_is_left_to_spark(
     monkeypatch.setattr(module, bound, value)
     with pytest.raises(NeedsSparkError, match=f"more than {value} "):
         Table(tmp_path, by="year").append(30)
+
+
+def test_many_rows_are_appended_without_spark_where_that_is_wanted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = Table(tmp_path, GROUPS, "year")
+    monkeypatch.setattr(module, "MOST_ROWS", 40)
+    monkeypatch.setattr(module, "MOST_PARTITIONS", 1)
+    for _ in range(4):
+        done = append_locally(AppendSettings(table_path=table.path, source=table.source(60)))
+        table.rows += 60
+        assert (done.joined, done.not_joined) == (None, None)  # there are too many rows to join
+    table.check()
+    write(tmp_path / "x.parquet", some_rows(3).drop_columns(["kind"]))
+    with pytest.raises(SettingError, match=r"can't be appended without Spark: .*; give --executor spark"):
+        append_locally(AppendSettings(table_path=table.path, source=str(tmp_path / "x.parquet")))
 
 
 def test_a_batch_is_not_named_after_a_path_that_spark_spells_otherwise(tmp_path: Path) -> None:
