@@ -82,7 +82,7 @@ def is_native(footer: Footer, schema: Schema) -> bool:
     if any(types.get(column.name) != column.type or "collate" in column.type for column in footer.columns()):
         return False
     leaves = [metadata.schema.column(i) for i in range(metadata.num_columns)]
-    expected = [leaf for field in footer.arrow for leaf in _standard_leaves(field.type, field.name)]
+    expected = [leaf for field in footer.arrow for leaf in standard_leaves(field.type, field.name)]
     if [leaf.path for leaf in leaves] != [path for path, _ in expected]:
         return False
     kinds = [(leaf.physical_type == "INT96", type) for leaf, (_, type) in zip(leaves, expected, strict=True)]
@@ -91,16 +91,16 @@ def is_native(footer: Footer, schema: Schema) -> bool:
     return all(is_int96 or _is_same_to_spark(type) for is_int96, type in kinds) and codecs <= _CODECS
 
 
-def _standard_leaves(type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
+def standard_leaves(type: pa.DataType, path: str) -> Iterator[tuple[str, pa.DataType]]:
     """Yield the paths and types of a column's leaves, if its lists and maps are stored as Parquet specifies."""
     if pa.types.is_struct(type):
         for field in type:
-            yield from _standard_leaves(field.type, f"{path}.{field.name}")
+            yield from standard_leaves(field.type, f"{path}.{field.name}")
     elif pa.types.is_map(type):
-        yield from _standard_leaves(type.key_type, f"{path}.key_value.key")
-        yield from _standard_leaves(type.item_type, f"{path}.key_value.value")
+        yield from standard_leaves(type.key_type, f"{path}.key_value.key")
+        yield from standard_leaves(type.item_type, f"{path}.key_value.value")
     elif pa.types.is_list(type):
-        yield from _standard_leaves(type.value_type, f"{path}.list.element")
+        yield from standard_leaves(type.value_type, f"{path}.list.element")
     else:
         yield path, type
 

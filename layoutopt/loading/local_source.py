@@ -27,6 +27,7 @@ from layoutopt.catalog.partition_names import (
     wrong_partition_value,
 )
 from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
@@ -36,7 +37,7 @@ from layoutopt.loading.load import LoadsReport, RowSource, run_load
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.local.processes import Processes, Tasks
-from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows
+from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows, sum_written
 from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
@@ -118,6 +119,10 @@ class LocalFiles(RowSource):
                 )
         sums = {name: sum(part.sums[name] for part in parts) for name in rows.schema.names}
         return Content(sum(part.rows for part in parts), sums)
+
+    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
+        """Read the checksums of nested columns by DuckDB."""
+        return sum_written(files, plan, blocks)
 
 
 def _sum_file(

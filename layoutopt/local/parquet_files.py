@@ -19,11 +19,12 @@ from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.external.external_tables import check_is_no_table
+from layoutopt.external.footers import standard_leaves
 from layoutopt.external.snapshot import has_old_dates, has_old_int96, parse_source_name
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
-from layoutopt.writer.checksum import is_hashable
+from layoutopt.writer.checksum import is_summable
 
 # With Hadoop's configuration, a path without a scheme may be in another file system.
 _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
@@ -33,9 +34,9 @@ _SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
 
 def check_columns(schema: Schema, partition_by: str | None) -> None:
-    """Raise NeedsSparkError for columns whose checksums or partitions only Spark can compute."""
+    """Raise NeedsSparkError for columns whose values or partitions only Spark knows."""
     for column in schema.columns:
-        if not is_hashable(column.type):
+        if not is_summable(column.type):
             raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
     if partition_by is not None and schema.find(partition_by).type not in _PARTITION_TYPES:
         raise NeedsSparkError(f"partitions are by a {schema.find(partition_by).type}")
@@ -91,6 +92,10 @@ def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool
         raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
     if len(types) < len(fields) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
+    for field in fields:
+        leaves = [path for path, _ in standard_leaves(field.type, field.name)]
+        if pa.types.is_nested(field.type) and not set(leaves) <= {leaf.path for leaf in file.schema}:
+            raise NeedsSparkError(f"{str(path)!r} stores the lists or maps of {field.name!r} in an older form")
     metadata = file.metadata.metadata or {}
     has_spark_types = any(mark in value for value in metadata.values() for mark in _SPARK_TYPES)
     if has_old_dates(metadata) or has_old_int96(metadata) or has_spark_types:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -11,13 +12,15 @@ import pyarrow.compute as pc
 
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.murmur3 import hash_words
 from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_partition_values, plain_type
 from layoutopt.local.splits import LocalFile
 from layoutopt.model.arrays import Hashes
+from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
-from layoutopt.writer.checksum import value_hashes
+from layoutopt.writer.checksum import is_hashable, value_hashes
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
@@ -41,6 +44,28 @@ def sum_rows(batches: Iterable[pa.Table], schema: Schema) -> Content:
             assert hashes is not None, "tables with other columns are refused"
             sums[column.name] += int(hashes.sum(dtype=np.int64))
     return Content(rows, sums)
+
+
+def sum_written(files: TableFiles, plan: Plan, blocks: pa.Table) -> dict[str, int]:
+    """Return the checksums of nested columns, which blocks do not have, by reading the files just written.
+
+    Raises:
+        NeedsSparkError: the files are encrypted.
+    """
+    nested = {column.name: column for column in plan.schema.columns if not is_hashable(column.type)}
+    if nested and not files.is_plain:
+        raise NeedsSparkError(f"the column {next(iter(nested))!r} of an encrypted table is nested")
+    sums = dict.fromkeys(nested, 0)
+    for number, layout in enumerate(plan.scheme.layouts):
+        own = [nested.pop(name) for name in layout.master if name in nested]
+        if not own:
+            continue
+        written = blocks.filter(pc.equal(blocks["layout"], number))["file"]
+        for path in dict.fromkeys(written.to_pylist()):
+            file = LocalFile(Path(files.full_path(path)), None)
+            sums_of_file = sum_rows(read_by_duckdb(file, Schema(tuple(own)), None, ()), Schema(tuple(own))).sums
+            sums |= {name: sums[name] + sum for name, sum in sums_of_file.items()}
+    return sums
 
 
 def sum_whole_rows(batches: Iterable[pa.Table], schema: Schema) -> int:

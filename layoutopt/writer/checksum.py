@@ -18,10 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.indexes.murmur3 import SEED, hash_joined, hash_texts, hash_words, scramble_words, start_states
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
-from layoutopt.model.types import decimal_digits
+from layoutopt.model.types import VARIANT, decimal_digits
 
 # A text column is hashed by its distinct values if at most half of this many first values are distinct.
 _PROBED_VALUES = 2_000
@@ -37,6 +38,7 @@ __all__ = [
     "hash_array",
     "hash_with_positions",
     "is_hashable",
+    "is_summable",
     "scramble_words",
     "sum_with_positions",
     "sums_by_block",
@@ -65,6 +67,19 @@ def is_hashable(type: str) -> bool:
         or decimal_digits(type) is not None
         or type.startswith(("varchar(", "char("))
     )
+
+
+def is_summable(type: str) -> bool:
+    """Return whether :func:`value_hashes` supports this Spark type: hashable ones, and lists, maps and structs of them.
+
+    >>> is_summable("array<struct<a:int,b:decimal(4,1)>>"), is_summable("variant"), is_summable("interval month")
+    (True, False, False)
+    """
+    if is_hashable(type):
+        return True
+    if VARIANT in type or "collate" in type or "interval" in type:
+        return False
+    return _hash_nested(pa.array([None], any_arrow_type(type))) is not None
 
 
 def hash_array(array: pa.Array, type: str) -> Hashes:

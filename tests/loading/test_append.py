@@ -383,7 +383,9 @@ def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
 
 def test_columns_of_which_only_spark_has_checksums_are_left_to_it() -> None:
     check_columns(SCHEMA, "year")
-    with pytest.raises(NeedsSparkError, match="'a' is array<int>"):
-        check_columns(Schema((*SCHEMA.columns, Column("a", "array<int>"))), "year")
+    check_columns(Schema((*SCHEMA.columns, Column("a", "array<struct<b:int,c:map<string,date>>>"))), "year")
+    for type in ("variant", "array<string collate UTF8_LCASE>", "interval month"):
+        with pytest.raises(NeedsSparkError, match=f"'a' is {type}"):
+            check_columns(Schema((*SCHEMA.columns, Column("a", type))), "year")
     with pytest.raises(NeedsSparkError, match="by a timestamp"):
         check_columns(SCHEMA, "seen")

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
@@ -32,6 +33,7 @@ from layoutopt.local.processes import Processes
 from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows
 from layoutopt.local.splits import LocalFile
 from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.writer.checksum import value_hashes
 from tests.scan.builder import building
@@ -43,11 +45,19 @@ from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 class Place:
     """A source, a plan and a table in a folder."""
 
-    def __init__(self, root: Path, by: str | None = "year", layouts: Any = None, segment_rows: int = 1_000_000) -> None:
+    def __init__(
+        self,
+        root: Path,
+        by: str | None = "year",
+        layouts: Any = None,
+        segment_rows: int = 1_000_000,
+        schema: Schema = SCHEMA,
+    ) -> None:
         self.root, self.table = root, str(root / "table")
         self.source = root / "source"
         self.source.mkdir()
-        self.plan = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by=by, segment_rows=segment_rows).plan
+        conditions = CONDITIONS if schema == SCHEMA else ()
+        self.plan = building(schema, conditions, layouts=layouts, partition_by=by, segment_rows=segment_rows).plan
         (root / "plan.json").write_bytes(self.plan.dumps())
 
     def write(self, rows: pa.Table, name: str = "a", **how: Any) -> None:
@@ -188,6 +198,31 @@ def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
         place.load()
     assert isinstance(error.value, ContentMismatchError)
     assert not list((place.root / "table").rglob("*.parquet"))
+
+
+NESTED = Schema((Column("id", "int"), Column("places", "array<struct<lat:double,names:map<string,string>>>")))
+PLACES = [None, [], [None], [{"lat": 1.5, "names": [("de", "Rom"), ("it", None)]}, {"lat": None, "names": None}]]
+
+
+def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Place(tmp_path, by=None, schema=NESTED)
+    ids, places = pa.array(range(40), pa.int32()), pa.array(PLACES * 10, any_arrow_type(NESTED.columns[1].type))
+    place.write(pa.table({"id": ids, "places": places}))
+    place.load()
+    read = open_table(place.table).scan(columns=["id", "places"]).to_arrow().sort_by("id")
+    assert read["places"].to_pylist() == places.to_pylist()
+    assert verify(open_table(place.table)).ok
+    honest = splits._read
+
+    def lose_a_name(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
+        for rows, low in honest(*given, **more):
+            cells = rows["places"].to_pylist()
+            cells[3] = cells[3][:1]
+            yield rows.set_column(1, "places", pa.array(cells, rows["places"].type)), low
+
+    monkeypatch.setattr(splits, "_read", lose_a_name)
+    with pytest.raises(ContentMismatchError, match="differs from the source in places; nothing was committed"):
+        place.load(replace=True)
 
 
 @generated(st.integers(0, 50), st.integers(0, 10_000), st.sampled_from([None, "year", "kind", "day"]))

@@ -48,6 +48,7 @@ from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import content_columns, content_of, measure_content
 from layoutopt.spark.core.workers import map_in_workers, map_segments
 from layoutopt.sql.schema import folder_values
+from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import remove_on_failure
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 from layoutopt.writer.task import WriteJob, write_segment
@@ -149,6 +150,9 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
     if select_for_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("indexes are of functions")
     check_columns(plan.schema, plan.partition_by)
+    for column in plan.schema.columns:
+        if not is_hashable(column.type):
+            raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
     for uri in rows.inputFiles():
         _parse_path(uri)
     n_rows = sum(segment.rows for segment in segments)

@@ -194,6 +194,18 @@ def test_partitions_that_are_folders_are_read_too(
     check_both(spark, source, tmp_path, a_plan(opened, by))
 
 
+@pytest.mark.parametrize("by", ["year", None])
+def test_nested_columns_are_loaded_without_spark(spark: SparkSession, tmp_path: Path, by: str | None) -> None:
+    rows = every_type(spark, 120)
+    source = written(rows, tmp_path / "source")
+    plan = a_plan(rows, by)
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
+    local = loaded_locally(source, tmp_path / "local", plan)
+    assert local.rows() == of_spark.rows()
+    assert verify(local.table).ok
+    assert {"list", "inner", "tags", "deep"} <= set(plan.schema.names)
+
+
 @pytest.mark.parametrize(
     ("kept", "partition_by", "by_segment"),
     [("source", None, True), ("in_folders", "year", True), ("source", "year", False)],
