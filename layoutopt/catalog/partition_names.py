@@ -165,7 +165,12 @@ def _split_request(request: str, partition_by: str) -> tuple[str, str, str]:
 
 def no_partitions(request: object) -> SettingError:
     """Return the error for a partition that is requested of a table without partitions."""
-    return SettingError(f"the plan has no partitions, but {request!r} was asked for; leave --partition out")
+    return SettingError(f"the plan has no partitions, but {request!r} is requested; leave --partition out")
+
+
+def no_partition_range() -> SettingError:
+    """Return the error for a range of partitions of a table without partitions."""
+    return SettingError("the plan has no partitions, but a range of them is requested; leave --from and --to out")
 
 
 def wrong_partition_value(text: str, type: str, partition_by: str) -> SettingError:

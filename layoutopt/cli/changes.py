@@ -58,10 +58,11 @@ def append(settings: AppendSettings, session: Session) -> None:
             else:
                 report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
+            log.write("spark", reason=str(reason))
+            spark = start_spark(session, table=settings.table_path)
             from layoutopt.spark.changes.append import append_rows
 
-            log.write("spark", reason=str(reason))
-            report = append_rows(start_spark(session, table=settings.table_path), settings, work.say, log)
+            report = append_rows(spark, settings, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 

@@ -30,6 +30,8 @@ Tell = Callable[[str], None]
 
 def append(spark: SparkSession, settings: AppendSettings, tell: Tell) -> None:
     """Append the batch and print a summary."""
+    if settings.executor == "local":
+        raise SettingError("a job runs in Spark, not by --executor local; leave that out, or run `layoutopt append`")
     from layoutopt.spark.changes.append import append_rows
 
     with event_log(settings.log_json) as log:
@@ -64,6 +66,8 @@ def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
 
 def load(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
     """Load the partitions and print a summary."""
+    if settings.executor == "local":
+        raise SettingError("a job runs in Spark, not by --executor local; leave that out, or run `layoutopt load`")
     from layoutopt.spark.loading.load import run_load
 
     with event_log(settings.log_json) as log:

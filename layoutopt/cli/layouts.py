@@ -140,14 +140,15 @@ def load(settings: LoadSettings, session: Session) -> None:
 
     with session.working("loading") as work, event_log(settings.log_json) as log:
         if is_local(settings.executor, session, default=not has_pyspark()):
-            from layoutopt.loading.local_source import run_local_load
+            from layoutopt.loading.load import run_load
+            from layoutopt.loading.local_source import LocalSource
 
-            report = run_local_load(settings, work.say, log)
+            report = run_load(LocalSource, settings, work.say, log)
         else:
-            from layoutopt.spark.loading.load import run_load
-
             spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
-            report = run_load(spark, settings, work.say, log)
+            from layoutopt.spark.loading import load as spark_load
+
+            report = spark_load.run_load(spark, settings, work.say, log)
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

@@ -432,6 +432,7 @@ class ReloadSettings(VerbSettings):
     partition: Names = Field((), description="the partitions to load again, each COLUMN=VALUE, in a commit each")
     first: First = None
     last: Last = None
+    executor: Executor = None
     publish: PublishTo = ()
     log_json: EventLog = None
 

@@ -104,6 +104,7 @@ def _find_losses(
         for matches, pruned in zip(all_matches, table.decide(question.root, question.columns), strict=True):
             if index in matches.unanswered:
                 continue
+            assert matches.source is pruned.source
             source, blocks = pruned.source, pruned.source.blocks
             for outcome, mechanism in _NAMES.items():
                 skipped = pruned.outcome == outcome

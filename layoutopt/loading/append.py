@@ -1,8 +1,8 @@
-"""Append few rows without Spark, whose start and jobs take longer than writing the rows.
+"""Append rows to a table, by Spark or without it; retrying a batch adds it only once.
 
-The source's plain Parquet files are loaded in this process (:mod:`layoutopt.loading.local_source`). What Spark might
-read otherwise raises NeedsSparkError before anything is written. Small entries of the partitions concerned are then
-joined (compacted).
+Few rows are appended without Spark, whose start and jobs take longer than writing them: plain Parquet files are loaded
+in this process (:mod:`layoutopt.loading.local_source`), and small entries of the partitions concerned are compacted.
+What Spark might read otherwise raises NeedsSparkError before anything is written.
 """
 
 from __future__ import annotations
@@ -29,13 +29,12 @@ from layoutopt.errors import (
     CommitConflictError,
     MissingPartitionError,
     NeedsSparkError,
-    SettingError,
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, LoadSource, RowSource, load
+from layoutopt.loading.load import Basis, LoadSource, RowSource, load, needs_spark
 from layoutopt.loading.local_source import LocalSource, check_plan, read_entries
 from layoutopt.local.second_reader import sum_rows, sum_written
 from layoutopt.local.segments import Chunk, Segment
@@ -110,9 +109,7 @@ def append_locally(settings: AppendSettings, say: Progress = silent, log: EventL
     try:
         return append_rows(_open_plain, settings, partial(_join, lambda *_: None), say, log)
     except NeedsSparkError as error:
-        raise SettingError(
-            f"{settings.source!r} can't be appended without Spark: {error}; give --executor spark"
-        ) from error
+        raise needs_spark(settings.source, error) from error
 
 
 def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> LocalSource:

@@ -462,6 +462,7 @@ def run_load(
     Raises:
         AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not set.
         MissingPartitionError: the source has no rows for a named partition, or none in the range.
+        SettingError: only Spark can read the source, and another executor was chosen.
         LayoutoptError: as :func:`load`.
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
@@ -487,8 +488,9 @@ def run_load(
             if not loads and request.table is not None:  # a crash may have left the last commit unpublished
                 publish_all(settings.table_path, settings.publish, say, log)
     except LayoutoptError as error:
-        _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, error)
-        raise
+        failure = needs_spark(settings.source, error) if isinstance(error, NeedsSparkError) else error
+        _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, failure)
+        raise failure from (error if failure is not error else error.__cause__)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None:
             raise
@@ -503,6 +505,11 @@ def run_load(
     )
     _log_result(log, settings, result, watch)
     return result
+
+
+def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
+    """Return the error for a source that only Spark can read, where another executor was chosen."""
+    return SettingError(f"{source!r} can't be read without Spark: {reason}; give --executor spark")
 
 
 def _check_encryption(settings: LoadSettings) -> None:

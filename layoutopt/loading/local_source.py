@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
 
 import pyarrow as pa
@@ -21,23 +21,21 @@ from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import (
     PlainValue,
+    no_partition_range,
     no_partitions,
     null_first_key,
     parse_request,
-    wrong_partition_value,
 )
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.config.settings import LoadSettings
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError
-from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
-from layoutopt.external.snapshot import SourceFile, SourcePartition
+from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError, TableError
+from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name
 from layoutopt.indexes.expressions import select_for_spark
-from layoutopt.loading.load import LoadsReport, RowSource, run_load
+from layoutopt.loading.load import RowSource
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import check_columns
-from layoutopt.local.processes import Processes, Tasks
-from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows, sum_written
+from layoutopt.local.processes import Processes, map_in_groups
+from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
 from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
@@ -50,13 +48,14 @@ from layoutopt.local.splits import (
     list_local_files,
     read_segment_rows,
     read_shuffle_batches,
+    reads_little_twice,
     write_shuffle_batches,
 )
 from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table
@@ -66,6 +65,7 @@ from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import TaskResult
 
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 
 
 @dataclass(frozen=True)
@@ -74,11 +74,13 @@ class LocalFiles(RowSource):
 
     Attributes:
         rows: the splits that have rows to load, and the rows of each partition to load.
-        files: those that have rows to load, as they were when they were counted.
+        files: all files that may have rows to load, as they were when they were counted.
+        values: the partitions to load; None for all.
     """
 
     rows: LocalRows
     files: Mapping[LocalFile, SourceFile]
+    values: tuple[PlainValue, ...] | None
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of large partitions."""
@@ -95,65 +97,102 @@ class LocalFiles(RowSource):
         overlapping = [
             {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits
         ]
-        segment_splits = assign_splits(splits, overlapping, ranges)
-        tasks = group_splits(splits) if segment_splits is None else tuple(map(tuple, segment_splits))
-        cut = CutJob(plan.schema, plan.partition_by, ranges, tasks, segment_splits is not None)
+        own = CutJob(plan.schema, plan.partition_by, ranges, assign_splits(splits, overlapping, len(segments)), True)
+        shared = None if reads_little_twice(own) else replace(own, tasks=group_splits(splits), by_segment=False)
         if splits:
-            check_features_by_arrow(cut, splits[0], plan.features)
-        return [ProcessWriter(cut, rows.tasks, self.measure)]
+            check_features_by_arrow(own, splits[0], plan.features)
+        return [ProcessWriter(self, own, shared)]
 
     def measure(self) -> Content:
-        """Sum the source as DuckDB reads it.
+        """Sum the source as DuckDB reads it: all files, whatever rows Arrow counted there.
 
         Raises:
             ContentMismatchError: a file was changed since it was counted.
         """
-        rows, files = self.rows, list(self.files)
-        task = partial(_sum_file, files, rows.schema, rows.partition_by, list(rows.partition_rows))
-        parts = rows.tasks.map(len(files), task)
+        schema, tasks, files = self.rows.schema, self.rows.tasks, list(self.files)
+        partition = None if self.rows.partition_by is None else schema.find(self.rows.partition_by)
+        # Tasks share the columns of few files.
+        shares = min(len(schema.columns), max(1, tasks.cores // max(1, len(files))))
+        groups = [schema.select(schema.names[share::shares]) for share in range(shares)]
+        task = partial(_sum_columns, files, groups, partition, self.values)
+        parts = map_in_groups(tasks, len(files) * shares, task)
+        self.check_unchanged()
+        sums = {name: sum(part.sums.get(name, 0) for part in parts) for name in schema.names}
+        return Content(sum(part.rows for part in parts[::shares]), sums)
+
+    def check_unchanged(self) -> None:
+        """Raise ContentMismatchError for a file that was changed since it was counted."""
         for file, counted in self.files.items():
-            if stat_file(file.path) != counted:
+            try:
+                is_changed = stat_file(file.path) != counted
+            except OSError:
+                is_changed = True
+            if is_changed:
                 raise ContentMismatchError(
                     f"{str(file.path)!r} was changed during the load; nothing was committed, load again once it no "
                     "longer changes"
                 )
-        sums = {name: sum(part.sums[name] for part in parts) for name in rows.schema.names}
-        return Content(sum(part.rows for part in parts), sums)
 
     def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
         """Read the checksums of nested columns by DuckDB."""
         return sum_written(files, plan, blocks)
 
 
-def _sum_file(
-    files: Sequence[LocalFile], schema: Schema, partition_by: str | None, wanted: Collection[PlainValue], number: int
+def _sum_columns(
+    files: Sequence[LocalFile],
+    groups: Sequence[Schema],
+    partition: Column | None,
+    wanted: Collection[PlainValue] | None,
+    number: int,
 ) -> Content:
-    return sum_file(files[number], schema, partition_by, wanted)
+    file, schema = files[number // len(groups)], groups[number % len(groups)]
+    return sum_rows(read_by_duckdb(file, schema, partition, wanted), schema)
 
 
 @dataclass(frozen=True)
 class ProcessWriter:
     """Writes segments in processes of this machine: a :class:`~layoutopt.loading.load.SegmentWriter`.
 
-    Where files have rows of many segments, processes first cut the rows into files in a temporary folder.
+    Where files have rows of many segments, processes first cut the rows into files in a temporary folder. Rows of an
+    encrypted table are not stored there: each segment's task reads all files that may have its rows.
+
+    Attributes:
+        rows: the source.
+        own: how each segment's task reads its own splits.
+        shared: how tasks read each split once; None where the other way reads little more.
     """
 
-    cut: CutJob
-    tasks: Tasks
-    measure: Callable[[], Content]
+    rows: LocalFiles
+    own: CutJob
+    shared: CutJob | None
     reader: str = "arrow"
 
     def write(self, job: WriteJob) -> tuple[Iterable[TaskResult], Content]:
-        """Write all segments, and sum the source."""
-        job, cut = replace(job, of_left=evaluate_words), self.cut
-        count = len(cut.ranges.values)
-        if cut.by_segment:
-            results = self.tasks.map(count, partial(_write_own_files, cut, job))
-        else:
-            with TemporaryDirectory(prefix="layoutopt-") as folder:
-                written = self.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
-                results = self.tasks.map(count, partial(_write_shuffled, folder, written, job))
-        return [result for result in results if result is not None], self.measure()
+        """Write all segments, and sum the source.
+
+        Raises:
+            ContentMismatchError: a file was changed since it was counted.
+            TableError: the temporary folder is full.
+        """
+        job, tasks = replace(job, of_left=evaluate_words), self.rows.rows.tasks
+        count = len(self.own.ranges.values)
+        try:
+            if self.shared is None or job.lent:
+                results = map_in_groups(tasks, count, partial(_write_own_files, self.own, job))
+            else:
+                with TemporaryDirectory(prefix="layoutopt-") as folder:
+                    cut = partial(write_shuffle_batches, self.shared, None, folder)
+                    written = tasks.map(len(self.shared.tasks), cut)
+                    results = map_in_groups(tasks, count, partial(_write_shuffled, folder, written, job))
+        except NeedsSparkError:
+            self.rows.check_unchanged()
+            raise
+        except OSError as error:
+            raise TableError(
+                f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
+                "was committed; make room there, or name another by TMPDIR"
+            ) from error
+        return [result for result in results if result is not None], self.rows.measure()
 
 
 def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | None:
@@ -168,20 +207,6 @@ def _split_result(result: TaskResult | None) -> TaskResult | None:
     return None if result is None else result.split()
 
 
-def run_local_load(settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS) -> LoadsReport:
-    """Load without Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`.
-
-    Raises:
-        SettingError: source or plan need Spark.
-    """
-    try:
-        return run_load(LocalSource, settings, say, log)
-    except NeedsSparkError as error:
-        raise SettingError(
-            f"{settings.source!r} can't be loaded without Spark: {error}; give --executor spark"
-        ) from error
-
-
 class LocalSource:
     """A source of plain Parquet files: a :class:`~layoutopt.loading.load.LoadSource`.
 
@@ -193,15 +218,22 @@ class LocalSource:
 
     def __init__(self, source: str, plan: Plan, most_rows: int | None = None) -> None:
         check_plan(plan)
+        if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
+            raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
         files = list_local_files(source, plan.schema, plan.partition_by)
         rows = estimate_rows(files)
-        if most_rows is not None and rows > most_rows:
-            raise NeedsSparkError(f"there are more than {most_rows} rows")
         # Processes take a second to start.
         self._tasks = Processes(1) if rows < LEAST_ROWS else Processes()
         self._source, self._plan = source, plan
-        self._files = {str(file.path): (file, stat_file(file.path)) for file in files}
+        try:
+            self._files = {str(file.path): (file, stat_file(file.path)) for file in files}
+        except OSError as error:
+            raise SourceError(f"a file of {source!r} was removed meanwhile ({error}); load again") from error
+        if most_rows is not None and rows > most_rows:
+            raise NeedsSparkError(f"there are more than {most_rows} rows")
         self._splits = count_files(files, plan.schema, plan.partition_by, self._tasks)
+        if most_rows is not None and sum(split.rows for split, _ in self._splits) > most_rows:
+            raise NeedsSparkError(f"there are more than {most_rows} rows")
 
     def list_partitions(self) -> tuple[SourcePartition, ...]:
         """List all partitions that have rows."""
@@ -222,7 +254,7 @@ class LocalSource:
             raise no_partitions(texts[0])
         type = self._plan.schema.find(by).type
         requests = [parse_request(text, by, type == "string") for text in texts]
-        values = dict.fromkeys(None if text is None else _parse_value(text, type, by) for text in requests)
+        values = {None if text is None else _parse_value(text, type, f"--partition {by}="): None for text in requests}
         by_value = {partition.value: partition for partition in self.list_partitions()}
         return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
@@ -230,11 +262,10 @@ class LocalSource:
         """Return the partitions from one value to another."""
         by = self._plan.partition_by
         if by is None:
-            raise SettingError(
-                "the plan has no partitions, but a range of them was asked for; leave --from and --to out"
-            )
+            raise no_partition_range()
         type = self._plan.schema.find(by).type
-        low, high = (None if text is None else null_first_key(_parse_value(text, type, by)) for text in (first, last))
+        ends = (("--from ", first), ("--to ", last))
+        low, high = (None if text is None else null_first_key(_parse_value(text, type, flag)) for flag, text in ends)
         return tuple(
             partition
             for partition in self.list_partitions()
@@ -248,43 +279,50 @@ class LocalSource:
 
     def open_rows(self, partitions: Sequence[SourcePartition] | None) -> LocalFiles:
         """Open the rows of some partitions, or of all with None."""
-        plan, rows = self._plan, count_partition_rows(self._splits)
+        plan, rows, values = self._plan, count_partition_rows(self._splits), None
         if partitions is not None and plan.partition_by is not None:
-            wanted = {partition.value for partition in partitions}
-            rows = {value: count for value, count in rows.items() if value in wanted}
+            values = tuple(partition.value for partition in partitions)
+            rows = {value: count for value, count in rows.items() if value in values}
         splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
-        paths = dict.fromkeys(split.path for split, _ in splits)
-        local_rows = LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows)
-        return LocalFiles(local_rows, dict(self._files[path] for path in paths))
+        files = {
+            file: status
+            for file, status in self._files.values()
+            if values is None or file.folder is None or file.folder[0] in values
+        }
+        return LocalFiles(LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows), files, values)
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
-        plan = table.catalog.plans[entries[-1].plan]
-        if {(c.name, c.type) for c in plan.schema.columns} != {(c.name, c.type) for c in self._plan.schema.columns}:
+        schema, plan = self._plan.schema, table.catalog.plans[entries[-1].plan]
+        if {(c.name, c.type) for c in plan.schema.columns} != {(c.name, c.type) for c in schema.columns}:
             return False
-        rows, expected = self.open_rows([partition]), content_of_entries(entries)
-        content = rows.measure()
+        by = None if self._plan.partition_by is None else schema.find(self._plan.partition_by)
+        paths = {file.uri for file in partition.files}
+        files = [file for file, status in self._files.values() if status.uri in paths]
+        source = (part for file in files for part in read_by_duckdb(file, schema, by, [partition.value]))
+        content, of_source = sum_whole_rows(source, schema)
+        expected = content_of_entries(entries)
         if content.rows != expected.rows or any(content.sums[name] != sum for name, sum in expected.sums.items()):
             return False
-        schema, by = self._plan.schema, self._plan.partition_by
-        source = (part for file in rows.files for part in read_by_duckdb(file, schema, by, [partition.value]))
         written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
-        return sum_whole_rows(source, schema) == sum_whole_rows(written, schema)
+        return sum_whole_rows(written, schema)[1] == of_source
 
 
-def _parse_value(text: str, type: str, partition_by: str) -> PlainValue:
-    """Return the plain value of a text, where Spark certainly reads the same; raises SettingError."""
+def _parse_value(text: str, type: str, flag: str) -> PlainValue:
+    """Return the plain value of a text after a flag, in a form that Spark reads alike; raises SettingError."""
     if type == "string":
         return text
+    match = (_DATE if type == "date" else _INTEGER).fullmatch(text.strip())
     try:
-        if type == "date":
-            return (dt.date.fromisoformat(text.strip()) - dt.date(1970, 1, 1)).days
-        value, bound = int(text) if _INTEGER.fullmatch(text.strip()) else None, 1 << INTEGER_BITS[type] - 1
-        if value is not None and -bound <= value < bound:
+        if match is not None and type == "date":
+            return (dt.date(*map(int, match.groups())) - dt.date(1970, 1, 1)).days
+        value, bound = 0 if match is None else int(match[0]), 1 << INTEGER_BITS.get(type, 1) - 1
+        if match is not None and -bound <= value < bound:
             return value
     except ValueError:
         pass
-    raise wrong_partition_value(text, type, partition_by)
+    example = "2026-01-31" if type == "date" else "VALUE"
+    raise SettingError(f"{text!r} is no {type}; write {flag}{example} with a value of that type")
 
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:

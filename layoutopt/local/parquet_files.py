@@ -7,6 +7,7 @@ versions, nested types, or columns that only folders' names have.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -35,6 +36,8 @@ _SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
 def check_columns(schema: Schema, partition_by: str | None) -> None:
     """Raise NeedsSparkError for columns whose values or partitions only Spark knows."""
+    if len({name.lower() for name in schema.names}) < len(schema.names):
+        raise NeedsSparkError("names of columns differ only in case")
     for column in schema.columns:
         if not is_summable(column.type):
             raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
@@ -54,7 +57,7 @@ def resolve_local_path(source: str) -> Path:
     if any(map(os.environ.get, _HADOOP_VARIABLES)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
     check_is_no_table(source)
-    return Path(absolute(source))
+    return Path(re.sub("^/+", "/", absolute(source)))  # two slashes would make another name
 
 
 def list_visible(root: Path) -> list[Path]:
@@ -63,11 +66,8 @@ def list_visible(root: Path) -> list[Path]:
 
 
 @contextmanager
-def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterator[pq.ParquetFile]:
+def open_plain(path: Path, schema: Schema) -> Iterator[pq.ParquetFile]:
     """Open a file that has exactly a schema's columns, in any order, and nothing that Spark reads by its own rules.
-
-    ``compared`` says that rows are compared with Spark's reading, or serve a plan only; then timestamps of the old kind
-    (INT96, Spark's default) are read too.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
@@ -75,7 +75,7 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
     """
     try:
         with pq.ParquetFile(path, **ARROW_OPTIONS) as file:
-            _check_file(path, file, schema, compared)
+            _check_file(path, file, schema)
             yield file
     except (OSError, pa.ArrowException, SchemaError) as error:
         if is_checksum_failure(str(error)):
@@ -83,13 +83,10 @@ def open_plain(path: Path, schema: Schema, *, compared: bool = False) -> Iterato
         raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
 
 
-def _check_file(path: Path, file: pq.ParquetFile, schema: Schema, compared: bool) -> None:
+def _check_file(path: Path, file: pq.ParquetFile, schema: Schema) -> None:
     fields = read_arrow_schema(file.metadata.schema)
     collations = find_collations(fields)
     types = {field.name: arrow_type_name(field.type, collations.get(field.name, {}), field.name) for field in fields}
-    has_int96 = any(file.schema.column(i).physical_type == "INT96" for i in range(len(file.schema)))
-    if has_int96 and not compared:
-        raise NeedsSparkError(f"{str(path)!r} has timestamps of the old kind")
     if len(types) < len(fields) or types != {column.name: column.type for column in schema.columns}:
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
     for field in fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Final
@@ -15,34 +16,41 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.murmur3 import hash_words
-from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_partition_values, plain_type
+from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_type
 from layoutopt.local.splits import LocalFile
 from layoutopt.model.arrays import Hashes
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.writer.checksum import is_hashable, value_hashes
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
 
-def sum_file(file: LocalFile, schema: Schema, partition_by: str | None, wanted: Collection[PlainValue]) -> Content:
-    """Return the content of a file's rows of some partitions, as DuckDB reads them.
-
-    Raises:
-        NeedsSparkError: DuckDB can't read the file, as where a text is no UTF-8.
-    """
-    return sum_rows(read_by_duckdb(file, schema, partition_by, wanted), schema)
-
-
 def sum_rows(batches: Iterable[pa.Table], schema: Schema) -> Content:
     """Return the content of rows under a schema's columns."""
+    return _sum(batches, schema, None)
+
+
+def sum_whole_rows(batches: Iterable[pa.Table], schema: Schema) -> tuple[Content, int]:
+    """Return the content of rows, and the sum of 64-bit hashes of whole rows, in which values that swap places show."""
+    whole: list[int] = [0]
+    return _sum(batches, schema, whole), whole[0] % (1 << 64)
+
+
+def _sum(batches: Iterable[pa.Table], schema: Schema, whole: list[int] | None) -> Content:
     rows, sums = 0, dict.fromkeys(schema.names, 0)
     for batch in batches:
         rows += batch.num_rows
+        words: list[Hashes] = []
         for column in schema.columns:
             hashes = value_hashes(batch[column.name], column.type)
             assert hashes is not None, "tables with other columns are refused"
             sums[column.name] += int(hashes.sum(dtype=np.int64))
+            # NULL hashes as some value does.
+            words += [np.asarray(batch[column.name].is_null(), dtype=np.uint32), hashes]
+        if whole is not None:
+            high, low = hash_words(words).astype(np.uint64), hash_words(words[::-1])
+            whole[0] += int(((high << np.uint64(32)) | low).sum(dtype=np.uint64))
     return Content(rows, sums)
 
 
@@ -63,52 +71,64 @@ def sum_written(files: TableFiles, plan: Plan, blocks: pa.Table) -> dict[str, in
         written = blocks.filter(pc.equal(blocks["layout"], number))["file"]
         for path in dict.fromkeys(written.to_pylist()):
             file = LocalFile(Path(files.full_path(path)), None)
-            sums_of_file = sum_rows(read_by_duckdb(file, Schema(tuple(own)), None, ()), Schema(tuple(own))).sums
+            sums_of_file = sum_rows(read_by_duckdb(file, Schema(tuple(own))), Schema(tuple(own))).sums
             sums |= {name: sums[name] + sum for name, sum in sums_of_file.items()}
     return sums
 
 
-def sum_whole_rows(batches: Iterable[pa.Table], schema: Schema) -> int:
-    """Return the sum of 64-bit hashes of whole rows, in which values that change places show, modulo 2**64."""
-    total = 0
-    for batch in batches:
-        words: list[Hashes] = []
-        for column in schema.columns:
-            hashes = value_hashes(batch[column.name], column.type)
-            assert hashes is not None, "tables with other columns are refused"
-            # NULL hashes as some value does.
-            words += [np.asarray(batch[column.name].is_null(), dtype=np.uint32), hashes]
-        high, low = hash_words(words).astype(np.uint64), hash_words(words[::-1])
-        total += int(((high << np.uint64(32)) | low).sum(dtype=np.uint64))
-    return total % (1 << 64)
-
-
 def read_by_duckdb(
-    file: LocalFile, schema: Schema, partition_by: str | None, wanted: Collection[PlainValue]
+    file: LocalFile, schema: Schema, partition: Column | None = None, wanted: Collection[PlainValue] | None = None
 ) -> Iterator[pa.Table]:
-    """Yield a file's rows of some partitions, under a schema's columns; raises NeedsSparkError as :func:`sum_file`."""
+    """Yield a file's rows under a schema's columns.
+
+    Args:
+        file: a file of Parquet.
+        schema: the columns.
+        partition: the partition column, None for none.
+        wanted: the partitions whose rows are read; None for all.
+
+    Raises:
+        NeedsSparkError: DuckDB can't read the file, as where a text is no UTF-8.
+    """
     import duckdb  # takes longer to import than a small file to read
 
-    columns = arrow_schema(schema)
-    stored = [name for name in schema.names if file.folder is None or name != partition_by]
-    names = ", ".join(f'"{name.replace(chr(34), chr(34) * 2)}"' for name in stored)
+    columns, folder = arrow_schema(schema), file.folder
+    stored = [name for name in schema.names if folder is None or partition is None or name != partition.name]
+    condition, values = "true", list[object]()
+    if partition is not None and wanted is not None and folder is None:
+        condition, values = _select_partitions(partition, wanted)
+    elif folder is not None and wanted is not None and folder[0] not in wanted:
+        return
+    names = ", ".join(map(_quote, stored)) or "NULL AS none"
+    query = f"SELECT {names} FROM read_parquet(?, hive_partitioning = false) WHERE {condition}"
+    # DuckDB takes a path for a pattern.
+    path = re.sub(r"([\[*?])", r"[\1]", str(file.path))
     try:
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            query = f"SELECT {names} FROM read_parquet(?, hive_partitioning = false)"
-            reader: pa.RecordBatchReader = connection.sql(query, params=[str(file.path)]).to_arrow_reader(_ROWS_AT_ONCE)
+            relation = connection.sql(query, params=[path, *values])
+            reader: pa.RecordBatchReader = relation.to_arrow_reader(_ROWS_AT_ONCE)
             for batch in reader:
                 rows = pa.Table.from_batches([batch])
-                if file.folder is not None:
-                    value = pa.scalar(file.folder[0], plain_type(columns.field(partition_by).type))
-                    rows = rows.append_column(partition_by, pa.repeat(value, rows.num_rows))
-                rows = cast_columns(rows, columns)
-                if file.folder is None and partition_by is not None:
-                    values = plain_partition_values(rows, partition_by)
-                    rows = rows.filter(pc.is_in(values, value_set=pa.array(list(wanted), values.type)))
-                yield rows
+                if folder is not None and partition is not None and partition.name in schema.names:
+                    value = pa.scalar(folder[0], plain_type(columns.field(partition.name).type))
+                    rows = rows.append_column(partition.name, pa.repeat(value, rows.num_rows))
+                yield cast_columns(rows, columns)
     except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise NeedsSparkError(
             f"DuckDB, which reads a source a second time, can't read {str(file.path)!r} ({reason})"
         ) from error
+
+
+def _select_partitions(partition: Column, wanted: Collection[PlainValue]) -> tuple[str, list[object]]:
+    """Return DuckDB's condition for the rows of some partitions, and its parameters."""
+    name, known = _quote(partition.name), [value for value in wanted if value is not None]
+    value = "DATE '1970-01-01' + CAST(? AS INTEGER)" if partition.type == "date" else "?"
+    tests = [f"{name} IN ({', '.join([value] * len(known))})"] if known else []
+    tests += [f"{name} IS NULL"] if len(known) < len(wanted) else []
+    return " OR ".join(tests) or "false", list(known)
+
+
+def _quote(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -309,7 +309,7 @@ def _open_split(job: CutJob, split: Split) -> Iterator[tuple[pq.ParquetFile, lis
     in_files = job.schema
     if split.folder is not None:
         in_files = job.schema.select([name for name in job.schema.names if name != job.partition_by])
-    with open_plain(Path(split.path), in_files, compared=True) as file:
+    with open_plain(Path(split.path), in_files) as file:
         groups = _select_row_groups(file.metadata, split)
         if sum(file.metadata.row_group(group).num_rows for group in groups) != split.rows:
             raise NeedsSparkError(f"{split.path!r} has other rows than were counted")
@@ -458,7 +458,7 @@ def _count_file(
 ) -> Iterator[tuple[Split, Mapping[PlainValue, int]]]:
     """Yield the splits of a file that have rows, with positions from 0, and their rows by partition value."""
     in_file = schema if file.folder is None else schema.select([name for name in schema.names if name != partition_by])
-    with open_plain(file.path, in_file, compared=True) as parquet:
+    with open_plain(file.path, in_file) as parquet:
         footer = parquet.metadata
         for start, stop, groups in _cut_ranges(footer, file.path.stat().st_size):
             rows = sum(footer.row_group(group).num_rows for group in groups)
@@ -487,19 +487,24 @@ def _cut_ranges(footer: pq.FileMetaData, size: int) -> Iterator[tuple[int, int, 
 
 
 def assign_splits(
-    splits: Sequence[Split], overlapping: Sequence[Collection[int]], ranges: SegmentRanges
-) -> list[list[Split]] | None:
-    """Return each segment's splits; None where tasks of segments would read many rows of other segments.
+    splits: Sequence[Split], overlapping: Sequence[Collection[int]], segments: int
+) -> tuple[tuple[Split, ...], ...]:
+    """Return each segment's splits, given the segments that may have rows of each split."""
+    assigned: list[list[Split]] = [[] for _ in range(segments)]
+    for split, numbers in zip(splits, overlapping, strict=True):
+        for number in sorted(numbers):
+            assigned[number].append(split)
+    return tuple(map(tuple, assigned))
 
-    ``overlapping`` are the segments that may have rows of each split.
-    """
-    assigned: list[list[Split]] = [[] for _ in ranges.values]
-    read = 0
-    for split, segments in zip(splits, overlapping, strict=True):
-        for segment in sorted(segments):
+
+def reads_little_twice(job: CutJob) -> bool:
+    """Return whether tasks that read their own segments' splits read few rows of other segments."""
+    ranges, read, rows = job.ranges, 0, dict[Split, int]()
+    for segment, splits in enumerate(job.tasks):
+        for split in splits:
             read += min(split.low + split.rows, ranges.highs[segment]) - max(split.low, ranges.lows[segment])
-            assigned[segment].append(split)
-    return assigned if read <= _MOST_READ * sum(split.rows for split in splits) else None
+            rows[split] = split.rows
+    return read <= _MOST_READ * sum(rows.values())
 
 
 def group_splits(splits: Sequence[Split], most: int | None = None) -> tuple[tuple[Split, ...], ...]:

@@ -34,12 +34,11 @@ from layoutopt.local.profile import (
     first_row_numbers,
     merge_nan_bounds,
 )
-from layoutopt.local.segments import Chunk, Segment, segment_ranges
+from layoutopt.local.segments import Chunk, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
     NO_RANGES,
     CutJob,
-    Split,
     count_files,
     estimate_rows,
     list_local_files,
@@ -213,10 +212,6 @@ def _run_or_collect(
         return pa.Table.from_batches(results) if results else None
     drawn = list(batches)
     return sort_by_position(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
-
-
-def _may_overlap(split: Split, values: Collection[PlainValue], segment: Segment) -> bool:
-    return segment.value in values and segment.low < split.low + split.rows and split.low < segment.high
 
 
 def _import_blocking(number: int) -> None:

@@ -23,14 +23,16 @@ from layoutopt.errors import (
     MissingPartitionError,
     NeedsSparkError,
     SettingError,
+    SourceError,
+    TableError,
 )
 from layoutopt.inspect.verify import verify
-from layoutopt.loading.load import LoadsReport
-from layoutopt.loading.local_source import LocalSource, run_local_load
+from layoutopt.loading.load import LoadsReport, run_load
+from layoutopt.loading.local_source import LocalSource
 from layoutopt.local import splits
 from layoutopt.local.parquet_files import plain_partition_values
 from layoutopt.local.processes import Processes
-from layoutopt.local.second_reader import read_by_duckdb, sum_file, sum_whole_rows
+from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
 from layoutopt.local.splits import LocalFile
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
@@ -67,7 +69,7 @@ class Place:
 
     def load(self, **given: Any) -> LoadsReport:
         settings = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"} | given
-        return run_local_load(LoadSettings(**settings))
+        return run_load(LocalSource, LoadSettings(**settings))
 
     def check(self, rows: pa.Table) -> None:
         table = open_table(self.table)
@@ -168,7 +170,7 @@ def test_a_source_without_a_row_makes_a_table(place: Place) -> None:
 
 def test_what_needs_spark_is_said(place: Place, tmp_path: Path) -> None:
     place.write(some_rows(9).rename_columns([*some_rows(9).column_names[:-1], "YEAR"]))
-    with pytest.raises(SettingError, match=r"can't be loaded without Spark: .*; give --executor spark"):
+    with pytest.raises(SettingError, match=r"can't be read without Spark: .*; give --executor spark"):
         place.load()
     assert not (tmp_path / "table").exists()
 
@@ -198,6 +200,83 @@ def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
         place.load()
     assert isinstance(error.value, ContentMismatchError)
     assert not list((place.root / "table").rglob("*.parquet"))
+
+
+def test_rows_that_were_not_counted_are_missed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second reader sums whole files, whatever the first one counted."""
+    honest = splits._count_file
+
+    def count(*given: Any) -> Iterator[tuple[splits.Split, Any]]:
+        for split, counts in honest(*given):
+            yield split, {value: rows for value, rows in counts.items() if value != 1995}
+
+    place.write(some_rows(90))
+    place.write(some_rows(90).filter(pc.equal(some_rows(90)["year"], 1995)), "b")
+    monkeypatch.setattr(splits, "_count_file", count)
+    with pytest.raises(ContentMismatchError, match="has 120 rows in the source but 60 were written"):
+        place.load()
+    assert place.load(partition=("1994",)).partitions == ("1994",)
+
+
+@pytest.mark.parametrize("name", ["a[1]", "a*", "a?", "[.]a", "ä b"])
+def test_the_second_reader_takes_no_name_for_a_pattern(place: Place, name: str) -> None:
+    rows = some_rows(90)
+    place.write(rows.slice(0, 40), "a1")
+    place.write(rows.slice(40), name)
+    place.write(rows.slice(0, 20), ".a")  # hidden
+    place.load()
+    place.check(rows)
+
+
+def test_rows_of_encrypted_tables_are_not_stored_in_the_clear(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LAYOUTOPT_TEST_KEY", "00" * 16)
+    rows = some_rows(90)
+    for number in range(3):
+        place.write(rows.slice(30 * number, 30), f"{number}")
+
+    def never(*given: Any, **more: Any) -> None:
+        raise AssertionError("rows are stored in a temporary folder")
+
+    monkeypatch.setattr("layoutopt.loading.local_source.TemporaryDirectory", never)
+    with pytest.raises(AssertionError):
+        place.load()
+    assert place.load(encrypt="env:LAYOUTOPT_TEST_KEY").loads[0].rows == 90
+
+
+def test_a_full_temporary_folder_and_changed_files_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(3):
+        place.write(some_rows(90).slice(30 * number, 30), f"{number}")
+
+    def full(*given: Any) -> list[int]:
+        raise OSError(28, "No space left on device")
+
+    def changing(*given: Any) -> list[int]:
+        (place.source / "1.parquet").unlink()
+        raise NeedsSparkError("the file has other rows than were counted")
+
+    monkeypatch.setattr("layoutopt.loading.local_source.write_shuffle_batches", full)
+    with pytest.raises(TableError, match=r"temporary folder .* \(No space left on device\).* TMPDIR"):
+        place.load()
+    monkeypatch.setattr("layoutopt.loading.local_source.write_shuffle_batches", changing)
+    with pytest.raises(ContentMismatchError, match=r"1.parquet' was changed during the load"):
+        place.load()
+    for missing in ("nowhere", "nowhere.parquet"):
+        with pytest.raises(SourceError, match="does not exist"):
+            place.load(source=str(place.root / missing))
+
+
+def test_dates_are_selected_as_spark_reads_them(tmp_path: Path) -> None:
+    place = Place(tmp_path, by="day")
+    place.write(some_rows(50))
+    (day, *_) = (day for day in some_rows(50)["day"].to_pylist() if day is not None and day.month < 10)
+    assert len(place.load(partition=(f"{day.year}-{day.month}-{day.day}",)).partitions) == 1
+    for text in ("19940101", "1994-W01-1", "1994-02-30"):
+        with pytest.raises(SettingError, match="is no date; write --partition day=2026-01-31"):
+            place.load(partition=(f"day={text}",))
+        with pytest.raises(SettingError, match="is no date; write --to 2026-01-31"):
+            place.load(last=text)
 
 
 NESTED = Schema((Column("id", "int"), Column("places", "array<struct<lat:double,names:map<string,string>>>")))
@@ -237,9 +316,10 @@ def test_both_readers_read_the_same(
         values = plain_partition_values(rows, by)
         wanted = values.unique().to_pylist()[::2]
         kept = rows.filter(pc.is_in(values, value_set=pa.array(wanted, values.type)))
-    read = pa.concat_tables([kept.slice(0, 0), *read_by_duckdb(LocalFile(path, None), SCHEMA, by, wanted)])
+    partition = None if by is None else SCHEMA.find(by)
+    read = pa.concat_tables([kept.slice(0, 0), *read_by_duckdb(LocalFile(path, None), SCHEMA, partition, wanted)])
     assert str(read.to_pylist()) == str(kept.to_pylist())
-    content = sum_file(LocalFile(path, None), SCHEMA, by, wanted)
+    content = sum_rows([read], SCHEMA)
     assert content.rows == kept.num_rows
     for column in SCHEMA.columns:
         hashes = value_hashes(kept[column.name], column.type)
@@ -252,7 +332,7 @@ def test_a_text_that_is_no_utf8_needs_spark(tmp_path: Path) -> None:
     bad = pa.array([b"\xff" * 9]).cast(pa.binary()).view(pa.string())
     pq.write_table(some_rows(1).set_column(2, "kind", bad), tmp_path / "a.parquet")
     with pytest.raises(NeedsSparkError, match="DuckDB, which reads a source a second time, can't read"):
-        sum_file(LocalFile(tmp_path / "a.parquet", None), SCHEMA, None, [None])
+        list(read_by_duckdb(LocalFile(tmp_path / "a.parquet", None), SCHEMA))
 
 
 def test_a_plan_of_another_session_needs_spark(place: Place) -> None:

@@ -157,7 +157,7 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
         "scan/opened_table.py"
     }
     assert {name for name, text in texts.items() if ".all_rows_of(" in text} == {
-        "local/append.py", "spark/changes/partial_rewrite.py", "spark/loading/verify.py"
+        "loading/local_source.py", "spark/changes/partial_rewrite.py", "spark/loading/verify.py"
     }  # fmt: skip
     assert {name for name, text in texts.items() if ".decide(" in text} == {
         "scan/table.py", "inspect/audit.py", "scan/matches.py"

@@ -36,6 +36,7 @@ from layoutopt.local.splits import (
     cut_rows,
     group_splits,
     read_segment_rows,
+    reads_little_twice,
 )
 from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.model.layout import Plan
@@ -160,9 +161,10 @@ def cut_job(rows: DataFrame, plan: Plan, segments: Sequence[Segment]) -> CutJob:
     splits = [_split_from_pieces(group, plan.schema, plan.partition_by) for group in pieces]
     ranges = segment_ranges(segments)
     overlapping = [{segment for piece in group for segment in _overlapping_segments(piece, ranges)} for group in pieces]
-    segment_splits = assign_splits(splits, overlapping, ranges)
-    tasks = group_splits(splits) if segment_splits is None else tuple(map(tuple, segment_splits))
-    job = CutJob(plan.schema, plan.partition_by, ranges, tasks, segment_splits is not None)
+    own = assign_splits(splits, overlapping, len(segments))
+    job = CutJob(plan.schema, plan.partition_by, ranges, own, by_segment=True)
+    if not reads_little_twice(job):
+        job = replace(job, tasks=group_splits(splits), by_segment=False)
     # Checked here, so that tasks seldom find what they can't read.
     for split in splits[:: -(-len(splits) // _CHECKED_SPLITS)]:
         check_split(job, split)

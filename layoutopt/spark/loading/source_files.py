@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, StructType
 
-from layoutopt.catalog.partition_names import PlainValue, null_first_key
+from layoutopt.catalog.partition_names import PlainValue, no_partition_range, null_first_key
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import open_snapshot
 from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name, strip_scheme, uri_to_path
@@ -130,7 +130,7 @@ def between(rows: DataFrame, partition_by: str | None, first: str | None, last: 
         SettingError: there are no partitions, or an end is no value of the column's type.
     """
     if partition_by is None:
-        raise SettingError("the plan has no partitions, but a range of them was asked for; leave --from and --to out")
+        raise no_partition_range()
     column, type = F.col(quote_name(partition_by)), rows.schema[partition_by].dataType
     condition = column.isNotNull()
     for flag, text in (("--from", first), ("--to", last)):
