@@ -242,7 +242,8 @@ def test_rows_of_encrypted_tables_are_not_stored_in_the_clear(
     monkeypatch.setattr("layoutopt.loading.local_source.TemporaryDirectory", never)
     with pytest.raises(AssertionError):
         place.load()
-    assert place.load(encrypt="env:LAYOUTOPT_TEST_KEY").loads[0].rows == 90
+    secret = str(tmp_path / "secret")
+    assert place.load(table_path=secret, encrypt="env:LAYOUTOPT_TEST_KEY").loads[0].rows == 90
 
 
 def test_a_full_temporary_folder_and_changed_files_are_named(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
