@@ -30,8 +30,6 @@ Tell = Callable[[str], None]
 
 def append(spark: SparkSession, settings: AppendSettings, tell: Tell) -> None:
     """Append the batch and print a summary."""
-    if settings.executor == "local":
-        raise SettingError("a job runs in Spark, not by --executor local; leave that out, or run `layoutopt append`")
     from layoutopt.spark.changes.append import append_rows
 
     with event_log(settings.log_json) as log:
@@ -66,8 +64,6 @@ def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
 
 def load(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
     """Load the partitions and print a summary."""
-    if settings.executor == "local":
-        raise SettingError("a job runs in Spark, not by --executor local; leave that out, or run `layoutopt load`")
     from layoutopt.spark.loading.load import run_load
 
     with event_log(settings.log_json) as log:
@@ -166,6 +162,10 @@ def run_job(
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
     def job(settings: Verb, session: Session) -> None:
+        if getattr(settings, "executor", None) == "local":
+            raise SettingError(
+                f"a job runs in Spark, not by --executor local; leave that out, or run `layoutopt {name}`"
+            )
         tell = _teller(getattr(settings, "log_json", None))
         table, encrypt = (getattr(settings, field, None) for field in ("table_path", "encrypt"))
         spark = start_spark(session, f"layoutopt-{name}", table=table, encrypt=encrypt)
