@@ -24,6 +24,7 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import NotATableError, SettingError
 from layoutopt.inspect.status import current_plan
@@ -256,11 +257,20 @@ def open_for_change(spark: SparkSession, path: str) -> TableChange:
         SettingError: the session's settings or functions differ from those of the table's plans.
     """
     table = open_own_table(path, udfs=tuple(find_declared_udfs(spark).values()))
-    if not table.catalog.plans:
-        raise NotATableError(f"the table at {path!r} has no plan yet; run `layoutopt load` first")
-    for plan in table.catalog.plans.values():
+    return TableChange(spark, path, table, newest_checked_plan(spark, table.catalog))
+
+
+def newest_checked_plan(spark: SparkSession, catalog: Catalog) -> Plan:
+    """Return a table's newest plan, after all of its plans were compared with the session.
+
+    Raises:
+        NotATableError, SettingError: as :func:`open_for_change`.
+    """
+    if not catalog.plans:
+        raise NotATableError(f"the table at {catalog.files.root!r} has no plan yet; run `layoutopt load` first")
+    for plan in catalog.plans.values():
         check_plan(spark, plan, "the table")
-    return TableChange(spark, path, table, current_plan(table.catalog))
+    return current_plan(catalog)
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
-from layoutopt.spark.changes.affected_rows import open_for_change
+from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.loading.load import SparkSource
 from layoutopt.spark.loading.verify import rows_of_entries
@@ -53,6 +53,6 @@ def append_rows(
     """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
     def open_source(source: str, catalog: Catalog) -> SparkSource:
-        return SparkSource(spark, source, open_for_change(spark, catalog.files.root).plan, "the table")
+        return SparkSource(spark, source, newest_checked_plan(spark, catalog), "the table")
 
     return append.append_rows(open_source, settings, partial(compact_small_entries, spark), say, log)
