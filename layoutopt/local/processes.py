@@ -94,9 +94,11 @@ class Processes:
         return values
 
 
-def map_in_groups(tasks: Tasks, count: int, function: Callable[[int], Value]) -> list[Value]:
+def map_in_groups(
+    tasks: Tasks, count: int, function: Callable[[int], Value], groups_a_core: int = _GROUPS_A_CORE
+) -> list[Value]:
     """Map as :class:`Tasks` does, by a few tasks a core, since the function travels with each task."""
-    groups = min(count, _GROUPS_A_CORE * tasks.cores)
+    groups = min(count, groups_a_core * tasks.cores)
     results = tasks.map(groups, partial(_map_group, function, count, groups))
     return [results[number % groups][number // groups] for number in range(count)]
 

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, segment_weights
-from layoutopt.local.processes import Tasks
+from layoutopt.local.processes import Tasks, map_in_groups
 from layoutopt.methods.interface import PartitionHistogram, PlanRequest
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
@@ -328,9 +328,8 @@ def _block_sample(sample: RowSample, plan: Plan, tasks: Tasks | None = None) -> 
     if tasks is None or sum(segment.table.num_rows for segment in segments) < _MANY_ROWS:
         tables = [_block_segment(sample, job, number) for number in range(len(segments))]
     else:
-        count = min(len(segments), tasks.cores)
-        results = tasks.map(count, partial(_block_share, sample, job, count))
-        tables = [results[number % count][number // count] for number in range(len(segments))]
+        block = partial(_block_segment, sample, job)  # with the whole sample
+        tables = map_in_groups(tasks, len(segments), block, groups_a_core=1)
     counts = [table.num_rows for table in tables]
     partition_factors = [segment.partition_rows / segment.rows for segment in segments]
     scales = [segment.scale for segment in segments]
@@ -338,11 +337,6 @@ def _block_sample(sample: RowSample, plan: Plan, tasks: Tasks | None = None) -> 
     return table, _Factors(
         np.repeat(np.multiply(scales, partition_factors), counts), np.repeat(partition_factors, counts)
     )
-
-
-def _block_share(sample: RowSample, job: WriteJob, tasks: int, task: int) -> list[pa.Table]:
-    """Block every ``tasks``-th segment; each task gets the whole sample."""
-    return [_block_segment(sample, job, number) for number in range(task, len(sample.segments), tasks)]
 
 
 def _block_segment(sample: RowSample, job: WriteJob, number: int) -> pa.Table:
