@@ -76,13 +76,8 @@ def plan_and_try(
     rows: SourceRows | None = None,
 ) -> tuple[Plan, TrialResult | None]:
     """Plan as :func:`make_plan`, and return what queries read of the plan on segments; None without queries."""
+    known = known or PlanningCache()
     counting, request = _prepare(open_rows, document, request, progress, rows)
-    return _plan_and_try(counting, document, request, known or PlanningCache())
-
-
-def _plan_and_try(
-    counting: CountRequest, document: FeaturesDocument, request: PlanRequest, known: PlanningCache
-) -> tuple[Plan, TrialResult | None]:
     say, queries = counting.say, counting.queries
     plans = [_propose(counting, document, request, known, is_tried=bool(queries))]
     if not queries:
