@@ -173,6 +173,6 @@ def no_partition_range() -> SettingError:
     return SettingError("the plan has no partitions, but a range of them is requested; leave --from and --to out")
 
 
-def wrong_partition_value(text: str, type: str, partition_by: str) -> SettingError:
-    """Return the error for a text that is no value of the partition column's type."""
-    return SettingError(f"{text!r} is no {type}; write --partition {partition_by}=VALUE with a value of that type")
+def wrong_partition_value(text: str, type: str, form: str) -> SettingError:
+    """Return the error for a text that is no value of the partition column's type; ``form`` is what to write."""
+    return SettingError(f"{text!r} is no {type}; write {form} with a value of that type")

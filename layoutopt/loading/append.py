@@ -21,7 +21,6 @@ from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
-from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import (
@@ -36,7 +35,7 @@ from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.load import Basis, LoadSource, RowSource, load, needs_spark
 from layoutopt.loading.local_source import LocalSource, check_plan, read_entries
-from layoutopt.local.second_reader import sum_rows, sum_written
+from layoutopt.local.second_reader import sum_rows
 from layoutopt.local.segments import Chunk, Segment
 from layoutopt.local.splits import has_plain_name
 from layoutopt.local.vectors import evaluate_exact_vectors
@@ -261,10 +260,6 @@ class MemoryRows(RowSource):
     def measure(self) -> Content:
         """Sum the rows."""
         return sum_rows([self.rows], self.schema)
-
-    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums of nested columns by DuckDB."""
-        return sum_written(files, plan, blocks)
 
 
 def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_table_root
@@ -51,10 +52,13 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
+from layoutopt.local.second_reader import sum_written
 from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
 from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
+from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,
@@ -107,9 +111,9 @@ class RowSource(ABC):
     def measure(self) -> Content:
         """Sum the source once more; a task that ran twice may have been summed twice."""
 
-    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums of columns that tasks can't hash from the files that were written."""
-        return {}
+    def read_back(self, files: TableFiles, plan: Plan, columns: Schema, blocks: pa.Table) -> Mapping[str, int]:
+        """Read the checksums of columns that tasks can't hash (nested, collated) from a layout's blocks."""
+        return sum_written(files, columns, blocks["file"].unique().to_pylist())
 
     def wait_for_tasks(self) -> None:  # noqa: B027 - most have none
         """Wait until tasks of a failed job write no more files."""
@@ -313,8 +317,7 @@ def _check_written(run: _Run, written: WriteResult) -> None:
     source = run.basis.source
     table = BlockTable.from_arrow(written.blocks, run.plan)
     measured = written_content(table)
-    read_back = run.rows.read_back(run.files, run.plan, written.blocks)
-    content = Content(measured.rows, {**dict(measured.sums), **read_back})
+    content = Content(measured.rows, {**dict(measured.sums), **_read_back(run, written.blocks)})
     if run.basis.content is not None:
         known = {name: sum for name, sum in content.sums.items() if name in run.basis.content.sums}
         check_content(run.basis.content, Content(content.rows, known), source)
@@ -324,6 +327,18 @@ def _check_written(run: _Run, written: WriteResult) -> None:
         check_content(run.rows.measure(), content, source)
     if run.plan.scheme.has_tids:
         check_positions(written.positions, written_positions(table), source)
+
+
+def _read_back(run: _Run, blocks: pa.Table) -> dict[str, int]:
+    """Read the checksums of unhashed columns, each from the files of the first layout that has all of its rows."""
+    unhashed = {column.name: column for column in run.plan.schema.columns if not is_hashable(column.type)}
+    sums = dict.fromkeys(unhashed, 0)
+    for number, layout in enumerate(run.plan.scheme.layouts):
+        columns = Schema(tuple(unhashed.pop(name) for name in layout.master if name in unhashed))
+        written = blocks.filter(pc.equal(blocks["layout"], number))
+        if columns.columns and written.num_rows:
+            sums |= run.rows.read_back(run.files, run.plan, columns, written)
+    return sums
 
 
 class LoadSource(Protocol):

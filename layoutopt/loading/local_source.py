@@ -9,8 +9,9 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Final
@@ -25,17 +26,18 @@ from layoutopt.catalog.partition_names import (
     no_partitions,
     null_first_key,
     parse_request,
+    wrong_partition_value,
 )
 from layoutopt.catalog.snapshot import PartitionEntry
-from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError, TableError
+from layoutopt.catalog.storage.filesystem import absolute, is_url
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
 from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.local.processes import Processes, map_in_groups
-from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
+from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
 from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
@@ -133,10 +135,6 @@ class LocalFiles(RowSource):
                     "longer changes"
                 )
 
-    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums of nested columns by DuckDB."""
-        return sum_written(files, plan, blocks)
-
 
 def _sum_columns(
     files: Sequence[LocalFile],
@@ -232,19 +230,23 @@ class LocalSource:
         if most_rows is not None and rows > most_rows:
             raise NeedsSparkError(f"there are more than {most_rows} rows")
         self._splits = count_files(files, plan.schema, plan.partition_by, self._tasks)
-        if most_rows is not None and sum(split.rows for split, _ in self._splits) > most_rows:
+        self._rows = count_partition_rows(self._splits)
+        if most_rows is not None and sum(self._rows.values()) > most_rows:
             raise NeedsSparkError(f"there are more than {most_rows} rows")
 
     def list_partitions(self) -> tuple[SourcePartition, ...]:
         """List all partitions that have rows."""
+        return self._partitions
+
+    @cached_property
+    def _partitions(self) -> tuple[SourcePartition, ...]:
         files: dict[PlainValue, dict[str, SourceFile]] = {}
         for split, counts in self._splits:
             for value in counts:
                 files.setdefault(value, {})[split.path] = self._files[split.path][1]
-        rows = count_partition_rows(self._splits)
         return tuple(
-            SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows[value])
-            for value in sorted(files, key=null_first_key)
+            SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows)
+            for value, rows in self._rows.items()
         )
 
     def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
@@ -255,7 +257,7 @@ class LocalSource:
         type = self._plan.schema.find(by).type
         requests = [parse_request(text, by, type == "string") for text in texts]
         values = {None if text is None else _parse_value(text, type, f"--partition {by}="): None for text in requests}
-        by_value = {partition.value: partition for partition in self.list_partitions()}
+        by_value = {partition.value: partition for partition in self._partitions}
         return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
     def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
@@ -268,7 +270,7 @@ class LocalSource:
         low, high = (None if text is None else null_first_key(_parse_value(text, type, flag)) for flag, text in ends)
         return tuple(
             partition
-            for partition in self.list_partitions()
+            for partition in self._partitions
             if partition.value is not None
             and (low is None or low <= null_first_key(partition.value))
             and (high is None or null_first_key(partition.value) <= high)
@@ -279,7 +281,7 @@ class LocalSource:
 
     def open_rows(self, partitions: Sequence[SourcePartition] | None) -> LocalFiles:
         """Open the rows of some partitions, or of all with None."""
-        plan, rows, values = self._plan, count_partition_rows(self._splits), None
+        plan, rows, values = self._plan, self._rows, None
         if partitions is not None and plan.partition_by is not None:
             values = tuple(partition.value for partition in partitions)
             rows = {value: count for value, count in rows.items() if value in values}
@@ -312,17 +314,17 @@ def _parse_value(text: str, type: str, flag: str) -> PlainValue:
     """Return the plain value of a text after a flag, in a form that Spark reads alike; raises SettingError."""
     if type == "string":
         return text
-    match = (_DATE if type == "date" else _INTEGER).fullmatch(text.strip())
-    try:
-        if match is not None and type == "date":
-            return (dt.date(*map(int, match.groups())) - dt.date(1970, 1, 1)).days
-        value, bound = 0 if match is None else int(match[0]), 1 << INTEGER_BITS.get(type, 1) - 1
-        if match is not None and -bound <= value < bound:
+    stripped, form = text.strip(), f"{flag}VALUE"
+    if type == "date":
+        form = f"{flag}2026-01-31"
+        if match := _DATE.fullmatch(stripped):
+            with suppress(ValueError):  # as of February 30
+                return (dt.date(*map(int, match.groups())) - dt.date(1970, 1, 1)).days
+    elif _INTEGER.fullmatch(stripped):
+        value, bound = int(stripped), 1 << INTEGER_BITS[type] - 1
+        if -bound <= value < bound:
             return value
-    except ValueError:
-        pass
-    example = "2026-01-31" if type == "date" else "VALUE"
-    raise SettingError(f"{text!r} is no {type}; write {flag}{example} with a value of that type")
+    raise wrong_partition_value(text, type, form)
 
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
@@ -19,26 +18,25 @@ from layoutopt.indexes.murmur3 import hash_words
 from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_type
 from layoutopt.local.splits import LocalFile
 from layoutopt.model.arrays import Hashes
-from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
-from layoutopt.writer.checksum import is_hashable, value_hashes
+from layoutopt.model.types import double_quote_name
+from layoutopt.writer.checksum import value_hashes
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
 
 def sum_rows(batches: Iterable[pa.Table], schema: Schema) -> Content:
     """Return the content of rows under a schema's columns."""
-    return _sum(batches, schema, None)
+    return _sum(batches, schema, by_row=False)[0]
 
 
 def sum_whole_rows(batches: Iterable[pa.Table], schema: Schema) -> tuple[Content, int]:
     """Return the content of rows, and the sum of 64-bit hashes of whole rows, in which values that swap places show."""
-    whole: list[int] = [0]
-    return _sum(batches, schema, whole), whole[0] % (1 << 64)
+    return _sum(batches, schema, by_row=True)
 
 
-def _sum(batches: Iterable[pa.Table], schema: Schema, whole: list[int] | None) -> Content:
-    rows, sums = 0, dict.fromkeys(schema.names, 0)
+def _sum(batches: Iterable[pa.Table], schema: Schema, by_row: bool) -> tuple[Content, int]:
+    rows, sums, whole = 0, dict.fromkeys(schema.names, 0), 0
     for batch in batches:
         rows += batch.num_rows
         words: list[Hashes] = []
@@ -46,34 +44,24 @@ def _sum(batches: Iterable[pa.Table], schema: Schema, whole: list[int] | None) -
             hashes = value_hashes(batch[column.name], column.type)
             assert hashes is not None, "tables with other columns are refused"
             sums[column.name] += int(hashes.sum(dtype=np.int64))
-            # NULL hashes as some value does.
-            words += [np.asarray(batch[column.name].is_null(), dtype=np.uint32), hashes]
-        if whole is not None:
+            if by_row:  # NULL hashes as some value does
+                words += [np.asarray(batch[column.name].is_null(), dtype=np.uint32), hashes]
+        if by_row:
             high, low = hash_words(words).astype(np.uint64), hash_words(words[::-1])
-            whole[0] += int(((high << np.uint64(32)) | low).sum(dtype=np.uint64))
-    return Content(rows, sums)
+            whole += int(((high << np.uint64(32)) | low).sum(dtype=np.uint64))
+    return Content(rows, sums), whole % (1 << 64)
 
 
-def sum_written(files: TableFiles, plan: Plan, blocks: pa.Table) -> dict[str, int]:
-    """Return the checksums of nested columns, which blocks do not have, by reading the files just written.
+def sum_written(files: TableFiles, schema: Schema, paths: Iterable[str]) -> Mapping[str, int]:
+    """Return the checksums of some columns of a table's files.
 
     Raises:
         NeedsSparkError: the files are encrypted.
     """
-    nested = {column.name: column for column in plan.schema.columns if not is_hashable(column.type)}
-    if nested and not files.is_plain:
-        raise NeedsSparkError(f"the column {next(iter(nested))!r} of an encrypted table is nested")
-    sums = dict.fromkeys(nested, 0)
-    for number, layout in enumerate(plan.scheme.layouts):
-        own = [nested.pop(name) for name in layout.master if name in nested]
-        if not own:
-            continue
-        written = blocks.filter(pc.equal(blocks["layout"], number))["file"]
-        for path in dict.fromkeys(written.to_pylist()):
-            file = LocalFile(Path(files.full_path(path)), None)
-            sums_of_file = sum_rows(read_by_duckdb(file, Schema(tuple(own))), Schema(tuple(own))).sums
-            sums |= {name: sums[name] + sum for name, sum in sums_of_file.items()}
-    return sums
+    if not files.is_plain:
+        raise NeedsSparkError(f"the column {schema.names[0]!r} of an encrypted table is nested")
+    written = (LocalFile(Path(files.full_path(path)), None) for path in paths)
+    return sum_rows((rows for file in written for rows in read_by_duckdb(file, schema)), schema).sums
 
 
 def read_by_duckdb(
@@ -99,7 +87,7 @@ def read_by_duckdb(
         condition, values = _select_partitions(partition, wanted)
     elif folder is not None and wanted is not None and folder[0] not in wanted:
         return
-    names = ", ".join(map(_quote, stored)) or "NULL AS none"
+    names = ", ".join(map(double_quote_name, stored)) or "NULL AS none"
     query = f"SELECT {names} FROM read_parquet(?, hive_partitioning = false) WHERE {condition}"
     # DuckDB takes a path for a pattern.
     path = re.sub(r"([\[*?])", r"[\1]", str(file.path))
@@ -123,12 +111,8 @@ def read_by_duckdb(
 
 def _select_partitions(partition: Column, wanted: Collection[PlainValue]) -> tuple[str, list[object]]:
     """Return DuckDB's condition for the rows of some partitions, and its parameters."""
-    name, known = _quote(partition.name), [value for value in wanted if value is not None]
+    name, known = double_quote_name(partition.name), [value for value in wanted if value is not None]
     value = "DATE '1970-01-01' + CAST(? AS INTEGER)" if partition.type == "date" else "?"
     tests = [f"{name} IN ({', '.join([value] * len(known))})"] if known else []
     tests += [f"{name} IS NULL"] if len(known) < len(wanted) else []
     return " OR ".join(tests) or "false", list(known)
-
-
-def _quote(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

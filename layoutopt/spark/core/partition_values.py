@@ -108,7 +108,7 @@ def _cast_text(df: DataFrame, text: str | None, partition_by: str, type: DataTyp
     row = df.sparkSession.range(1).select(plain_column(F.lit(text).try_cast(type), type).alias("value")).first()
     value: PlainValue = None if row is None else row["value"]
     if value is None:
-        raise wrong_partition_value(text, type.simpleString(), partition_by)
+        raise wrong_partition_value(text, type.simpleString(), f"--partition {partition_by}=VALUE")
     return value
 
 

@@ -29,6 +29,7 @@ from layoutopt.loading.load import Basis, LoadsReport
 from layoutopt.local.segments import Chunk, Cutter, Segment, cut_in_input_order
 from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.model.layout import Plan
+from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -48,7 +49,6 @@ from layoutopt.spark.loading.job import ArrowWriter, SparkWriter, cut_job, wait_
 from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
 from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
-from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -143,25 +143,13 @@ class SparkRows(loading.RowSource):
         """Sum the source by a job of its own."""
         return measure_content(self.rows, self.name)
 
-    def read_back(self, files: TableFiles, plan: Plan, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums of the columns that only Spark can hash (nested, collated) from the written files."""
-        unhashed = {column.name for column in plan.schema.columns if not is_hashable(column.type)}
-        sums: dict[str, int] = {}
-        for index, layout in enumerate(plan.scheme.layouts):
-            fields = [f for f in self.rows.schema.fields if f.name in unhashed and f.name in layout.master]
-            unhashed -= {field.name for field in fields}
-            if not fields:
-                continue
-            layout_blocks = blocks.filter(pa.compute.equal(blocks["layout"], index))
-            if not layout_blocks.num_rows:
-                sums |= dict.fromkeys((field.name for field in fields), 0)
-                continue
-            columns = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
-            with translate_spark_errors("the files just written"):
-                written = _open_written(self.rows.sparkSession, files, plan, layout_blocks, StructType(fields))
-                row = written.agg(*columns).first()
-            sums |= {} if row is None else {field.name: int(row[field.name]) for field in fields}
-        return sums
+    def read_back(self, files: TableFiles, plan: Plan, columns: Schema, blocks: pa.Table) -> Mapping[str, int]:
+        """Read the checksums by Spark, which alone can hash these columns as it hashed the source's."""
+        fields = StructType([self.rows.schema[name] for name in columns.names])
+        sums = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
+        with translate_spark_errors("the files just written"):
+            row = _open_written(self.rows.sparkSession, files, plan, blocks, fields).agg(*sums).first()
+        return {} if row is None else {name: int(row[name]) for name in columns.names}
 
     def wait_for_tasks(self) -> None:
         """Wait while tasks of a failed job run."""
