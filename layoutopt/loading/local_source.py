@@ -94,7 +94,7 @@ class LocalFiles(RowSource):
         Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
 
         Raises:
-            NeedsSparkError: a feature needs Spark, or Arrow might read a file otherwise.
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
             ContentMismatchError: a file was changed since it was counted.
         """
         rows, plan, job = self.rows, job.plan, replace(job, of_left=evaluate_words)
@@ -104,8 +104,6 @@ class LocalFiles(RowSource):
         ]
         tasks = assign_splits(splits, overlapping, len(segments))
         own = CutJob(plan.schema, plan.partition_by, segment_ranges(segments), tasks, by_segment=True)
-        if splits:
-            check_features_by_arrow(own, splits[0], plan.features)
         results: Sequence[TaskResult | None]
         try:
             if reads_little_twice(own) or not self.can_shuffle(job):
@@ -303,7 +301,10 @@ class LocalSource:
             for file, status in self._files.values()
             if values is None or file.folder is None or file.folder[0] in values
         }
-        return LocalFiles(LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows), files, values)
+        local = LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows)
+        for split, _ in splits[:1]:
+            check_features_by_arrow(local.cut_job([split], plan.schema.names), split, plan.features)
+        return LocalFiles(local, files, values)
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""

@@ -131,7 +131,7 @@ class SparkFiles(LocalFiles):
         """Write the segments as files on this machine are, but in Spark's tasks.
 
         Raises:
-            NeedsSparkError: a feature needs Spark, or Arrow might read a file otherwise.
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
             BoundError, SourceError: as :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
         """
         with translate_spark_errors(self.opened.name):
