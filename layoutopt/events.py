@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -52,6 +53,32 @@ def _open_log(path: str) -> IO[str]:
         return Path(path).open("a", encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise SettingError(f"the log {path!r} can't be written ({error.strerror}); name another file") from error
+
+
+# Takes how much of a step is done, of how much.
+Step = Callable[[int, int], None]
+
+
+def ignore_step(done: int, total: int) -> None:
+    """Ignore how much is done."""
+
+
+_step: ContextVar[Step] = ContextVar("step", default=ignore_step)
+
+
+@contextmanager
+def following_steps(step: Step) -> Iterator[None]:
+    """Call a function with what :func:`report_step` is told in the block, in this thread."""
+    token = _step.set(step)
+    try:
+        yield
+    finally:
+        _step.reset(token)
+
+
+def report_step(done: int, total: int) -> None:
+    """Tell whoever follows how much of the current step is done, of how much."""
+    _step.get()(done, total)
 
 
 Progress = Callable[[str], None]

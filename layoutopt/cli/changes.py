@@ -47,7 +47,7 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
-    with session.working("appending") as work, event_log(settings.log_json) as log:
+    with event_log(settings.log_json) as log, session.working("appending", log) as work:
         try:
             if is_local(settings.executor, session, default=not has_pyspark()):
                 report = append_locally(settings, work.say, log)
@@ -124,7 +124,7 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     from layoutopt.report.inspections import print_optimize
     from layoutopt.spark.changes.optimize import optimize_table
 
-    with session.working("optimizing") as work, event_log(settings.log_json) as log:
+    with event_log(settings.log_json) as log, session.working("optimizing", log) as work:
         report = optimize_table(start_spark(session, table=settings.table_path), settings, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.pages import plot_regained
@@ -137,7 +137,7 @@ def _change(settings: Changing, session: Session, title: str, change: Callable[.
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_change
 
-    with session.working(title) as work, event_log(settings.log_json) as log:
+    with event_log(settings.log_json) as log, session.working(title, log) as work:
         report = change(start_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
 

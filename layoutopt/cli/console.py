@@ -7,11 +7,12 @@ import json
 import logging
 import math
 import re
+import signal
 import sys
 import traceback
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
@@ -19,10 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 import typer
 from typer.core import TyperCommand
 
+from layoutopt.cli.progress import Progress, show_progress
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
 from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import use_reference
 from layoutopt.errors import LayoutoptError, decode_error, find_interrupt
+from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -38,19 +41,6 @@ INTERRUPTED: Final = 130
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 VerbArgument = TypeVar("VerbArgument", bound=VerbSettings, contravariant=True)
-
-
-@dataclass(frozen=True)
-class Work:
-    """Callbacks that show the progress of a verb.
-
-    Attributes:
-        step: takes the number of steps done, and of all steps.
-        say: takes a short sentence about the current step.
-    """
-
-    step: Callable[[int, int], None]
-    say: Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -98,22 +88,9 @@ class Session:
         in_file = read_functions(self.conf) if self.conf else ()
         return (*flags, *(udf for udf in import_udfs(in_file) if udf.name not in names))
 
-    @contextmanager
-    def working(self, title: str) -> Iterator[Work]:
-        """Show progress on stderr while the block runs, unless it is off; yield its callbacks."""
-        if not self.progress:
-            yield Work(lambda done, total: None, lambda sentence: None)
-            return
-        from rich.console import Console
-        from rich.progress import Progress
-
-        stderr = Console(stderr=True)
-        with Progress(console=stderr, transient=stderr.is_terminal) as bar:  # a log keeps the last state
-            task = bar.add_task(title, total=None)
-            yield Work(
-                step=lambda done, total: bar.update(task, completed=done, total=total),
-                say=lambda sentence: bar.update(task, description=sentence),
-            )
+    def working(self, title: str, log: EventLog = NO_EVENTS) -> AbstractContextManager[Progress]:
+        """Show progress while the block runs, unless it is off."""
+        return show_progress(title, log, shown=self.progress)
 
 
 def _to_json(value: object) -> object:
@@ -167,7 +144,6 @@ def add_verb(
             debug, functions, key = flags.pop("debug"), tuple(flags.pop("udf") or ()), flags.pop("key")
             given = {name: value for name, value in flags.items() if value is not None and value != []}
             values = {**(read_values(conf, kind) if conf else {}), **given}
-            progress = sys.stderr.isatty() if progress is None else progress
             reference = key or (read_key(conf) if conf else None)
             try:
                 with use_reference(reference):
@@ -227,14 +203,14 @@ def _make_common_flags() -> list[inspect.Parameter]:
         "--conf", metavar="FILE", help="a TOML file with settings, in a table named after the verb; flags override it"
     )
     as_json = typer.Option("--json", help="print the result as one JSON value")
-    progress = typer.Option("--progress/--no-progress", help="show progress on stderr [default: on a terminal]")
+    progress = typer.Option("--progress/--no-progress", help="show progress on stderr [default: yes]")
     debug = typer.Option("--debug", help="show tracebacks of errors and the logs of Spark")
     return [
         _keyword("udf", Annotated[list[str] | None, functions], None),
         _keyword("key", Annotated[str | None, key], None),
         _keyword("conf", Annotated[Path | None, conf], None),
         _keyword("json", Annotated[bool, as_json], False),
-        _keyword("progress", Annotated[bool | None, progress], None),
+        _keyword("progress", Annotated[bool, progress], True),
         _keyword("debug", Annotated[bool, debug], False),
     ]
 
@@ -284,6 +260,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
         0 done, 1 failed, 2 bad usage or input, 3 conflict with another commit, 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
+    with suppress(ValueError):  # outside the main thread
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers end verbs so; Ctrl-C is SIGINT
     if "--debug" not in words and not logging.root.handlers:
         # Silence libraries that log tracebacks of errors; each is printed as one sentence here.
         logging.root.addHandler(logging.NullHandler())

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import typer
@@ -149,15 +147,5 @@ def serve(settings: ServeSettings, session: Session) -> None:
         session.show({"url": url, "tables": names}, f"serving {', '.join(names) or 'no table yet'} at {url}")
         sys.stdout.flush()
 
-    with event_log(settings.log_json) as log, _interrupt_on_sigterm(), suppress(KeyboardInterrupt):
+    with event_log(settings.log_json) as log, suppress(KeyboardInterrupt):
         run(service, say, log)
-
-
-@contextmanager
-def _interrupt_on_sigterm() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C while the block runs, so that temporary files are removed."""
-    handler = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, handler)

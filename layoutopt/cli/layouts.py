@@ -138,7 +138,7 @@ def load(settings: LoadSettings, session: Session) -> None:
     _check_plan_exists(settings)
     from layoutopt.report.tables import print_loads
 
-    with session.working("loading") as work, event_log(settings.log_json) as log:
+    with event_log(settings.log_json) as log, session.working("loading", log) as work:
         if is_local(settings.executor, session, default=not has_pyspark()):
             from layoutopt.loading.load import run_load
             from layoutopt.loading.local_source import LocalSource

@@ -268,16 +268,6 @@ def test_what_is_shown_is_text_and_no_markup(capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out.strip() == names
 
 
-def test_progress_is_on_stderr_and_only_when_wanted(capsys: pytest.CaptureFixture[str]) -> None:
-    for wanted in (False, True):
-        with Session(None, json=False, progress=wanted).working("starting") as work:
-            work.step(1, 2)
-            work.say("counting")
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert ("counting" in said.err) == wanted
-
-
 def test_help_imports_nothing_heavy() -> None:
     code = (
         "import sys; from layoutopt.cli.app import main; main(['load', '--help']); "

@@ -158,6 +158,22 @@ def _pass_on(read_end: int) -> None:
                 os.write(2, line)
 
 
+def count_running_tasks() -> tuple[int, int] | None:
+    """Return how many tasks of the running stages are done, of how many; None where none run, or Spark does not say."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    try:
+        tracker = None if context is None else context.statusTracker()
+        stages = [] if tracker is None else [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except Exception:  # the session may be stopped meanwhile, in another thread
+        return None
+    counts = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
+    return (sum(done for done, _ in counts), sum(total for _, total in counts)) if counts else None
+
+
 def is_submitted() -> bool:
     """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
