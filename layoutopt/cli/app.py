@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import changes, engines, experiments, layouts, questions
+from layoutopt.cli import changes, engines, experiments, layouts, questions, up
 from layoutopt.cli.console import run_app
 
 app = typer.Typer(
@@ -36,7 +36,7 @@ def layoutopt(
     """Handle the options before the verb."""
 
 
-for module in (layouts, changes, questions, engines, experiments):
+for module in (up, layouts, changes, questions, engines, experiments):
     app.add_typer(module.verbs)
 
 

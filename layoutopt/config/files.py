@@ -60,6 +60,7 @@ from layoutopt.config.settings import (
     ServeSettings,
     StatusSettings,
     UpdateSettings,
+    UpSettings,
     VacuumSettings,
     VerifySettings,
 )
@@ -69,10 +70,10 @@ if TYPE_CHECKING:
     from layoutopt.model.udf import Udf
 
 _KINDS: Final[tuple[type[VerbSettings], ...]] = (
-    AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings, DeleteSettings,
-    UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings, ExplainSettings,
-    EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings, PublishSettings,
-    IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings, MineSettings, BenchSettings,
+    UpSettings, AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings,
+    DeleteSettings, UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings,
+    ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings, RestoreSettings,
+    PublishSettings, IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings, MineSettings, BenchSettings,
 )  # fmt: skip
 # The settings of each verb, by the verb's name on the command line.
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})

@@ -349,6 +349,24 @@ class LoadSettings(VerbSettings):
     log_json: EventLog = None
 
 
+class UpSettings(VerbSettings):
+    """Settings of `up`: a table and a log become a table that is laid out for the log."""
+
+    source: Source
+    log: Log
+    into: Path | None = Field(None, description="the folder of all results [default: layoutopt-TABLE]")
+    table: Text | None = Field(None, description="the table's name in the log [default: any]")
+    partition_by: Text | None = Field(
+        None,
+        description="the column whose values are the partitions [default: that of folders' names; or a date column "
+        "of at most 400 days with thousands of rows each]",
+    )
+    quick: bool = Field(False, description="keep the first plan; don't try all methods")
+    dialect: Dialect = "spark"
+    column: SqlColumn = None
+    executor: Executor = None
+
+
 class SnapshotSettings(VerbSettings):
     """The snapshot that a verb reads."""
 
