@@ -58,7 +58,7 @@ class FileFormat:
         read_schema: returns the columns of a local path by its files' footers.
         count_rows: returns the rows of a file (path or URL) by its footer.
         options: of Spark's reader.
-        find_problem: returns why Spark might read wrong rows under some columns; None if it does not.
+        find_problem: returns why Spark might read wrong rows, by the names of columns and the files' URIs.
         has_row_groups: whether layoutopt reads the files' row groups and their statistics.
     """
 
@@ -68,7 +68,7 @@ class FileFormat:
     read_schema: Callable[[str], Schema]
     count_rows: Callable[[str], int]
     options: Mapping[str, str] = field(default_factory=dict)
-    find_problem: Callable[[Sequence[str]], str | None] = lambda names: None
+    find_problem: Callable[[Sequence[str], Sequence[str]], str | None] | None = None
     has_row_groups: bool = False
 
 
@@ -117,7 +117,8 @@ def _open_iceberg(place: str) -> Table:
 
 # Spark's type of a column, among the attributes of its ORC type.
 _SPARK_TYPE: Final = b"spark.sql.catalyst.type"
-# The columns of a file of Hive's transactional tables, whose rows are changes to the table's rows.
+# Folders of Hive's transactional tables, some of which hold rows of the past; and the columns of changes to rows.
+_HIVE_FOLDER: Final = re.compile(r"/(base|delta|delete_delta)_[0-9]{7,}")
 _HIVE_CHANGES: Final = frozenset({"operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row"})
 
 
@@ -165,12 +166,12 @@ def _count_orc_rows(path: str) -> int:
         raise SourceError(f"the source's file {path!r} can't be read as ORC ({error}); write it again") from error
 
 
-def _find_orc_problem(names: Sequence[str]) -> str | None:
+def _find_orc_problem(names: Sequence[str], uris: Sequence[str]) -> str | None:
     by_place = [name for name in names if name.lower().startswith("_col")]
     if by_place:
         return f"Spark takes columns of ORC that are named like {by_place[0]!r} by their places; rename it"
-    if {name.lower() for name in names} >= _HIVE_CHANGES:
-        return "these are files of a transactional table of Hive, with changed rows; export its rows to files first"
+    if any(map(_HIVE_FOLDER.search, uris)) or {name.lower() for name in names} >= _HIVE_CHANGES:
+        return "it is of a transactional table of Hive, which keeps replaced rows; export the table to files first"
     return None
 
 

@@ -43,7 +43,7 @@ from layoutopt.catalog.storage.filesystem import absolute
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import PARQUET, FileFormat, parse_path, parse_table_name
-from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme
+from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme, uri_to_path
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
@@ -91,9 +91,11 @@ def read_files(
     """
     reader = spark.read.options(**WHOLE_FILES, **format.options, **options, mergeSchema=merged)
     rows = (reader if schema is None else reader.schema(schema)).format(format.reader).load(list(paths))
-    problem = format.find_problem(rows.columns)
-    if problem is not None:
-        raise SourceError(f"{rows.inputFiles()[0]!r} can't be read: {problem}")
+    if format.find_problem is not None:
+        uris = rows.inputFiles()
+        problem = format.find_problem(rows.columns, uris)
+        if problem is not None:
+            raise SourceError(f"the source's file {uri_to_path(uris[0])!r} can't be read: {problem}")
     return rows
 
 

@@ -24,8 +24,10 @@ from layoutopt.errors import AlreadyLoadedError, LayoutoptError, SchemaError, So
 from layoutopt.external import formats
 from layoutopt.external.external_tables import read_schema
 from layoutopt.scan.table import open_table
-from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.core.source import measure_content, open_source, schema_of
+from layoutopt.spark.loading.source_files import source_partitions
 from tests.external.tables import hinted
+from tests.spark.settings import under
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -254,6 +256,48 @@ def test_files_whose_columns_mean_something_else_are_refused(
     (tmp_path / "rows").mkdir()
     orc.write_table(pa.table(columns), tmp_path / "rows" / "bucket_00000")
     assert says in refuse(spark, tmp_path / "rows")
+
+
+def test_folders_of_replaced_rows_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark reads all below folders of partitions: those of Hive's changes, too."""
+    for version in (1, 2):
+        folder = tmp_path / "rows" / "day=1" / f"base_{version:07}"
+        folder.mkdir(parents=True)
+        orc.write_table(pa.table({"x": [1]}), folder / "000000_0")
+    assert "transactional table of Hive" in refuse(spark, tmp_path / "rows")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("spark.sql.files.ignoreCorruptFiles", "true"),
+        ("spark.sql.files.ignoreMissingFiles", "true"),
+        ("spark.sql.orc.impl", "hive"),
+        ("spark.sql.sources.useV1SourceList", ""),
+        ("spark.sql.orc.mergeSchema", "false"),
+    ],
+)
+def test_settings_of_the_session_leave_no_row_out(spark: SparkSession, rows: Path, setting: str, value: str) -> None:
+    with under(spark, {setting: value}):
+        found = open_source(spark, f"orc:{rows}")
+        assert measure_content(found, "it").rows == 60
+        assert sum(partition.rows for partition in source_partitions(found, f"orc:{rows}", "day")) == 60
+        file = max(rows.glob("*.orc"))
+        file.write_bytes(file.read_bytes()[:-30])
+        refuse(spark, rows)
+        file.unlink()
+        with pytest.raises(LayoutoptError):
+            measure_content(found, "it")
+
+
+def test_columns_are_read_by_name_though_hadoop_says_by_place(spark: SparkSession, tmp_path: Path) -> None:
+    context: Any = spark.sparkContext._jsc
+    key = "orc.force.positional.evolution"
+    context.hadoopConfiguration().set(key, "true")
+    try:
+        test_files_may_spell_and_lack_columns(spark, tmp_path)
+    finally:
+        context.hadoopConfiguration().unset(key)
 
 
 def test_a_column_in_two_types_is_refused(spark: SparkSession, tmp_path: Path) -> None:
