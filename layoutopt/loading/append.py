@@ -34,7 +34,7 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.load import Basis, LoadSource, RowSource, load, needs_spark
-from layoutopt.loading.local_source import LocalSource, check_plan, read_entries
+from layoutopt.loading.local_source import LocalSource, check_plan, check_settings, read_entries
 from layoutopt.local.second_reader import sum_rows
 from layoutopt.local.segments import Chunk, Segment
 from layoutopt.local.splits import has_plain_name
@@ -225,24 +225,17 @@ class MemoryRows(RowSource):
     Attributes:
         rows: under the plan's columns.
         places: by partition value, the places of its rows, ``int64[k]``.
-        segments: that are written; none until :meth:`writers` is called.
     """
 
     rows: pa.Table
     places: Mapping[PlainValue, Ints]
     schema: Schema
-    segments: tuple[Segment, ...] = ()
-    reader: str = "arrow"
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Raise NeedsSparkError: a partition is to be cut."""
         raise NeedsSparkError("a partition has more rows than a segment")
 
-    def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[MemoryRows]:
-        """Return the rows with the segments."""
-        return [replace(self, segments=tuple(segments))]
-
-    def write(self, job: WriteJob) -> tuple[Sequence[TaskResult], Content]:
+    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Sequence[TaskResult], Content]:
         """Write the segments in this process, one after the other.
 
         Raises:
@@ -251,7 +244,7 @@ class MemoryRows(RowSource):
         plan = job.plan
         words = evaluate_exact_vectors(plan.features.features, self.rows, plan.schema)
         results = []
-        for segment in self.segments:
+        for segment in segments:
             places = self.places[segment.value]
             table = self.rows.take(pa.array(places)).combine_chunks(POOL)
             results.append(write_gathered(job, GatheredSegment(segment.id, table, words[places])).split())
@@ -280,6 +273,7 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
         return None
     plan = current_plan(catalog)
     check_plan(plan)
+    check_settings(plan)
     if set(catalog.snapshot.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
         raise NeedsSparkError("the table has columns that its newest plan lacks")
     live = [entry for entry in entries if entry.live_rows]

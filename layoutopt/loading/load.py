@@ -14,8 +14,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, partial
+from typing import ClassVar, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,6 +54,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
 from layoutopt.local.second_reader import sum_written
 from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import parse_publications, publish_all
@@ -75,36 +76,29 @@ _MOST_ROWS = 1 << 31
 _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
 
 
-class SegmentWriter(Protocol):
-    """A way to read the rows of some segments and to write them, each in a task."""
-
-    @property
-    def reader(self) -> str:
-        """What reads the rows: ``arrow`` or ``spark``."""
-        ...
-
-    def write(self, job: WriteJob) -> tuple[Iterable[TaskResult], Content]:
-        """Write all segments; return the tasks' results in the order of the segments, and the source's content.
-
-        Raises:
-            NeedsSparkError: Arrow might read a file otherwise than Spark.
-            LayoutoptError: a task failed.
-        """
-        ...
-
-
 class RowSource(ABC):
-    """The rows of one load."""
+    """The rows of one load, as one reader opens them.
+
+    Attributes:
+        reader: its name, ``arrow`` or ``spark``.
+        open_faster: opens the same rows for a faster reader, None where there is none. It raises NeedsSparkError where
+            that reader might read them otherwise, as its methods may do later.
+    """
+
+    reader: ClassVar[str] = "arrow"
+    open_faster: Callable[[], RowSource] | None = None
 
     @abstractmethod
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of a partition, in the source's order."""
 
     @abstractmethod
-    def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[SegmentWriter]:
-        """Return the ways to write segments: where one fails because of how it reads, the next is tried.
+    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Iterable[TaskResult], Content]:
+        """Write each segment in a task; return the tasks' results in the order of the segments, and the rows' content.
 
-        ``counts`` is what the log says of counting.
+        Raises:
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
+            LayoutoptError: a task failed.
         """
 
     @abstractmethod
@@ -201,23 +195,18 @@ def load(
         LayoutoptError: of the source, as its methods raise.
     """
     files = TableFiles(table_path, key=encrypt)
-    names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
-    with stages.stage("count", "counting partitions") as counts:
-        segments = _cut(rows, plan, basis, names, cutter)
-        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
-        writers = rows.writers(plan, segments, counts)
-    values = _name_partitions(names, basis, segments)
-    run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
-    for writer in writers[:-1]:
+    write = partial(_write, files, plan, basis, stages, cutter, in_task)
+    if rows.open_faster is None or 0 < sum(basis.rows.values()) < LEAST_ROWS:
+        run, written = write(rows)
+    else:
         try:
-            written = _write(run, stages, in_task, writer)
-            break
+            with stages.stage("open", "looking at the files"):
+                faster = rows.open_faster()
+            run, written = write(faster)
         except (NeedsSparkError, ContentMismatchError) as error:
             stages.say("reading all by Spark")
             stages.log.write("read_by_spark", why=str(error))
-            run = replace(run, load_id=fresh_load_id(basis.snapshot))
-    else:
-        written = _write(run, stages, in_task, writers[-1])
+            run, written = write(rows)
     removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.wait_for_tasks)
     with removal, stages.stage("commit", "committing") as counts:
         snapshot = commit_load(
@@ -235,7 +224,7 @@ def load(
             at=at,
         )
         counts["snapshot"] = snapshot.number
-    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(segments), written, stages.seconds)
+    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), written, stages.seconds)
 
 
 def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
@@ -276,20 +265,34 @@ def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Seg
     return by_key
 
 
-def _write(run: _Run, stages: Stages, in_task: Callable[[str], None] | None, writer: SegmentWriter) -> WriteResult:
-    """Write the segments and compare them with the source; remove the files where that fails."""
+def _write(
+    files: TableFiles,
+    plan: Plan,
+    basis: Basis,
+    stages: Stages,
+    cutter: Cutter,
+    in_task: Callable[[str], None] | None,
+    rows: RowSource,
+) -> tuple[_Run, WriteResult]:
+    """Cut and write the segments, and compare them with the source; remove the files where that fails."""
+    names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
+    with stages.stage("count", "counting partitions") as counts:
+        segments = _cut(rows, plan, basis, names, cutter)
+        counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
+    values = _name_partitions(names, basis, segments)
+    run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
     with remove_on_failure(ANY_FAILURE, run.files, run.load_id, run.values, run.rows.wait_for_tasks):
         say = f"writing {len(run.segments)} segments"
-        with stages.stage("write", say, load_id=run.load_id, read_by=writer.reader) as counts:
-            written = _write_segments(run, in_task, writer)
+        with stages.stage("write", say, load_id=run.load_id, read_by=rows.reader) as counts:
+            written = _write_segments(run, in_task)
             counts["blocks"] = written.blocks.num_rows
         with stages.stage("check", "comparing with the source"):
             _check_written(run, written)
             check_partitions(run.entries(written.blocks), run.names, run.values, run.basis.rows, run.basis.source)
-    return written
+    return run, written
 
 
-def _write_segments(run: _Run, in_task: Callable[[str], None] | None, writer: SegmentWriter) -> WriteResult:
+def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteResult:
     plan = run.plan
     check_block_numbers(plan, len(run.segments))
     keys = tuple(run.names.key(segment.value) for segment in run.segments)
@@ -308,7 +311,7 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None, writer: Se
         late=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
-    results, observed = writer.write(job)
+    results, observed = run.rows.write(job, run.segments)
     return combine_task_results(plan, keys, numbers, results, observed)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -37,7 +37,7 @@ from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import check_columns
-from layoutopt.local.processes import Processes, map_in_groups
+from layoutopt.local.processes import Processes, Tasks, map_in_groups
 from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
 from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
@@ -89,22 +89,54 @@ class LocalFiles(RowSource):
         """Count chunks of neighbouring rows of large partitions."""
         return self.rows.chunks(segment_rows) if self.rows.partition_rows else []
 
-    def writers(self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]) -> Sequence[ProcessWriter]:
-        """Return the writer in processes.
+    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Iterable[TaskResult], Content]:
+        """Write each segment in a task, and sum the source by another reader.
+
+        Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
 
         Raises:
-            NeedsSparkError: a feature needs Spark.
+            NeedsSparkError: Arrow might read a file otherwise than Spark.
+            ContentMismatchError: a file was changed since it was counted.
         """
-        rows, ranges = self.rows, segment_ranges(segments)
+        rows, plan, job = self.rows, job.plan, replace(job, of_left=evaluate_words)
         splits = [split for split, _ in rows.splits]
         overlapping = [
             {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits
         ]
-        own = CutJob(plan.schema, plan.partition_by, ranges, assign_splits(splits, overlapping, len(segments)), True)
-        shared = None if reads_little_twice(own) else replace(own, tasks=group_splits(splits), by_segment=False)
-        if splits:
-            check_features_by_arrow(own, splits[0], plan.features)
-        return [ProcessWriter(self, own, shared)]
+        tasks = assign_splits(splits, overlapping, len(segments))
+        own = CutJob(plan.schema, plan.partition_by, segment_ranges(segments), tasks, by_segment=True)
+        results: Sequence[TaskResult | None]
+        try:
+            if reads_little_twice(own) or not self.can_shuffle(job):
+                results = map_in_groups(rows.tasks, len(segments), partial(_write_own_files, own, job))
+            else:
+                shared = replace(own, tasks=group_splits(splits), by_segment=False)
+                results = self.shuffle(shared, job)
+        except NeedsSparkError:
+            self.check_unchanged()
+            raise
+        return [result for result in results if result is not None], self.measure()
+
+    def can_shuffle(self, job: WriteJob) -> bool:
+        """Whether rows may lie in temporary files: those of an encrypted table may not."""
+        return not job.lent
+
+    def shuffle(self, cut: CutJob, job: WriteJob) -> Sequence[TaskResult | None]:
+        """Cut the rows into files of a temporary folder, and write the segments from these.
+
+        Raises:
+            TableError: the temporary folder is full.
+        """
+        try:
+            with TemporaryDirectory(prefix="layoutopt-") as folder:
+                written = self.rows.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
+                write = partial(_write_shuffled, folder, written, job)
+                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write)
+        except OSError as error:
+            raise TableError(
+                f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
+                "was committed; make room there, or name another by TMPDIR"
+            ) from error
 
     def measure(self) -> Content:
         """Sum the source as DuckDB reads it: all files, whatever rows Arrow counted there.
@@ -148,52 +180,6 @@ def _sum_columns(
     return sum_rows(read_by_duckdb(file, schema, partition, wanted), schema)
 
 
-@dataclass(frozen=True)
-class ProcessWriter:
-    """Writes segments in processes of this machine: a :class:`~layoutopt.loading.load.SegmentWriter`.
-
-    Where files have rows of many segments, processes first cut the rows into files in a temporary folder. Rows of an
-    encrypted table are not stored there: each segment's task reads all files that may have its rows.
-
-    Attributes:
-        rows: the source.
-        own: how each segment's task reads its own splits.
-        shared: how tasks read each split once; None where the other way reads little more.
-    """
-
-    rows: LocalFiles
-    own: CutJob
-    shared: CutJob | None
-    reader: str = "arrow"
-
-    def write(self, job: WriteJob) -> tuple[Iterable[TaskResult], Content]:
-        """Write all segments, and sum the source.
-
-        Raises:
-            ContentMismatchError: a file was changed since it was counted.
-            TableError: the temporary folder is full.
-        """
-        job, tasks = replace(job, of_left=evaluate_words), self.rows.rows.tasks
-        count = len(self.own.ranges.values)
-        try:
-            if self.shared is None or job.lent:
-                results = map_in_groups(tasks, count, partial(_write_own_files, self.own, job))
-            else:
-                with TemporaryDirectory(prefix="layoutopt-") as folder:
-                    cut = partial(write_shuffle_batches, self.shared, None, folder)
-                    written = tasks.map(len(self.shared.tasks), cut)
-                    results = map_in_groups(tasks, count, partial(_write_shuffled, folder, written, job))
-        except NeedsSparkError:
-            self.rows.check_unchanged()
-            raise
-        except OSError as error:
-            raise TableError(
-                f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
-                "was committed; make room there, or name another by TMPDIR"
-            ) from error
-        return [result for result in results if result is not None], self.rows.measure()
-
-
 def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | None:
     return _split_result(gather_and_write(job, read_segment_rows(cut, [segment])))
 
@@ -209,20 +195,40 @@ def _split_result(result: TaskResult | None) -> TaskResult | None:
 class LocalSource:
     """A source of plain Parquet files: a :class:`~layoutopt.loading.load.LoadSource`.
 
+    Args:
+        source: a path.
+        plan: the layout to load by.
+        most_rows: more are refused; None for no bound.
+        choose_tasks: chooses the executor for so many rows (an estimate); None for processes of this machine.
+        only: the paths of the files to read; None for all.
+
     Raises:
         NeedsSparkError: Spark might read the files otherwise, the plan needs Spark, or there are more than
             ``most_rows`` rows.
         SourceError: a file is damaged.
     """
 
-    def __init__(self, source: str, plan: Plan, most_rows: int | None = None) -> None:
+    def __init__(
+        self,
+        source: str,
+        plan: Plan,
+        most_rows: int | None = None,
+        *,
+        choose_tasks: Callable[[int], Tasks] | None = None,
+        only: Collection[str] | None = None,
+    ) -> None:
         check_plan(plan)
+        if choose_tasks is None:
+            check_settings(plan)
         if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
             raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
         files = list_local_files(source, plan.schema, plan.partition_by)
+        if only is not None:
+            files = tuple(file for file in files if str(file.path) in only)
+            if len(files) != len(only):
+                raise NeedsSparkError(f"Spark lists other files of {source!r}")
         rows = estimate_rows(files)
-        # Processes take a second to start.
-        self._tasks = Processes(1) if rows < LEAST_ROWS else Processes()
+        self._tasks = (choose_tasks or _choose_processes)(rows)
         self._source, self._plan = source, plan
         try:
             self._files = {str(file.path): (file, stat_file(file.path)) for file in files}
@@ -282,9 +288,13 @@ class LocalSource:
 
     def open_rows(self, partitions: Sequence[SourcePartition] | None) -> LocalFiles:
         """Open the rows of some partitions, or of all with None."""
+        return self.open_values(None if partitions is None else [partition.value for partition in partitions])
+
+    def open_values(self, wanted: Sequence[PlainValue] | None) -> LocalFiles:
+        """Open the rows of the partitions of some values, or of all with None."""
         plan, rows, values = self._plan, self._rows, None
-        if partitions is not None and plan.partition_by is not None:
-            values = tuple(partition.value for partition in partitions)
+        if wanted is not None and plan.partition_by is not None:
+            values = tuple(wanted)
             rows = {value: count for value, count in rows.items() if value in values}
         splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
         files = {
@@ -292,7 +302,10 @@ class LocalSource:
             for file, status in self._files.values()
             if values is None or file.folder is None or file.folder[0] in values
         }
-        return LocalFiles(LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows), files, values)
+        local = LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows)
+        for split, _ in splits[:1]:
+            check_features_by_arrow(local.cut_job([split], plan.schema.names), split, plan.features)
+        return LocalFiles(local, files, values)
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
@@ -335,10 +348,18 @@ def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa
     return read_segments(table.catalog.files, read.segments, read.columns)
 
 
-def check_plan(plan: Plan) -> None:
-    """Raise NeedsSparkError for a plan whose settings, indexes or columns need Spark."""
+def _choose_processes(rows: int) -> Tasks:
+    return Processes(1) if rows < LEAST_ROWS else Processes()  # which take a second to start
+
+
+def check_settings(plan: Plan) -> None:
+    """Raise NeedsSparkError for a plan of a session with other settings than the defaults."""
     if plan.settings != SessionSettings():
         raise NeedsSparkError(f"the table is for sessions with {plan.settings}")
+
+
+def check_plan(plan: Plan) -> None:
+    """Raise NeedsSparkError for a plan whose indexes or columns need Spark."""
     if select_for_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("the table has an index of an expression that only Spark computes")
     check_columns(plan.schema, plan.partition_by)

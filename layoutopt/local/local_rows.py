@@ -8,7 +8,7 @@ from typing import Final, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.processes import Processes
+from layoutopt.local.processes import Tasks
 from layoutopt.local.profile import CHUNK, KEY, ROWS, ChunkCountJob
 from layoutopt.local.segments import Chunk, chunk_bits, chunks_from_counts
 from layoutopt.local.splits import NO_RANGES, CutJob, Split, SplitCounts, group_splits
@@ -44,7 +44,7 @@ class LocalRows:
         partition_rows: the rows of each partition by its value, NULL first.
     """
 
-    tasks: Processes
+    tasks: Tasks
     schema: Schema
     partition_by: str | None
     splits: SplitCounts

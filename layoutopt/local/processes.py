@@ -29,6 +29,9 @@ class Tasks(Protocol):
         """How many tasks run at once."""
         ...
 
+    def begin(self, function: Callable[[int], object]) -> None:
+        """Run a function once in each process that tasks will use, ignoring its errors, if they have yet to start."""
+
     def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
         """Return a function's values for 0 .. ``count`` - 1, each from a task; function and values travel pickled.
 

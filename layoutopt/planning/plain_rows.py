@@ -20,7 +20,7 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import arrow_schema
-from layoutopt.local.processes import Processes, Task
+from layoutopt.local.processes import Processes, Task, Tasks
 from layoutopt.local.profile import (
     KEY,
     MAX_PAIRS,
@@ -74,8 +74,8 @@ class PlainRows(Rows):
         return self.local.schema.names
 
     @property
-    def tasks(self) -> Processes:
-        """Processes of this machine."""
+    def tasks(self) -> Tasks:
+        """The executor that reads the files."""
         return self.local.tasks
 
     @property

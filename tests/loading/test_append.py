@@ -22,7 +22,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.loading import append as module
 from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows, append_locally
 from layoutopt.loading.load import Basis, load
-from layoutopt.loading.local_source import LocalSource, check_plan
+from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
 from layoutopt.local.parquet_files import check_columns
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
@@ -192,7 +192,7 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
         check_plan(replace(plan, indexes=(reversed_kind,)))
     there = SessionSettings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        check_plan(replace(plan, settings=there, features=replace(plan.features, settings=there)))
+        check_settings(replace(plan, settings=there, features=replace(plan.features, settings=there)))
     table, rows = Table(tmp_path), some_rows(12)
     few = MemoryRows(rows, {1994: np.arange(12)}, plan.schema)
     basis = Basis(Catalog.open(table.path).snapshot, "rows", (1994,), rows={"1994": 12}, operation=APPEND)

@@ -26,7 +26,7 @@ from layoutopt.loading.load import Basis, load
 from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
 from layoutopt.spark.changes.deletion_vectors import make_marks
 from layoutopt.spark.core.source import conform_columns
-from layoutopt.spark.loading.load import SparkRows
+from layoutopt.spark.loading.job import SparkRows
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 

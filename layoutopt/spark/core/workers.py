@@ -110,6 +110,9 @@ class SparkTasks:
         """Spark's default parallelism."""
         return int(self._spark.sparkContext.defaultParallelism)
 
+    def begin(self, function: Callable[[int], object]) -> None:
+        """Do nothing: Spark starts its workers."""
+
     def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
         """Map as :func:`run_in_workers` does."""
         return run_in_workers(self._spark, count, function)

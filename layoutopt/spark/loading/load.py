@@ -5,51 +5,36 @@ See :mod:`layoutopt.loading.load` for the steps of a load, and :mod:`layoutopt.s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import StructType
 
-from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.commit import CommitHook, ensure_table_root
-from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
-from layoutopt.errors import NeedsSparkError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
-from layoutopt.local.segments import Chunk, Cutter, Segment, cut_in_input_order
-from layoutopt.local.splits import LEAST_ROWS
+from layoutopt.local.segments import Cutter, cut_in_input_order
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import Schema
-from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
 from layoutopt.scan.table import Table
-from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
-from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import (
     check_partition_column,
-    checksum_column,
     conform_columns,
-    escape_pattern,
-    measure_content,
     open_source,
     rename_columns,
 )
-from layoutopt.spark.loading.job import ArrowWriter, SparkWriter, cut_job, wait_for_tasks
+from layoutopt.spark.loading.job import SparkRows, open_files
 from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
-from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -93,81 +78,19 @@ def load(
     check_partition_column(rows, plan.partition_by)
     values = None if partitions is None else parse_partition_values(rows, plan.partition_by, partitions)
     base = ensure_table_root(TableFiles(str(table_path), key=encrypt))
-    is_plain = not isinstance(source, DataFrame) and parse_source_name(source) is None
     name = "DataFrame" if isinstance(source, DataFrame) else repr(str(source))
     if not isinstance(source, DataFrame):
         source_partitions(rows, str(source), None)  # proves that Spark reads whole files
     if partitions is not None:  # parsed by Spark: the checks then notice rows of other values than those parsed here
         rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
-    row_source, stages = SparkRows(rows, plan.partition_by, name, is_plain), stages or Stages(progress or silent)
-    basis = Basis(base, name, values)
+    row_source = SparkRows(rows, plan.partition_by, name)
+    if not isinstance(source, DataFrame) and parse_source_name(source) is None:
+        row_source = replace(row_source, open_faster=partial(open_files, row_source, str(source), plan, values))
+    basis, stages = Basis(base, name, values), stages or Stages(progress or silent)
     return loading.load(
         row_source, str(table_path), plan, basis, stages,
         whole_table=whole_table, encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class SparkRows(loading.RowSource):
-    """The rows of a load as a DataFrame under the plan's columns.
-
-    Attributes:
-        name: names the source in messages.
-        is_plain: whether the rows are those of Parquet files, without computed columns.
-    """
-
-    rows: DataFrame
-    partition_by: str | None
-    name: str
-    is_plain: bool = False
-
-    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
-        """Count chunks of neighbouring rows by a job."""
-        with translate_spark_errors(self.name):
-            return count_chunks(with_positions(self.rows), self.partition_by, segment_rows)
-
-    def writers(
-        self, plan: Plan, segments: Sequence[Segment], counts: dict[str, object]
-    ) -> Sequence[SparkWriter | ArrowWriter]:
-        """Return a writer that reads by Arrow, for many rows of plain files, and one that reads by Spark."""
-        by_spark = SparkWriter(self.rows, self.name, tuple(segments))
-        if not self.is_plain or sum(segment.rows for segment in segments) < LEAST_ROWS:
-            return [by_spark]
-        try:
-            with translate_spark_errors(self.name):
-                return [ArrowWriter(self.rows, self.name, cut_job(self.rows, plan, segments)), by_spark]
-        except NeedsSparkError as error:
-            counts["read_by_spark"] = str(error)
-            return [by_spark]
-
-    def measure(self) -> Content:
-        """Sum the source by a job of its own."""
-        return measure_content(self.rows, self.name)
-
-    def read_back(self, files: TableFiles, plan: Plan, columns: Schema, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums by Spark, which alone can hash these columns as it hashed the source's."""
-        fields = StructType([self.rows.schema[name] for name in columns.names])
-        sums = [checksum_column(field.name, field.dataType).alias(field.name) for field in fields]
-        with translate_spark_errors("the files just written"):
-            row = _open_written(self.rows.sparkSession, files, plan, blocks, fields).agg(*sums).first()
-        return {} if row is None else {name: int(row[name]) for name in columns.names}
-
-    def wait_for_tasks(self) -> None:
-        """Wait while tasks of a failed job run."""
-        wait_for_tasks(self.rows.sparkSession)
-
-
-def _open_written(
-    spark: SparkSession, files: TableFiles, plan: Plan, blocks: pa.Table, fields: StructType
-) -> DataFrame:
-    """Open some columns of all blocks of a layout, by Spark's own reader where it can read the files."""
-    if files.is_plain:
-        paths = [files.full_path(path) for path in dict.fromkeys(blocks["file"].to_pylist())]
-        return spark.read.schema(fields).options(**PARQUET_OPTIONS).parquet(*map(escape_pattern, paths))
-    table = BlockTable.from_arrow(blocks, plan)
-    reads = plan_file_reads(table, np.lexsort((table.row_group, table.file)))
-    segments = [SegmentRead("", 0, (LayoutRead(0, tuple(fields.names), (file,)),)) for file in reads]
-    return read_in_workers(spark, files, segments, plan.schema.select(fields.names).columns)
 
 
 def run_load(
@@ -223,7 +146,11 @@ class SparkSource:
         rows = conform_columns(rows, schema, self._document)
         if partitions is not None and by is not None:
             rows = filter_partitions(rows, by, [partition.value for partition in partitions])
-        return SparkRows(rows, by, repr(self._source), parse_source_name(self._source) is None)
+        opened = SparkRows(rows, by, repr(self._source))
+        if parse_source_name(self._source) is not None:
+            return opened
+        values = None if partitions is None else [partition.value for partition in partitions]
+        return replace(opened, open_faster=partial(open_files, opened, self._source, self._plan, values))
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import StringIO
 from pathlib import Path
@@ -17,22 +17,22 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import NeedsSparkError, SourceError
+from layoutopt.errors import SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.inspect.verify import verify
+from layoutopt.loading import local_source
 from layoutopt.loading.load import Basis
 from layoutopt.loading.load import load as load_rows
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.local.segments import cut_segments
-from layoutopt.local.splits import CutJob, Split
+from layoutopt.local.splits import CutJob, Split, assign_splits
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
-from layoutopt.spark.core.segments import count_chunks, with_positions
-from layoutopt.spark.core.source import conform_columns, open_source, schema_of
-from layoutopt.spark.loading import job as by_arrow
-from layoutopt.spark.loading import job as plain_files
+from layoutopt.spark.core.source import open_source, schema_of
+from layoutopt.spark.loading import job
 from layoutopt.spark.loading import load as loading
+from layoutopt.writer.task import WriteJob
+from layoutopt.writer.task_result import TaskResult
 from tests.effort import long_too
 from tests.scan.builder import feature_of
 from tests.spark.settings import under
@@ -141,23 +141,25 @@ def loaded(spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan,
     """Load by Arrow where the source has so many rows."""
     events = StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "LEAST_ROWS", least)
+        patch.setattr(job, "LEAST_ROWS", least)
         loading.load(spark, source, path, plan, stages=Stages(log=EventLog(events)), **more)
     stages = [json.loads(line) for line in events.getvalue().splitlines()]
     return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage.get("stage") == "write"])
 
 
 def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **more: Any) -> Loaded:
-    """Load by Spark and by Arrow, and see that nothing differs."""
+    """Load by Spark, by Arrow in Spark's tasks, and without Spark, and see that nothing differs."""
     of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9, **more)
     of_arrow = loaded(spark, source, tmp_path / "by-arrow", plan, **more)
     assert (of_spark.read_by, of_arrow.read_by) == (["spark"], ["arrow"])
-    assert of_arrow.contents() == of_spark.contents()
+    # To Arrow, files come in the order of their names, and to Spark of their sizes: segments of several files differ.
+    has_one_file = len(list(Path(source).rglob("*.parquet"))) == 1
+    assert not has_one_file or of_arrow.contents() == of_spark.contents()
+    assert of_arrow.rows() == of_spark.rows()
     assert verify(of_arrow.table).ok
     if not more and plan.settings == SessionSettings():
-        # Files come in the order of their names, and in Spark of their sizes: segments of several files differ.
         local = loaded_locally(source, tmp_path / "local", plan)
-        assert local.rows() == of_spark.rows()
+        assert local.contents() == of_arrow.contents()
         assert verify(local.table).ok
     return of_arrow
 
@@ -173,9 +175,11 @@ def loaded_locally(source: str, path: Path, plan: Plan) -> Loaded:
     ("partition_by", "several"),
     [("year", False), *long_too((None, True), ("text", False), ("year", True), ("day", False))],
 )
+@pytest.mark.parametrize("files", [1, *long_too(3)])
 def test_tables_are_the_same_as_by_spark(
-    spark: SparkSession, rows: DataFrame, source: str, tmp_path: Path, partition_by: str | None, several: bool
+    spark: SparkSession, rows: DataFrame, tmp_path: Path, partition_by: str | None, several: bool, files: int
 ) -> None:
+    source = written(rows, tmp_path / "all", files=files)
     few = {"text": "text IS NULL OR text IN ('a', '', '😀')", "day": "day IS NULL OR day < '1994-01-05'"}
     if partition_by in few:
         source = written(rows.where(few[partition_by]), tmp_path / "source")
@@ -211,15 +215,26 @@ def test_nested_columns_are_loaded_without_spark(spark: SparkSession, tmp_path: 
     [("source", None, True), ("in_folders", "year", True), ("source", "year", False)],
 )
 def test_tasks_read_what_they_write_where_files_are_of_few_segments(
-    spark: SparkSession, request: pytest.FixtureRequest, kept: str, partition_by: str | None, by_segment: bool
+    spark: SparkSession,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    kept: str,
+    partition_by: str | None,
+    by_segment: bool,
 ) -> None:
-    source = open_source(spark, request.getfixturevalue(kept))
-    plan = a_plan(source, partition_by)
-    chunks = count_chunks(with_positions(source), partition_by, plan.segment_rows)
-    segments = cut_segments(chunks, plan.segment_rows)
-    job = by_arrow.cut_job(conform_columns(source, plan.schema), plan, segments)
-    assert job.by_segment == by_segment
-    assert len(job.tasks) == (len(segments) if by_segment else 1)
+    source = request.getfixturevalue(kept)
+    plan = a_plan(open_source(spark, source), partition_by)
+    with pytest.MonkeyPatch.context() as patch:
+        shuffled: list[CutJob] = []
+        shuffle = job.SparkFiles.shuffle
+
+        def noted(files: job.SparkFiles, cut: CutJob, of: WriteJob) -> Sequence[TaskResult]:
+            shuffled.append(cut)
+            return shuffle(files, cut, of)
+
+        patch.setattr(job.SparkFiles, "shuffle", noted)
+        assert loaded(spark, source, tmp_path / "table", plan).read_by == ["arrow"]
+    assert [len(cut.tasks) for cut in shuffled] == ([] if by_segment else [1])
 
 
 @pytest.mark.long
@@ -244,10 +259,13 @@ def test_a_session_may_have_another_zone(
         check_both(spark, source, tmp_path, plan)
 
 
-def test_a_source_that_became_empty_is_left_to_spark(spark: SparkSession, source: str) -> None:
-    rows = open_source(spark, source).where("n < 0 AND n > 0")
-    with pytest.raises(NeedsSparkError, match="no rows any more"):
-        by_arrow.cut_job(rows, a_plan(rows, None), ())
+@pytest.mark.parametrize("key", ["1995", *long_too("__null__")])
+def test_one_partition_of_some_rows_of_files_is_read(
+    spark: SparkSession, source: str, tmp_path: Path, key: str
+) -> None:
+    plan = a_plan(open_source(spark, source), "year")
+    table = check_both(spark, source, tmp_path, plan, partitions=[f"year={key}"]).table
+    assert [entry.key for entry in table.catalog.partitions] == [key]
 
 
 @pytest.mark.long
@@ -264,14 +282,13 @@ def renamed(rows: DataFrame) -> DataFrame:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("why", "source_of", "more"),
+    ("why", "source_of"),
     [
-        ("rows of files are left out", written, {"partitions": ["year=1995"]}),
-        ("a plan spells a column otherwise", lambda rows, path: written(renamed(rows), path), {}),
-        ("files have other columns", lambda rows, path: _files_of_two_schemas(rows, path), {}),
+        ("a plan spells a column otherwise", lambda rows, path: written(renamed(rows), path)),
+        ("files have other columns", lambda rows, path: _files_of_two_schemas(rows, path)),
         *long_too(
-            ("rows are computed", lambda rows, path: rows, {}),
-            ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b")), {}),
+            ("rows are computed", lambda rows, path: rows),
+            ("a file's name is no plain one", lambda rows, path: written(rows, path.with_name("a b"))),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -281,15 +298,13 @@ def test_what_is_not_surely_read_alike_is_left_to_spark(
     tmp_path: Path,
     why: str,
     source_of: Callable[[DataFrame, Path], DataFrame | str],
-    more: dict[str, Any],
 ) -> None:
     rows = few_rows(spark)
     source = source_of(rows, tmp_path / "source")
     plan = a_plan(rows, "year")
-    table = loaded(spark, source, tmp_path / "table", plan, **more)
+    table = loaded(spark, source, tmp_path / "table", plan)
     assert table.read_by == ["spark"], why
-    expected = FEW // 3 if more else FEW
-    assert sum(entry.rows for entry in table.table.catalog.partitions) == expected
+    assert sum(entry.rows for entry in table.table.catalog.partitions) == FEW
 
 
 def _files_of_two_schemas(rows: DataFrame, path: Path) -> str:
@@ -344,13 +359,14 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
     def changed(split: Split) -> Split:
         return replace(split, rows=split.rows - 1) if change == "other counts" else replace(split, path=another_file)
 
-    def cut_job(*args: Any) -> CutJob:
-        job = by_arrow.cut_job(*args)
+    def assign(*args: Any) -> tuple[tuple[Split, ...], ...]:
+        tasks = assign_splits(*args)
         if change == "fewer rows":
-            return replace(job, tasks=((), *job.tasks[1:]))
-        return replace(job, tasks=tuple(tuple(changed(split) for split in splits) for splits in job.tasks))
+            return ((), *tasks[1:])
+        return tuple(tuple(changed(split) for split in splits) for splits in tasks)
 
-    monkeypatch.setattr(loading, "cut_job", cut_job)
+    monkeypatch.setattr(local_source, "assign_splits", assign)
+    monkeypatch.setattr(local_source, "reads_little_twice", lambda job: True)
     plan = a_plan(open_source(spark, one_file), partition_by, segment_rows=40)
     table = loaded(spark, one_file, tmp_path / "table", plan)
     assert table.read_by == ["arrow", "spark"]
@@ -377,5 +393,5 @@ def test_rows_that_lie_scattered_are_left_to_spark(
 ) -> None:
     rows = few_rows(spark)
     source = written(rows, tmp_path / "source")
-    monkeypatch.setattr(plain_files, "MOST_SMALL_PIECES", 3)
+    monkeypatch.setattr(job, "MOST_SMALL_PIECES", 3)
     assert loaded(spark, source, tmp_path / "table", a_plan(rows, "year")).read_by == ["spark"]
