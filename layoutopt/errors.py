@@ -67,7 +67,7 @@ class PublicationError(InputError):
 
 
 class SourceError(InputError):
-    """A source can't be read: it is missing, truncated, or no Parquet."""
+    """A source can't be read: it is missing, truncated, or of another format."""
 
 
 class MissingPartitionError(SourceError):

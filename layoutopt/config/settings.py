@@ -44,7 +44,7 @@ CalibrationFile = Annotated[
 Source = Annotated[
     Place,
     Field(
-        description="the rows: a path that Spark reads (Parquet), delta:FOLDER[@VERSION] or "
+        description="the rows: a path of Parquet, orc:PATH, delta:FOLDER[@VERSION] or "
         "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]"
     ),
 ]
@@ -93,8 +93,8 @@ class AnalyzeSettings(VerbSettings):
     log: Log
     schema_source: Text = Field(
         alias="schema",
-        description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or a Delta or "
-        "Iceberg table as `load` names it",
+        description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or "
+        "another source as `load` names it",
     )
     table: Text | None = Field(None, description="the table's name in the log [default: any]")
     system: System = None

@@ -14,7 +14,7 @@ from deltalake.exceptions import DeltaError
 
 from layoutopt.catalog.storage.filesystem import TableFiles, has_codes
 from layoutopt.errors import SchemaError, SourceError
-from layoutopt.external.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
+from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
 
@@ -34,29 +34,29 @@ _PHYSICAL: Final = "delta.columnMapping.physicalName"
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 
 
-def delta_snapshot(name: SourceName) -> SourceSnapshot:
-    """Return a Delta table at a version.
+def delta_snapshot(place: str, version: int | None) -> SourceSnapshot:
+    """Return a Delta table at a version, or at the newest.
 
     Raises:
         SourceError: it can't be read, or needs a protocol feature that is not supported.
         SchemaError: a column's type can't be stored.
     """
-    if has_codes(name.place):  # deltalake decodes both paths and URLs
-        raise SourceError(f"the folder {name.place!r} has a %-code in its name, which deltalake decodes; rename it")
+    if has_codes(place):  # deltalake decodes both paths and URLs
+        raise SourceError(f"the folder {place!r} has a %-code in its name, which deltalake decodes; rename it")
     try:
-        table = DeltaTable(name.place, version=name.version)
-        _check_protocol(table, name)
+        table = DeltaTable(place, version=version)
+        _check_protocol(table, place)
         fields = json.loads(table.schema().to_json())["fields"]
         actions = pa.table(table.get_add_actions()).to_pylist()
         deleted = _read_deletes(table) if "deletionVectors" in (table.protocol().reader_features or ()) else {}
     except (DeltaError, OSError, ValueError) as error:
         cause = " ".join(str(error).split())[:200]
-        raise SourceError(f"the Delta table {name.place!r} can't be read: {cause}") from error
+        raise SourceError(f"the Delta table {place!r} can't be read: {cause}") from error
     schema = Schema(tuple(Column(field["name"], _spark_type(field["type"], field["name"], False)) for field in fields))
     partition_columns = set(table.metadata().partition_columns)
     physical = {field["name"]: field["metadata"].get(_PHYSICAL, field["name"]) for field in fields}
     stored = tuple(None if field["name"] in partition_columns else physical[field["name"]] for field in fields)
-    root = TableFiles(name.place).full_path("").rstrip("/")
+    root = TableFiles(place).full_path("").rstrip("/")
     files = []
     for action in actions:
         path = unquote(action["path"])
@@ -67,27 +67,27 @@ def delta_snapshot(name: SourceName) -> SourceSnapshot:
     unknown = set(deleted) - {strip_scheme(file.path) for file in files}
     if unknown:
         raise SourceError(
-            f"the Delta table {name.place!r} has deleted rows of {min(unknown)!r}, which is not one of its files"
+            f"the Delta table {place!r} has deleted rows of {min(unknown)!r}, which is not one of its files"
         )
     return SourceSnapshot(
-        SourceName("delta", name.place, table.version()).text,
+        f"delta:{place}@{table.version()}",
         schema,
         tuple(_spark_type(field["type"], field["name"], True) for field in fields),
         tuple(sorted(files, key=lambda file: file.path)),
     )
 
 
-def _check_protocol(table: DeltaTable, name: SourceName) -> None:
+def _check_protocol(table: DeltaTable, place: str) -> None:
     protocol = table.protocol()
     unknown = sorted(set(protocol.reader_features or ()) - _SUPPORTED_FEATURES)
     if unknown or protocol.min_reader_version > _LATEST_VERSION:
         raise SourceError(
-            f"the Delta table {name.place!r} needs {', '.join(unknown) or f'version {protocol.min_reader_version}'} of "
+            f"the Delta table {place!r} needs {', '.join(unknown) or f'version {protocol.min_reader_version}'} of "
             "the protocol, which is not supported; rewrite the table without it"
         )
     if table.metadata().configuration.get("delta.columnMapping.mode") == "id":
         raise SourceError(
-            f"the Delta table {name.place!r} maps columns by id, which is not supported; rewrite it with "
+            f"the Delta table {place!r} maps columns by id, which is not supported; rewrite it with "
             "delta.columnMapping.mode = name"
         )
 

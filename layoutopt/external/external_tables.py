@@ -6,21 +6,24 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
 from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.errors import SourceError
-from layoutopt.extensions import require
-from layoutopt.external.snapshot import SourceName, SourceSnapshot, parse_source_name
+from layoutopt.external.formats import SourceName, parse_path, parse_table_name
+from layoutopt.external.snapshot import SourceSnapshot
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import is_ddl, schema_from
+from layoutopt.sql.schema import is_ddl
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 _REQUESTS_AT_ONCE: Final = 16
 
 
 def check_is_no_table(source: str) -> None:
-    """Refuse a Parquet path inside a table of another format: Spark would read deleted or overwritten rows.
+    """Refuse a path of files inside a table of another format: Spark would read deleted or overwritten rows.
 
     Folders that this process can't reach pass, such as a store for which only Spark has credentials.
 
@@ -30,10 +33,11 @@ def check_is_no_table(source: str) -> None:
     Raises:
         SourceError: the path, or a folder above it, is such a table; names the prefix to use.
     """
-    if parse_source_name(source) is not None:
+    if parse_table_name(source) is not None:
         return
+    path = parse_path(source).path
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        problem = next(filter(None, pool.map(_detect_table, _parent_folders(source))), None)
+        problem = next(filter(None, pool.map(_detect_table, _parent_folders(path))), None)
     if problem is not None:
         raise SourceError(problem)
 
@@ -81,17 +85,8 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
     snapshot = None if name.version is None else _CACHE.get(name)
     if snapshot is not None:
         return snapshot
-    if name.format == "delta":
-        require("deltalake", "delta")
-        from layoutopt.external.delta import delta_snapshot
-
-        snapshot = delta_snapshot(name)
-    else:
-        require("pyiceberg", "iceberg")
-        from layoutopt.external.iceberg import iceberg_snapshot
-
-        snapshot = iceberg_snapshot(name)
-    versioned_name = parse_source_name(snapshot.name)
+    snapshot = name.format.read_snapshot(name.place, name.version)
+    versioned_name = parse_table_name(snapshot.name)
     assert versioned_name is not None
     _CACHE.put(versioned_name, snapshot, 1)
     return snapshot
@@ -99,15 +94,22 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
 
 def read_schema(source: str) -> Schema:
     """Return the columns of a source by its table's metadata, by one of its files, or by DDL."""
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is not None:
         return open_snapshot(name).schema.writable()
     if not is_ddl(source):
         check_is_no_table(source)
-    return schema_from(source)
+    files = parse_path(source)
+    return files.format.read_schema(files.path)
+
+
+def open_iceberg_source(source: str) -> Table | None:
+    """Open an Iceberg table, whose files never change under one metadata file; None for other sources."""
+    name = parse_table_name(source)
+    return None if name is None or name.format.open_iceberg is None else name.format.open_iceberg(name.place)
 
 
 def pin_version(source: str) -> str:
     """Return a source's name with its newest version, so that all of a load reads the same; others unchanged."""
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     return source if name is None or name.version is not None else open_snapshot(name).name

@@ -19,7 +19,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, StructType
 
 from layoutopt.errors import SchemaError, SourceError
-from layoutopt.external.snapshot import SnapshotFile, SourceName, SourceSnapshot, strip_scheme
+from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Column, Schema
 
@@ -30,55 +30,55 @@ _TYPES: Final = {
 _FOOTERS_AT_ONCE: Final = 16
 
 
-def iceberg_snapshot(name: SourceName) -> SourceSnapshot:
-    """Return an Iceberg table at a snapshot.
+def iceberg_snapshot(place: str, version: int | None) -> SourceSnapshot:
+    """Return an Iceberg table at a snapshot, or at the newest.
 
     Raises:
         SourceError: it can't be read, has equality deletes, or columns renamed within structs.
         SchemaError: a column's type can't be stored.
     """
-    table = open_iceberg(name)
+    table = open_iceberg(place)
     newest = table.current_snapshot()
     newest_version = None if newest is None else newest.snapshot_id
-    version = newest_version if name.version is None else name.version
+    requested, version = version, newest_version if version is None else version
     snapshot = None if version is None else table.snapshot_by_id(version)
-    if snapshot is None and name.version is not None:
-        raise SourceError(f"the Iceberg table {name.place!r} has no snapshot {name.version}; choose one of its history")
+    if snapshot is None and requested is not None:
+        raise SourceError(f"the Iceberg table {place!r} has no snapshot {requested}; choose one of its history")
     # The table's schema may be newer than its newest snapshot: renaming a column writes no data.
     old = None if snapshot is None or version == newest_version else snapshot.schema_id
     schema = table.schema() if old is None else table.schemas()[old]
     columns = Schema(tuple(Column(field.name, _spark_type(field.field_type, field.name)) for field in schema.fields))
-    tasks = [] if version is None else _plan_tasks(table, version, name)
+    tasks = [] if version is None else _plan_tasks(table, version, place)
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         deletes = _read_delete_files(table, tasks)
         files = list(pool.map(lambda task: _open_file(table, schema, task, deletes), tasks))
     stored_types = tuple(column.type for column in columns.columns)
-    versioned_name = SourceName("iceberg", name.place, version).text
+    versioned_name = f"iceberg:{place}" + ("" if version is None else f"@{version}")
     return SourceSnapshot(versioned_name, columns, stored_types, tuple(sorted(files, key=lambda file: file.path)))
 
 
-def open_iceberg(name: SourceName) -> Table:
+def open_iceberg(place: str) -> Table:
     """Return the table in a catalog (``CATALOG/NAMESPACE.TABLE``), or in a folder or metadata file."""
-    match = re.fullmatch(r"([^/:.]+)/([^/]+\.[^/.]+)", name.place)
+    match = re.fullmatch(r"([^/:.]+)/([^/]+\.[^/.]+)", place)
     try:
         if match is None:
-            return StaticTable.from_metadata(name.place)
+            return StaticTable.from_metadata(place)
         return load_catalog(match[1]).load_table(match[2])
     except NoSuchTableError as error:
-        raise SourceError(f"there is no Iceberg table {name.place!r}; check its name") from error
+        raise SourceError(f"there is no Iceberg table {place!r}; check its name") from error
     except Exception as error:  # catalog libraries raise arbitrary exceptions
         cause = " ".join(str(error).split())[:200]
         raise SourceError(
-            f"the Iceberg table {name.place!r} can't be opened ({cause}); write CATALOG/NAMESPACE.TABLE or its folder"
+            f"the Iceberg table {place!r} can't be opened ({cause}); write CATALOG/NAMESPACE.TABLE or its folder"
         ) from error
 
 
-def _plan_tasks(table: Table, version: int, name: SourceName) -> list[FileScanTask]:
+def _plan_tasks(table: Table, version: int, place: str) -> list[FileScanTask]:
     try:
         return list(table.scan(snapshot_id=version).plan_files())
     except ValueError as error:  # equality deletes, which pyiceberg does not support
         raise SourceError(
-            f"the Iceberg table {name.place!r} can't be read ({error}); compact it to remove such files"
+            f"the Iceberg table {place!r} can't be read ({error}); compact it to remove such files"
         ) from error
 
 

@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import InvalidOperation
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,8 @@ from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
-from layoutopt.external.snapshot import SnapshotFile, parse_source_name
+from layoutopt.external.formats import check_has_row_groups, parse_table_name
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.schema import folder_columns, folder_values, is_listed
 
@@ -61,14 +62,15 @@ class Listing:
 
 
 def canonical_name(source: str) -> str:
-    """Return a source's name that is valid in every working folder; raise SettingError if it names a version."""
-    name = parse_source_name(source)
+    """Return a source's name that is valid in every working folder; raise SettingError if it can't be indexed."""
+    check_has_row_groups(source, "index")
+    name = parse_table_name(source)
     if name is None:
         return source.rstrip("/") if is_url(source) else absolute(source)
     if name.version is not None:
         raise SettingError(f"{source!r} names a version, but indexes follow the newest; remove @{name.version}")
-    is_path = name.format == "delta" or name.place.startswith((".", "/", "~"))
-    return f"{name.format}:{absolute(name.place)}" if is_path and not is_url(name.place) else name.text
+    is_path = not name.format.in_catalogs or name.place.startswith((".", "/", "~"))
+    return replace(name, place=absolute(name.place)).text if is_path and not is_url(name.place) else name.text
 
 
 def list_source(source: str) -> Listing:
@@ -79,7 +81,7 @@ def list_source(source: str) -> Listing:
         SchemaError: a column's type can't be stored.
         SettingError: the format's library is not installed, or the store can't be reached.
     """
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is None:
         check_is_no_table(source)
         return _list_folder(source)

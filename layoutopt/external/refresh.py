@@ -42,6 +42,7 @@ from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
+from layoutopt.external.formats import parse_table_name
 from layoutopt.external.listing import Listing, add_folder_columns, digest_file, list_source, to_arrow_constant
 from layoutopt.external.row_groups import (
     make_blocks,
@@ -50,7 +51,7 @@ from layoutopt.external.row_groups import (
     non_empty_row_groups,
     number_blocks,
 )
-from layoutopt.external.snapshot import parse_source_name, strip_scheme
+from layoutopt.external.snapshot import strip_scheme
 from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
 from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
@@ -133,7 +134,7 @@ def refresh(
         CommitConflictError: another process refreshed the indexes meanwhile.
         OSError: a store failed; the indexes are unchanged.
     """
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if _is_inside(root, source if name is None else name.place):
         raise SettingError(
             f"{root!r} is in the source {source!r}, where nothing is written; choose a folder outside the source"
@@ -287,8 +288,9 @@ def _default_name(source: str) -> str:
     >>> _default_name("/data/web-events.parquet"), _default_name("iceberg:prod/sales.orders")
     ('web_events', 'orders')
     """
+    name = parse_table_name(source)
     last = source.rpartition(":")[2].rstrip("/").rpartition("/")[2].removesuffix(".parquet")
-    last = last.rpartition(".")[2] if source.startswith("iceberg:") else last
+    last = last.rpartition(".")[2] if name is not None and name.format.in_catalogs else last
     return re.sub(r"\W", "_", last) or "t"
 
 

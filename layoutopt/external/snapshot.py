@@ -18,7 +18,6 @@ from layoutopt.sql.schema import folder_values
 
 _SCHEME: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
 _LOCAL: Final = re.compile(r"^file:/+")
-_NAME: Final = re.compile(r"(delta|iceberg):(?P<place>.+?)(?:@(?P<version>[0-9]+))?", re.DOTALL)
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,33 +53,6 @@ class SourceSnapshot:
     schema: Schema
     stored_types: tuple[str, ...]
     files: tuple[SnapshotFile, ...]
-
-
-@dataclass(frozen=True)
-class SourceName:
-    """A source that is a table: ``delta:PATH`` or ``iceberg:CATALOG/NAMESPACE.TABLE``, optionally ``@VERSION``."""
-
-    format: str
-    place: str
-    version: int | None
-
-    @property
-    def text(self) -> str:
-        """The name as users write it."""
-        return f"{self.format}:{self.place}" + ("" if self.version is None else f"@{self.version}")
-
-
-def parse_source_name(source: object) -> SourceName | None:
-    """Parse the name of a table; None for other sources, such as a path of Parquet.
-
-    >>> parse_source_name("delta:/data/t@7"), parse_source_name("/data/t")
-    (SourceName(format='delta', place='/data/t', version=7), None)
-    """
-    match = _NAME.fullmatch(source) if isinstance(source, str) else None
-    if match is None:
-        return None
-    version = match["version"]
-    return SourceName(match[1], match["place"], None if version is None else int(version))
 
 
 def strip_scheme(path: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Final
@@ -33,13 +33,13 @@ def read_footer(path: str) -> pq.FileMetaData:
         ) from error
 
 
-def check_row_counts(counts: Mapping[str, int]) -> None:
-    """Raise SourceError for a file (path or URL) of which a reader did not read the rows in its footer."""
+def check_row_counts(counts: Mapping[str, int], count_rows: Callable[[str], int]) -> None:
+    """Raise SourceError for a file (path or URL) of which a reader did not read the rows that its footer counts."""
     with ThreadPoolExecutor(_REQUESTS_AT_ONCE) as pool:
-        for path, footer in zip(counts, pool.map(read_footer, counts), strict=True):
-            if footer.num_rows != counts[path]:
+        for path, rows in zip(counts, pool.map(count_rows, counts), strict=True):
+            if rows != counts[path]:
                 raise SourceError(
-                    f"the file {path} has {footer.num_rows} rows by its footer, but {counts[path]} were read; rewrite "
+                    f"the file {path} has {rows} rows by its footer, but {counts[path]} were read; rewrite "
                     "it, or restore it from a copy"
                 )
 

@@ -31,7 +31,8 @@ from layoutopt.catalog.partition_names import (
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
-from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name
+from layoutopt.external.formats import parse_source_name
+from layoutopt.external.snapshot import SourceFile, SourcePartition
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
 from layoutopt.local.local_rows import LocalRows, count_partition_rows

@@ -21,7 +21,8 @@ from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.external.external_tables import check_is_no_table
 from layoutopt.external.footers import standard_leaves
-from layoutopt.external.snapshot import has_old_dates, has_old_int96, parse_source_name
+from layoutopt.external.formats import parse_source_name
+from layoutopt.external.snapshot import has_old_dates, has_old_int96
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
@@ -49,11 +50,11 @@ def resolve_local_path(source: str) -> Path:
     """Return a source's absolute path.
 
     Raises:
-        NeedsSparkError: it names a table of another format, or may be on another file system.
+        NeedsSparkError: it is of another format, or may be on another file system.
         SourceError: it is the folder of such a table.
     """
     if parse_source_name(source) is not None or is_url(source):
-        raise NeedsSparkError(f"{source!r} is no path of this machine")
+        raise NeedsSparkError(f"{source!r} is no path of Parquet of this machine")
     if any(map(os.environ.get, _HADOOP_VARIABLES)):
         raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
     check_is_no_table(source)

@@ -31,11 +31,10 @@ from layoutopt.errors import (
     SourceError,
     SourceIndexError,
 )
+from layoutopt.external.external_tables import open_iceberg_source
 from layoutopt.external.footers import read_footers
-from layoutopt.external.iceberg import open_iceberg
 from layoutopt.external.indexed_source import open_indexed
 from layoutopt.external.listing import ListedFile, digest_listing, list_source
-from layoutopt.external.snapshot import SourceName, parse_source_name
 from layoutopt.external.source_files import external_files
 from layoutopt.model.schema import Column, Schema
 from layoutopt.publish.contents import View, find_views
@@ -157,25 +156,15 @@ class ServedSource:
         numbers = snapshot_numbers(TableFiles(self.root))
         if not numbers:
             raise NotATableError(f"the indexes {self.root!r} were never finished; run `layoutopt index` again")
-        name = self._iceberg
-        return numbers[-1], digest_listing(list_source(self.source)) if name is None else open_iceberg(
-            name
-        ).metadata_location
-
-    @property
-    def _iceberg(self) -> SourceName | None:
-        """Return the name of an Iceberg source, whose files never change under one metadata file."""
-        name = parse_source_name(self.source)
-        return name if name is not None and name.format == "iceberg" else None
+        table = open_iceberg_source(self.source)
+        return numbers[-1], digest_listing(list_source(self.source)) if table is None else table.metadata_location
 
     def _open(self) -> tuple[State, SourceView]:
         for _ in range(_TRIES):
             before = self._state()
             catalog = open_indexed(self.root, self.source)
-            if self._iceberg is not None:
-                source: ExternalTable = iceberg_source(catalog, open_iceberg(self._iceberg))
-            else:
-                source = self._read_named_source(catalog)
+            table = open_iceberg_source(self.source)
+            source = self._read_named_source(catalog) if table is None else iceberg_source(catalog, table)
             if self._state() == before:
                 self._check_constants(source.constants)
                 return before, SourceView(OpenedTable(catalog), source)

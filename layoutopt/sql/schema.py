@@ -11,7 +11,7 @@ import datetime as dt
 import json
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -86,7 +86,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
         return _select_table(schemas_from(text, dialect=dialect), table)
-    return _read_parquet_schema(path)
+    return read_files_schema(path, "Parquet", "*.parquet", _read_parquet_columns)
 
 
 def is_ddl(text: str) -> bool:
@@ -183,33 +183,50 @@ def _select_table(schemas: dict[str, Schema], table: str | None) -> Schema:
     raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
 
 
-def _read_parquet_schema(path: Path) -> Schema:
+def read_files_schema(
+    path: Path, format: str, pattern: str, read_columns: Callable[[Path], Iterable[Column]]
+) -> Schema:
+    """Return the columns of a file, or of the first file of a folder and those in folder names.
+
+    Args:
+        path: of the file or folder.
+        format: names the format in messages.
+        pattern: matches the names of data files in a folder.
+        read_columns: reads the columns of a file.
+
+    Raises:
+        SourceError: there is no such file, or it is not of the format.
+        SchemaError: the type of a column can't be stored.
+    """
     file, partition_columns = path, tuple[Column, ...]()
     if path.is_dir():
-        files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith(("_", ".")))
+        files = sorted(p for p in path.rglob(pattern) if p.is_file() and all(map(is_listed, p.relative_to(path).parts)))
         if not files:
-            raise SourceError(f"the folder {str(path)!r} holds no .parquet file; give a Parquet file or folder, or DDL")
+            raise SourceError(f"the folder {str(path)!r} holds no {format} file; give one that does, or DDL")
         values = [folder_values(file.relative_to(path).as_posix()) for file in files]
         # Spark takes columns from folders only if all files lie below folders of the same names.
         file, partition_columns = files[0], folder_columns(values) if len(set(map(tuple, values))) == 1 else ()
     try:
-        arrow = read_arrow_schema(pq.read_metadata(file).schema)
+        file_columns = tuple(read_columns(file))
     except OSError as error:
         raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
     except pa.ArrowInvalid as error:
-        raise SourceError(f"the file {str(file)!r} is not a valid Parquet file; write it again") from error
+        raise SourceError(f"the file {str(file)!r} is not a valid {format} file; write it again") from error
+    names = {column.name.lower() for column in file_columns}
+    added = (column for column in partition_columns if column.name.lower() not in names)
+    return Schema((*file_columns, *added)).writable()
+
+
+def _read_parquet_columns(file: Path) -> Iterator[Column]:
+    arrow = read_arrow_schema(pq.read_metadata(file).schema)
     collations, variants = find_collations(arrow), _variant_columns(arrow)
-    file_columns = []
     for field in arrow:
         try:
             is_variant = field.name in variants
             type = VARIANT if is_variant else arrow_type_name(field.type, collations.get(field.name, {}), field.name)
         except SchemaError as error:
             raise SchemaError(f"column {field.name!r:.80}: {error}") from error
-        file_columns.append(Column(field.name, type, field.nullable))
-    names = {column.name.lower() for column in file_columns}
-    added = (column for column in partition_columns if column.name.lower() not in names)
-    return Schema((*file_columns, *added)).writable()
+        yield Column(field.name, type, field.nullable)
 
 
 def read_arrow_schema(schema: pq.ParquetSchema) -> pa.Schema:
@@ -268,7 +285,7 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
         return f"array<{inner(kind.value_type, 'element')}>"
     if pa.types.is_struct(kind):
         return f"struct<{','.join(f'{f.name}:{inner(f.type, f.name)}' for f in kind)}>"
-    raise SchemaError(f"the Parquet type {str(kind)!r} can't be stored; convert the column")
+    raise SchemaError(f"the type {str(kind)!r} can't be stored; convert the column")
 
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"

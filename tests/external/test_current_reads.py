@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from layoutopt.errors import SourceError
 from layoutopt.external.current_reads import MOST_PARTITIONS, RowGroups, read_row_groups, sample_files
 from layoutopt.external.external_tables import open_snapshot
-from layoutopt.external.snapshot import SnapshotFile, SourceName, parquet_files
+from layoutopt.external.formats import DELTA, ICEBERG, SourceName
+from layoutopt.external.snapshot import SnapshotFile, parquet_files
 from layoutopt.model.arrays import Ints
 from layoutopt.model.query import Query
 from layoutopt.workload.analyze import analyze
@@ -118,7 +119,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 
 def test_tables_of_other_formats(tmp_path: Path) -> None:
-    delta = open_snapshot(SourceName("delta", delta_table(tmp_path / "d"), None))
+    delta = open_snapshot(SourceName(DELTA, delta_table(tmp_path / "d"), None))
     entries = [LogEntry(0, "SELECT id FROM t WHERE p = 'a b'"), LogEntry(1, "SELECT p FROM t WHERE id > 100")]
     asked = analyze(entries, delta.schema, "t").queries
     found = read_row_groups(delta.files, delta.schema, asked)
@@ -126,7 +127,7 @@ def test_tables_of_other_formats(tmp_path: Path) -> None:
     assert 0 < read[0] < full[0]
     assert (read[1], full[1] > 0) == (0, True)
     (tmp_path / "i").mkdir()
-    iceberg = open_snapshot(SourceName("iceberg", iceberg_table(tmp_path / "i").metadata_location, None))
+    iceberg = open_snapshot(SourceName(ICEBERG, iceberg_table(tmp_path / "i").metadata_location, None))
     asked = analyze([LogEntry(0, "SELECT id FROM t WHERE id > 1000")], iceberg.schema, "t").queries
     found = read_row_groups(iceberg.files, iceberg.schema, asked)
     assert found.read(asked)[0] == 0 < found.full(asked)[0]

@@ -197,7 +197,7 @@ def test_a_folder_whose_rows_have_not_come(shop: Path, refused: Say, tmp_path: P
     with unchanged(shop / "table"):
         said = refused(BAD_USAGE, verb, *words)
     assert str(tmp_path / "late") in said
-    assert "no Parquet file with columns" in said
+    assert "no file with columns" in said
 
 
 class TestTruncatedSources:

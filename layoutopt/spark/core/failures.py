@@ -30,12 +30,13 @@ _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
+    r"|InvalidProtocolBufferException"
 )
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
 _STRUCT = re.compile(r'^"STRUCT<(.*)>"', re.MULTILINE)
 _OTHER_TYPE = re.compile(r"Parquet column \[(.*?)\]\. Expected Spark type (.*?), actual Parquet type (\w+)")
 _ONE_NAME = re.compile(r"COLUMN_ALREADY_EXISTS")
-_UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)")
+_UNREAD_TYPE = re.compile(r"UNSUPPORTED_TIME_TYPE|PARQUET_TYPE_(?:ILLEGAL|NOT_RECOGNIZED|NOT_SUPPORTED)|uniontype<")
 _NO_COLUMNS = re.compile(r"UNABLE_TO_INFER_SCHEMA")
 _MISSING = re.compile(r"PATH_NOT_FOUND|FAILED_READ_FILE\.FILE_NOT_EXIST|FileNotFoundException")
 _NO_SPACE = re.compile(r"No space left on device")
@@ -51,7 +52,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
     """Raise Spark's errors as LayoutoptError; unrecognised errors pass unchanged. ``source`` names what is read.
 
     Raises:
-        SourceError: a file of the source is missing, truncated or no Parquet; names it.
+        SourceError: a file of the source is missing, truncated or of another format; names it.
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
         SettingError: Spark's workers run a Python without layoutopt.
@@ -106,7 +107,7 @@ def translate_message(text: str, source: str) -> LayoutoptError | None:
         return SchemaError(f"{source} has a column of a type that Spark does not read; cast it or leave it out")
     if _NO_COLUMNS.search(text):
         return SourceError(
-            f"the source {source} has no Parquet file with columns; check the path, or wait until its rows have come"
+            f"the source {source} has no file with columns; check the path, or wait until its rows have come"
         )
     if _MISSING.search(text):
         return SourceError(f"the source {source} does not exist or lost a file; check the path")
@@ -130,8 +131,8 @@ def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
 
 
 def broken_file(file: str) -> SourceError:
-    """Return the error for a file that can't be read as Parquet."""
-    return SourceError(f"the file {file} is truncated or no Parquet; write it again, or move it elsewhere")
+    """Return the error for a file that can't be read in its format."""
+    return SourceError(f"the file {file} is truncated, damaged or of another format; write it again, or move it")
 
 
 def _describe_difference(text: str) -> str:

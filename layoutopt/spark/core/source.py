@@ -18,7 +18,7 @@ from urllib.parse import unquote
 import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import (
     ArrayType,
@@ -39,9 +39,11 @@ from pyspark.sql.types import (
 )
 
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.storage.filesystem import absolute
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
-from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, parse_source_name, strip_scheme
+from layoutopt.external.formats import PARQUET, FileFormat, parse_path, parse_table_name
+from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme, uri_to_path
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
@@ -71,12 +73,30 @@ _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructTy
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps the declared type of a text
 
 
-def parquet_reader(spark: SparkSession, *, merged: bool = False) -> DataFrameReader:
-    """Return a reader of Parquet that fails where a file is missing or damaged, whatever the session's settings.
+def read_files(
+    spark: SparkSession,
+    format: FileFormat,
+    paths: Sequence[str],
+    *,
+    merged: bool = False,
+    schema: StructType | None = None,
+    **options: str,
+) -> DataFrame:
+    """Read files of a format by Spark, which fails where one is missing or damaged, whatever the session's settings.
 
-    ``merged`` makes a column that only some files have a column.
+    ``merged`` makes a column that only some files have a column; ``options`` are Spark's.
+
+    Raises:
+        SourceError: the files have columns that Spark would mix up.
     """
-    return spark.read.options(**WHOLE_FILES, mergeSchema=merged)
+    reader = spark.read.options(**WHOLE_FILES, **format.options, **options, mergeSchema=merged)
+    rows = (reader if schema is None else reader.schema(schema)).format(format.reader).load(list(paths))
+    if format.find_problem is not None:
+        uris = rows.inputFiles()
+        problem = format.find_problem(rows.columns, uris)
+        if problem is not None:
+            raise SourceError(f"the source's file {uri_to_path(uris[0])!r} can't be read: {problem}")
+    return rows
 
 
 def is_pattern(path: str) -> bool:
@@ -94,20 +114,19 @@ def escape_pattern(path: str) -> str:
 
 
 def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: bool = True) -> DataFrame:
-    """Open the rows of a source: a DataFrame, a table of another format, or the Parquet files under a path.
+    """Open the rows of a source: a DataFrame, a table of another format, or the files under a path.
 
     Args:
         spark: the session.
-        source: rows, a path to Parquet (with Hive-style folders, too), ``delta:PATH`` or
-            ``iceberg:CATALOG/NAMESPACE.TABLE``, optionally with ``@VERSION``.
+        source: rows, a path to Parquet (with Hive-style folders, too), or a name with the prefix of a format.
         merged: whether columns of some files are NULL elsewhere; otherwise Spark takes the schema of one file.
 
     Raises:
-        SourceError: the path or table does not exist or can't be understood, or a file is truncated or no Parquet.
+        SourceError: the path or table does not exist or can't be understood, or a file is damaged.
         SettingError: the library of the table's format is not installed.
         SchemaError: a column's name is reserved or given twice, or its type can't be stored, or is CHAR.
     """
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if isinstance(source, DataFrame):
         df = source
     elif name is not None:
@@ -115,21 +134,40 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         with translate_spark_errors(repr(str(source))):
             df = snapshot_rows(spark, snapshot)
     else:
-        path = str(source)
+        files = parse_path(str(source))
+        path = files.path
         if is_pattern(path) and Path(path).exists():
             raise SourceError(f"Spark reads the name {path!r} as a pattern, which may mean other files; rename it")
         check_is_no_table(path)
+        local_files = [
+            file
+            for file in Path(path).rglob(files.format.pattern)
+            if all(map(is_listed, file.relative_to(path).parts)) and file.is_file()
+        ]
         # Spark skips files without a byte, which a copy that was interrupted leaves.
-        for file in Path(path).rglob("*.parquet"):
-            if all(map(is_listed, file.relative_to(path).parts)) and file.is_file() and not file.stat().st_size:
+        for file in local_files:
+            if not file.stat().st_size:
                 raise broken_file(str(file))
-        with translate_spark_errors(repr(path)):
-            df = parquet_reader(spark, merged=merged).parquet(path)
+        with translate_spark_errors(repr(str(source))):
+            df = read_files(spark, files.format, [path], merged=merged)
             folders = {uri.rpartition("/")[0] for uri in df.inputFiles()} if is_pattern(path) else set()
         for folder in sorted(folders):
             check_is_no_table(unquote(folder))
+        _check_all_are_read(df, Path(path), local_files)
     _check_columns(df)
     return df
+
+
+def _check_all_are_read(df: DataFrame, root: Path, files: Sequence[Path]) -> None:
+    """Raise SourceError for a file below a folder that Spark passes over, since its name gives no column a value."""
+    nested = [file for file in files if any("=" not in part for part in file.relative_to(root).parts[:-1])]
+    if nested:
+        read = {strip_scheme(unquote(uri)) for uri in df.inputFiles()}
+        unread = [file for file in nested if strip_scheme(absolute(str(file))) not in read]
+        if unread:
+            raise SourceError(
+                f"Spark reads no file of the folder {str(unread[0].parent)!r}; move it out of {str(root)!r}"
+            )
 
 
 def _check_columns(df: DataFrame) -> None:
@@ -191,7 +229,8 @@ def _read_alike_files(
     stored, constants = files[0].stored, sorted(files[0].constants)
     types = [spark.createDataFrame([], f"x {type_sql(type)}").schema[0].dataType for type in snapshot.stored_types]
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
-    parquet = parquet_reader(spark).schema(StructType(fields)).parquet(*(escape_pattern(file.path) for file in files))
+    paths = [escape_pattern(file.path) for file in files]
+    parquet = read_files(spark, PARQUET, paths, schema=StructType(fields))
     metadata = parquet.metadataColumn("_metadata")
     rows = parquet.select(
         *(F.col(quote_name(field.name)) for field in fields),

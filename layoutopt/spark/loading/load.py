@@ -17,7 +17,8 @@ from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.snapshot import SourcePartition, parse_source_name
+from layoutopt.external.formats import parse_source_name
+from layoutopt.external.snapshot import SourcePartition
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
 from layoutopt.local.segments import Cutter, cut_in_input_order

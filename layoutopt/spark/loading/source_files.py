@@ -6,7 +6,7 @@ column alone, and none at all where partitions are folders.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException, IllegalArgumentException
@@ -18,13 +18,14 @@ from pyspark.sql.types import StructField, StructType
 from layoutopt.catalog.partition_names import PlainValue, no_partition_range, null_first_key
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import open_snapshot
-from layoutopt.external.snapshot import SourceFile, SourcePartition, parse_source_name, strip_scheme, uri_to_path
+from layoutopt.external.formats import PARQUET, parse_path, parse_table_name
+from layoutopt.external.snapshot import SourceFile, SourcePartition, strip_scheme, uri_to_path
 from layoutopt.external.whole_files import check_row_counts
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import filter_partitions, partition_column
-from layoutopt.spark.core.source import FILE, escape_pattern, open_source, parquet_reader, rename_columns, snapshot_rows
+from layoutopt.spark.core.source import FILE, escape_pattern, open_source, read_files, rename_columns, snapshot_rows
 from layoutopt.sql.schema import folder_values
 
 
@@ -42,7 +43,7 @@ def source_partitions(
     Raises:
         SourceError: a file is damaged, or Spark does not read all of its rows.
     """
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is None:
         file = rows.metadataColumn("_metadata")
         file_columns = [file["file_path"], file["file_size"], F.unix_micros(file["file_modification_time"])]
@@ -64,7 +65,8 @@ def source_partitions(
         deleted = dict.fromkeys(map(uri_to_path, rows.inputFiles() if uris is None else uris), 0)
     else:
         deleted = {file.path: file.deleted_rows for file in open_snapshot(name).files}
-    _check_whole_files(counted, deleted)
+    format = parse_path(source).format if name is None else PARQUET
+    _check_whole_files(counted, deleted, format.count_rows)
     files: dict[PlainValue, list[SourceFile]] = {}
     rows_by_value: dict[PlainValue, int] = {}
     for row in counted:
@@ -93,18 +95,19 @@ def _select_files(rows: DataFrame, partition_by: str | None, condition: SparkCol
     return [uri for uri, text in texts.items() if text in wanted]
 
 
-def _check_whole_files(counted: Sequence[Row], deleted: Mapping[str, int]) -> None:
+def _check_whole_files(counted: Sequence[Row], deleted: Mapping[str, int], count_rows: Callable[[str], int]) -> None:
     """Raise SourceError for files of which Spark did not read all rows, as where a damaged size hides a row group.
 
     Args:
         counted: the ``rows`` that were read, by ``uri``.
         deleted: by path of each file, its deleted rows.
+        count_rows: counts the rows of a file by its footer.
     """
     read: dict[str, int] = {}
     for row in counted:
         key = strip_scheme(unquote(row["uri"].partition("#")[0]))
         read[key] = read.get(key, 0) + row["rows"]
-    check_row_counts({path: read.get(strip_scheme(path), 0) + gone for path, gone in deleted.items()})
+    check_row_counts({path: read.get(strip_scheme(path), 0) + gone for path, gone in deleted.items()}, count_rows)
 
 
 def check_reachable(rows: DataFrame, source: str, partition_by: str, partitions: Sequence[SourcePartition]) -> None:
@@ -152,7 +155,7 @@ def read_partition(
     A source's newer files may have columns that older ones lack; Spark would take the schema of any file for all.
     A column of ``schema``, the plan's, that only other partitions' files have is NULL. ``rows`` are the whole source.
     """
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is not None:
         partition_rows = snapshot_rows(spark, open_snapshot(name), only=[file.uri for file in partition.files])
         return filter_partitions(rename_columns(partition_rows, schema), partition_by, [partition.value])
@@ -179,9 +182,10 @@ def _read_files(spark: SparkSession, source: str, rows: DataFrame, paths: Sequen
 
     Spark guesses the types of these from the folders that it lists, and might guess another type from one folder.
     """
-    guessed = parquet_reader(spark, merged=True).option("basePath", source).parquet(*paths)
+    files = parse_path(source)
+    guessed = read_files(spark, files.format, paths, merged=True, basePath=files.path)
     by_folder = {f.name.lower(): f for f in rows.schema.fields if f"/{f.name}=".lower() in paths[0].lower()}
     fields = [StructField(f.name, by_folder.get(f.name.lower(), f).dataType) for f in guessed.schema.fields]
     if fields == [StructField(f.name, f.dataType) for f in guessed.schema.fields]:
         return guessed
-    return parquet_reader(spark).option("basePath", source).schema(StructType(fields)).parquet(*paths)
+    return read_files(spark, files.format, paths, schema=StructType(fields), basePath=files.path)

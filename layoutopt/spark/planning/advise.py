@@ -35,7 +35,8 @@ from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
 from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
-from layoutopt.external.snapshot import SnapshotFile, parquet_files, parse_source_name, strip_scheme
+from layoutopt.external.formats import check_has_row_groups, parse_table_name
+from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_scheme
 from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.methods.interface import FEATURES
@@ -118,6 +119,7 @@ def advise_when_started(
     for name in settings.engine:
         if name not in ENGINES:
             raise SettingError(f"unknown engine {name!r}: expected one of {', '.join(ENGINES)}")
+    check_has_row_groups(settings.source, "advise")
     settings = settings.model_copy(update={"source": pin_version(settings.source)})
     guess = _read_schema(settings.source)
     log = None if guess is None else _read_log(settings, guess, udfs, say)
@@ -132,7 +134,7 @@ def advise_when_started(
 
 def _read_schema(source: str) -> Schema | None:
     """Read the schema without Spark; None where only Spark can, as for columns of folders' names."""
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is None and Path(source).is_dir() and any("=" in child.name for child in Path(source).iterdir()):
         return None
     try:
@@ -185,7 +187,7 @@ class _Files:
 
 def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Progress) -> Advice:
     queries = group_queries(log.analysis.queries)
-    name = parse_source_name(settings.source)
+    name = parse_table_name(settings.source)
     files = parquet_files(rows.inputFiles(), log.schema) if name is None else open_snapshot(name).files
     say("reading the footers of the source's files")
     groups = read_row_groups(files, log.schema, queries)
@@ -193,7 +195,7 @@ def _build_advice(rows: DataFrame, settings: AdviseSettings, log: _Log, say: Pro
         raise PlanError(f"the source {settings.source!r} has no rows to advise on; give one with some")
     partition_by = _choose_partition_column(settings.partition_by, files, log.schema)
     check_partition_column(rows, partition_by)
-    engines = settings.engine or engines_for(None if name is None else name.format, settings.system)
+    engines = settings.engine or engines_for(None if name is None else name.format.prefix, settings.system)
     kinds = [kind for kind in ORDERS if any(kind in ENGINES[engine].forms for engine in engines)]
     tried = _try_layouts(rows, settings, log, _Files(files, groups, partition_by), kinds, say)
     weights, read, full = _weights(queries), groups.read(queries), groups.full(queries)
@@ -291,7 +293,7 @@ def _try_layouts(
 
 def select_file_rows(rows: DataFrame, source: str, files: Sequence[SnapshotFile]) -> DataFrame:
     """Return the rows of some of a source's files."""
-    name = parse_source_name(source)
+    name = parse_table_name(source)
     if name is not None:
         return snapshot_rows(rows.sparkSession, open_snapshot(name), only=[file.path for file in files])
     endings = {strip_scheme(file.path) for file in files}

@@ -16,6 +16,7 @@ from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
 from layoutopt.errors import LogError
 from layoutopt.events import Progress
+from layoutopt.external.external_tables import read_schema
 from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
@@ -25,7 +26,6 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import plan_best
-from layoutopt.sql.schema import schema_from
 from layoutopt.workload.log import query_times
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def comparison_on_log(settings: MineSettings, say: Progress) -> Comparison:
 
     def analyze() -> Product:
         say(f"{name}: analysing the log")
-        schema = schema_from(settings.source)
+        schema = read_schema(settings.source)
         analysis = read_queries(log, schema)
         seen, newest = hold_out_newest(analysis.queries)
         document = find_features(log, schema, replace(analysis, queries=seen)).document

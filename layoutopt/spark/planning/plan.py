@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
-from layoutopt.external.snapshot import parse_source_name
+from layoutopt.external.formats import parse_source_name
 from layoutopt.methods.interface import PlanningCache, PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan

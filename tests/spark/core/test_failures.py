@@ -46,7 +46,7 @@ def test_a_column_of_two_types_is_named(spark: SparkSession, tmp_path: Path) -> 
 
 def test_what_is_not_understood_is_told_in_general() -> None:
     assert "have a column in different types;" in str(translate_message("[CANNOT_MERGE_SCHEMAS] Failed merging", "/s"))
-    assert "the file /s is truncated or no Parquet" in str(translate_message("expected magic number at tail", "/s"))
+    assert "the file /s is truncated, damaged" in str(translate_message("expected magic number at tail", "/s"))
     lost = "Caused by: java.net.SocketException: Connection reset\n\tat BasePythonRunner.read(PythonRunner.scala:1305)"
     for text in ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", lost):
         assert "a Python worker of Spark ended before its work was done" in str(translate_message(text, "/s"))
