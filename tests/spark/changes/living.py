@@ -28,7 +28,10 @@ from layoutopt.config.settings import (
     UpdateSettings,
 )
 from layoutopt.events import Stages, silent
+from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
+from layoutopt.loading.load import run_load as run_local_load
+from layoutopt.loading.local_source import LocalSource
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -41,6 +44,7 @@ from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
 from layoutopt.spark.changes.pipeline import ChangeReport
+from layoutopt.spark.loading import job
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
@@ -125,14 +129,17 @@ class Living:
         return str(self.root / "table")
 
     def source(self, rows: Sequence[tuple[object, ...]], columns: str = COLUMNS) -> str:
-        """A folder with one file of the rows."""
+        """A folder with the rows in one file, or in two."""
         named = typed(columns)
         values = list(zip(*rows, strict=True)) or [()] * len(named)
         arrays = {name: pa.array(of, _TYPES[type]) for of, (name, type) in zip(values, named, strict=True)}
         self.written += 1
         path = self.root / f"source-{self.written}"
         path.mkdir()
-        pq.write_table(pa.table(arrays), path / "part-0.parquet")
+        table, cut = pa.table(arrays), len(rows) // 3 if self.written % 2 else 0
+        pq.write_table(table.slice(cut), path / "part-0.parquet")
+        if cut:
+            pq.write_table(table.slice(0, cut), path / "part-1.parquet")
         return str(path)
 
     def new_rows(self, count: int) -> list[Row]:
@@ -166,7 +173,14 @@ class Living:
         source = self.source(rows)
         plan = self.root / "plan.json"
         settings = LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
-        run_load(self.spark, settings)
+        if self.encrypt is None and self.written % 3 == 0:
+            run_local_load(LocalSource, settings)
+        else:
+            with pytest.MonkeyPatch.context() as patch:
+                if self.written % 3 == 1:  # tasks read the files by Arrow
+                    patch.setattr(job, "LEAST_ROWS", 1)
+                    patch.setattr(loading, "LEAST_ROWS", 1)
+                run_load(self.spark, settings)
         days = {row[1] for row in rows}
         self.model = {key: row for key, row in self.model.items() if row[1] not in days}
         self.model |= {row[0]: row for row in rows}
