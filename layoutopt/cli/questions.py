@@ -45,8 +45,11 @@ verbs = typer.Typer()
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query; read only blocks that may match."""
     options = {} if settings.read_through is None else {"read_through": settings.read_through}
+    from layoutopt.report.answers import answer_report, choose_writer, print_answer
+
+    write = None if settings.output is None else choose_writer(settings.output)
     table = open_at(session, settings.table_path, settings, indexed=True, **options)
-    from layoutopt.report.tables import answer_report, print_answer
+    from layoutopt.inspect.cost import dry_run
 
     scan = table.scan(settings.sql)
     catalog = table.catalog.files.traffic.so_far
@@ -54,16 +57,24 @@ def query(settings: QuerySettings, session: Session) -> None:
         answer = _answer(scan, settings, session)
     data = table.catalog.files.traffic.so_far - catalog
     limit = settings.limit or (None if session.json else 100)
+    read = dry_run(scan)
+    if write is not None:
+        write(answer)
     traffic = {"traffic": {"catalog": catalog.to_json(), "data": data.to_json()}} if settings.stats else {}
 
     def show(console: Console) -> None:
-        print_answer(console, answer, limit)
+        if write is None:
+            print_answer(console, answer, limit)
+        else:
+            console.print(f"Written: {settings.output}, {answer.num_rows:,} rows")
+        console.print(read.summary)
         if settings.stats:
             local = table.catalog.files.local_root is not None
             text = f"the catalog took {catalog}, data files {data}"
             console.print("files on a local disk: requests are not counted" if local else text)
 
-    session.show({**answer_report(answer, limit), **traffic}, show)
+    rows = answer_report(answer, limit) if write is None else {"output": settings.output, "rows_total": answer.num_rows}
+    session.show({**rows, "read": read.to_json(), **traffic}, show)
 
 
 def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:

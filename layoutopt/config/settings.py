@@ -389,6 +389,9 @@ class QuerySettings(SnapshotSettings):
         ge=1,
         description="the most rows to print; the query itself is not limited [default: 100, all with --json]",
     )
+    output: NewFile | None = Field(
+        None, description="write all rows to this file instead: .csv, .jsonl (an object a line) or .parquet"
+    )
     stats: bool = Field(False, description="also print the requests to an object store, their bytes and seconds")
     read_through: int | None = Field(
         None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
@@ -20,7 +20,6 @@ from layoutopt.model.predicates import describe_all
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from rich.console import Console
 
     from layoutopt.catalog.snapshot import HistoryEntry
@@ -119,31 +118,6 @@ def print_load(console: Console, report: LoadReport) -> None:
     console.print(Text(f"{len(report.partitions)} partition(s): {_join_first(report.partitions, _MAX_PARTITIONS)}"))
     for note in report.notes:
         console.print(Text(note))
-
-
-def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
-    """Return the JSON value of an answer: column names, at most `limit` rows, and the number of all rows."""
-    shown = answer if limit is None else answer.slice(0, limit)
-    columns = [column.to_pylist() for column in shown.columns]
-    return {
-        "columns": list(answer.column_names),
-        "rows": [list(row) for row in zip(*columns, strict=True)],
-        "rows_total": answer.num_rows,
-    }
-
-
-def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
-    """Print at most `limit` rows of a query's answer."""
-    report = answer_report(answer, limit)
-    table = Table()
-    for name in answer.column_names:
-        table.add_column(Text(printable(name)), overflow="fold")
-    rows: Any = report["rows"]
-    for row in rows:
-        table.add_row(*(Text("NULL" if value is None else printable(str(value))) for value in row))
-    console.print(table)
-    if len(rows) < answer.num_rows:
-        console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
 
 
 def history_report(snapshots: Iterable[HistoryEntry]) -> list[dict[str, object]]:

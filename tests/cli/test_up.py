@@ -96,6 +96,17 @@ def test_the_best_method_is_loaded_if_it_saves_enough(
         assert again["evaluate"]["totals"]["rows_total"] == ROWS * len(LOG) * 12
 
 
+def test_an_answer_says_what_was_read_and_may_go_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    up(capsys, "--quick")
+    ask = ["query", "layoutopt-events/table", "SELECT day, n FROM events WHERE n > 990"]
+    assert main(ask) == DONE
+    assert "MB" in capsys.readouterr().out.splitlines()[-1]
+    assert main([*ask, "-o", "answer.parquet", "--json"]) == DONE
+    said = json.loads(capsys.readouterr().out)
+    assert said["rows_total"] == pq.read_metadata(here / "answer.parquet").num_rows == ROWS * 9 // 1000
+    assert 0 < said["read"]["blocks"] <= said["read"]["blocks_total"] == DAYS
+
+
 def test_people_get_a_sentence_a_step(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["up", "events.parquet", "log.sql", "--executor", "local", "--quick", "--into", "there"]) == DONE
     said = capsys.readouterr().out.splitlines()

@@ -8,48 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
-
 import layoutopt
 from layoutopt.catalog.snapshot import HistoryEntry
-from layoutopt.report.tables import answer_report, history_report, print_answer, print_history, print_load
+from layoutopt.report.tables import history_report, print_history, print_load
 from layoutopt.report.texts import format_bytes
 from tests.report.printing import printed
-
-ANSWER = pa.table({"a": [1, None, 3], "b": ["x", "[bold]y[/bold]", None]})
-
-
-def test_an_answer_is_columns_and_rows() -> None:
-    assert answer_report(ANSWER, None) == {
-        "columns": ["a", "b"],
-        "rows": [[1, "x"], [None, "[bold]y[/bold]"], [3, None]],
-        "rows_total": 3,
-    }
-
-
-def test_a_limit_says_how_many_rows_there_are() -> None:
-    assert answer_report(ANSWER, 1)["rows"] == [[1, "x"]]
-    assert "1 of 3 rows" in printed(print_answer, ANSWER, 1)
-
-
-def test_values_are_printed_as_they_are() -> None:
-    said = printed(print_answer, ANSWER, None)
-    assert "[bold]y[/bold]" in said
-    assert "NULL" in said
-
-
-def test_values_do_nothing_to_the_terminal() -> None:
-    hostile = pa.table({"\x1b[31mred": ["\x1b[2J\x9b2J\u202etxt", "two\nlines", "ünï 😀"]})
-    said = printed(print_answer, hostile, None)
-    assert all(c.isprintable() or c == "\n" for c in said)
-    assert "\\x1b[2J\\x9b2J\\x202etxt" in said
-    assert "ünï 😀" in said
-    assert "rows" not in said
-
-
-def test_equal_column_names_stay_apart() -> None:
-    twice = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    assert answer_report(twice, None) == {"columns": ["a", "a"], "rows": [[1, 2]], "rows_total": 1}
 
 
 def test_a_load_says_what_it_wrote_and_its_notes() -> None:
