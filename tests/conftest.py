@@ -14,6 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 
+from layoutopt.cli import progress
 from layoutopt.scan.check_switch import SWITCH, TALLY
 from tests.effort import PROCESSES, examples
 
@@ -54,6 +55,9 @@ os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" /
 # Several processes of tests share the cores already: what plans by processes of its own starts none, but where a test
 # is about them.
 os.environ.setdefault(PROCESSES, "1")
+
+# On a busy machine any verb may take long; what it says then would be among what tests expect.
+setattr(progress, "QUIET", 3600.0)  # noqa: B010 - it is final elsewhere
 
 # Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
 os.environ.setdefault(SWITCH, "1")

@@ -289,6 +289,12 @@ def _report_error(error: Exception) -> int:
         return _print_error(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
     if isinstance(error, _InterruptedError | typer.Abort):
         return _print_error(str(error) or "interrupted", INTERRUPTED)
+    if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in _OPTIONAL:
+        needed = _OPTIONAL[library]
+        return _print_error(
+            f"this needs {needed.capitalize()}, but {library} is not installed; run pip install 'layoutopt[{needed}]'",
+            BAD_USAGE,
+        )
     if isinstance(error, BrokenPipeError):
         # The reader of the output (`| head`) has ended; flushing buffers at exit must not fail again.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123
@@ -308,6 +314,9 @@ def _report_error(error: Exception) -> int:
 
 # The start of the Java stack trace in Spark's messages.
 _JAVA_STACK = re.compile(r"\s+at (?=[a-z]+\.)|\s*Driver stacktrace")
+
+# The extras of libraries that are imported where they are needed.
+_OPTIONAL: Final = {"pyspark": "spark", "py4j": "spark"}
 
 # PySpark's errors after its Java process ended.
 _LOST_CONNECTIONS = frozenset({"Py4JError", "Py4JNetworkError"})

@@ -84,14 +84,9 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
         debug: whether a new session logs as Spark and Java do by default; otherwise only exceptions report failures.
         private: whether a new session encrypts what it shuffles and spills to its local disks.
         conf: Spark settings, with ``__`` for a dot: ``spark__driver__memory="8g"``. They override all others.
-
-    Raises:
-        SettingError: PySpark is not installed.
     """
-    try:
-        from pyspark.sql import SparkSession
-    except ModuleNotFoundError as error:
-        raise SettingError("this needs Spark, but PySpark is not installed; run `pip install pyspark`") from error
+    from pyspark.sql import SparkSession
+
     settings = {key.replace("__", "."): value for key, value in conf.items()}
     active = SparkSession.getActiveSession()
     if active is not None:

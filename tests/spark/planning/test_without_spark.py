@@ -22,7 +22,7 @@ import sys
 class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("pyspark", "py4j"):
-            raise ModuleNotFoundError(name)
+            raise ModuleNotFoundError(name, name=name)
 
 sys.meta_path.insert(0, Missing())
 from layoutopt.cli.app import main
@@ -31,7 +31,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def run(*words: object) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_SPARK, *map(str, words), "--json"]
+    command = [sys.executable, "-c", WITHOUT_SPARK, *map(str, words), "--json", "--no-progress"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
@@ -71,4 +71,4 @@ def test_what_only_spark_reads_is_said(tmp_path: Path) -> None:
     shutil.copy(DATA / "tpch_sample.parquet", folder)
     planned = run("plan", tmp_path, "--features", features, "--method", "sop", "-o", tmp_path / "plan.json")
     assert planned.returncode == 2
-    assert "PySpark is not installed; run `pip install pyspark`" in planned.stderr
+    assert "this needs Spark, but pyspark is not installed; run pip install 'layoutopt[spark]'" in planned.stderr
