@@ -45,7 +45,7 @@ verbs = typer.Typer()
 def query(settings: QuerySettings, session: Session) -> None:
     """Answer a query; read only blocks that may match."""
     options = {} if settings.read_through is None else {"read_through": settings.read_through}
-    from layoutopt.report.answers import answer_report, choose_writer, print_answer
+    from layoutopt.report.answers import answer_report, choose_writer, describe_read, print_answer
 
     write = None if settings.output is None else choose_writer(settings.output)
     table = open_at(session, settings.table_path, settings, indexed=True, **options)
@@ -67,7 +67,7 @@ def query(settings: QuerySettings, session: Session) -> None:
             print_answer(console, answer, limit)
         else:
             console.print(f"Written: {settings.output}, {answer.num_rows:,} rows")
-        console.print(read.summary)
+        console.print(describe_read(read))
         if settings.stats:
             local = table.catalog.files.local_root is not None
             text = f"the catalog took {catalog}, data files {data}"

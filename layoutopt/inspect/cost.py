@@ -91,14 +91,6 @@ class DryRun:
         """Return the numbers as JSON."""
         return asdict(self)
 
-    @property
-    def summary(self) -> str:
-        """A sentence about what was read."""
-        return (
-            f"read {self.blocks:,} of {self.blocks_total:,} blocks, {self.bytes / 1e6:,.1f} of "
-            f"{self.bytes_total / 1e6:,.1f} MB"
-        )
-
     def __str__(self) -> str:
         return f"{self.bytes:,} of {self.bytes_total:,} bytes, in {self.blocks:,} of {self.blocks_total:,} blocks"
 

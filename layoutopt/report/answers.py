@@ -14,7 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 from layoutopt.errors import SettingError
-from layoutopt.report.texts import printable
+from layoutopt.inspect.cost import DryRun
+from layoutopt.report.texts import format_bytes, printable
 
 
 def answer_report(answer: pa.Table, limit: int | None) -> dict[str, object]:
@@ -40,6 +41,12 @@ def print_answer(console: Console, answer: pa.Table, limit: int | None) -> None:
     console.print(table)
     if len(rows) < answer.num_rows:
         console.print(f"{len(rows)} of {answer.num_rows} rows; --limit prints more")
+
+
+def describe_read(read: DryRun) -> str:
+    """Return a sentence about what a query read."""
+    size = f"{format_bytes(read.bytes)} of {format_bytes(read.bytes_total)}"
+    return f"read {read.blocks:,} of {read.blocks_total:,} blocks, {size}"
 
 
 def choose_writer(path: Path) -> Callable[[pa.Table], None]:
