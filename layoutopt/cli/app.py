@@ -9,8 +9,10 @@ import typer
 
 from layoutopt.cli import changes, engines, experiments, layouts, questions, up
 from layoutopt.cli.console import run_app
+from layoutopt.cli.help import VerbGroup
 
 app = typer.Typer(
+    cls=VerbGroup,
     help="Rewrite date-partitioned Parquet tables into blocks that the queries of a log can skip.",
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
 
 import typer
-from typer.core import TyperCommand
 
+from layoutopt.cli.help import EXPERT, OPTIONS, TUNING, Verb
 from layoutopt.cli.progress import Progress, show_progress
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
 from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
@@ -39,7 +39,7 @@ FAILED: Final = 1
 BAD_USAGE: Final = 2
 INTERRUPTED: Final = 130
 
-Verb = TypeVar("Verb", bound=VerbSettings)
+Settings = TypeVar("Settings", bound=VerbSettings)
 VerbArgument = TypeVar("VerbArgument", bound=VerbSettings, contravariant=True)
 
 
@@ -124,8 +124,8 @@ class Body(Protocol[VerbArgument]):
 
 
 def add_verb(
-    app: typer.Typer, kind: type[Verb], *, example: str, by_place: bool = True
-) -> Callable[[Body[Verb]], Body[Verb]]:
+    app: typer.Typer, kind: type[Settings], *, example: str, by_place: bool = True
+) -> Callable[[Body[Settings]], Body[Settings]]:
     """Return a decorator that makes a function a verb of its name, with a flag for every setting of `kind`.
 
     Every verb also has ``--udf``, ``--key``, ``--conf``, ``--json``, ``--progress`` and ``--debug``. A setting without
@@ -138,7 +138,7 @@ def add_verb(
         by_place: whether there are positional arguments; otherwise these are flags too.
     """
 
-    def register(body: Body[Verb]) -> Body[Verb]:
+    def register(body: Body[Settings]) -> Body[Settings]:
         def run(**flags: Any) -> None:
             conf, as_json, progress = flags.pop("conf"), flags.pop("json"), flags.pop("progress")
             debug, functions, key = flags.pop("debug"), tuple(flags.pop("udf") or ()), flags.pop("key")
@@ -157,34 +157,29 @@ def add_verb(
                 # typer would end a KeyboardInterrupt without a message.
                 raise _InterruptedError(describe_interrupt(interrupt)) from error
 
-        parameters = [_make_flag(name, field, by_place) for name, field in kind.model_fields.items()]
+        parameters = [_make_flag(kind, name, by_place) for name in kind.model_fields]
         run.__signature__ = inspect.Signature([*parameters, *_make_common_flags()])  # type: ignore[attr-defined]  # read by typer
         name, epilog = body.__name__.replace("_", "-"), f"\b\nExample:\n  {example}"
-        app.command(name, cls=_Command, help=inspect.getdoc(body), epilog=epilog)(run)
+        app.command(name, cls=Verb, help=inspect.getdoc(body), epilog=epilog)(run)
         return body
 
     return register
 
 
-class _Command(TyperCommand):
-    """A verb whose help does not show Python types of arguments."""
-
-    def get_help(self, ctx: Any) -> str:
-        """Return the help text."""
-        return super().get_help(ctx).replace(" <str>", "").replace(" <list[str]>", "")
-
-
-def _make_flag(name: str, field: FieldInfo, by_place: bool) -> inspect.Parameter:
-    key = key_of(name, field)
+def _make_flag(kind: type[VerbSettings], name: str, by_place: bool) -> inspect.Parameter:
+    field = kind.model_fields[name]
+    key, panel = key_of(name, field), EXPERT if name in kind.expert else TUNING if name in kind.tuning else OPTIONS
     text = f"{field.description}{_format_default(field)}"
     info: Any
     if by_place and is_positional(field):
         info = typer.Argument(help=text, metavar=key.upper().replace("-", "_"), show_default=False)
     elif _cli_type(field) is bool:
-        info = typer.Option(f"--{key}/--no-{key}", help=text, show_default=False)
+        info = typer.Option(f"--{key}/--no-{key}", help=text, show_default=False, rich_help_panel=panel)
     else:
         short = ("-o",) if key == "output" else ()
-        info = typer.Option(f"--{key}", *short, help=text, metavar=_metavar(field), show_default=False)
+        info = typer.Option(
+            f"--{key}", *short, help=text, metavar=_metavar(field), show_default=False, rich_help_panel=panel
+        )
     return _keyword(name, Annotated[_cli_type(field) | None, info], None)
 
 

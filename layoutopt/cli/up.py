@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
-from layoutopt.catalog.storage.filesystem import absolute
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.layouts import analyze, load, plan
 from layoutopt.cli.questions import evaluate
@@ -109,6 +108,8 @@ class _Up:
 
     def _values(self, partition_by: str | None) -> dict[str, dict[str, Any]]:
         """Return each verb's settings by key."""
+        from layoutopt.catalog.storage.filesystem import absolute
+
         given, source, log_path = self.settings, self.settings.source, self.settings.log
         source = absolute(source) if Path(source).exists() else source  # the file is for other working folders too
         log_path = absolute(log_path) if Path(log_path).exists() else log_path

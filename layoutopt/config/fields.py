@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -140,7 +140,15 @@ def or_installed(kind: Kind) -> WrapValidator:
 
 
 class VerbSettings(BaseModel):
-    """The settings of one verb; unknown keys are rejected."""
+    """The settings of one verb; unknown keys are rejected.
+
+    Attributes:
+        tuning: those that the help lists apart, which may make results better.
+        expert: those that the help lists last, which few users need.
+    """
+
+    tuning: ClassVar[frozenset[str]] = frozenset()
+    expert: ClassVar[frozenset[str]] = frozenset()
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 

@@ -44,7 +44,7 @@ CalibrationFile = Annotated[
 Source = Annotated[
     Place,
     Field(
-        description="the rows: a path of Parquet, orc:PATH, delta:FOLDER[@VERSION] or "
+        description="the rows: a path of Parquet, orc:FOLDER, delta:FOLDER[@VERSION] or "
         "iceberg:CATALOG/NAMESPACE.TABLE[@SNAPSHOT]"
     ),
 ]
@@ -89,6 +89,9 @@ EventLog = Annotated[
 
 class AnalyzeSettings(VerbSettings):
     """Settings of `analyze`: a query log becomes features."""
+
+    tuning = frozenset({"weigh", "half_life", "served", "threshold", "num_features", "date_features"})
+    expert = frozenset({"exclude_columns", "max_set", "selection", "time_zone", "ansi", "plot"})
 
     log: Log
     schema_source: Text = Field(
@@ -162,6 +165,13 @@ _THESIS_PRESET: Final = MappingProxyType(
 
 class PlanSettings(VerbSettings):
     """Settings of `plan`: features and a source become a plan."""
+
+    tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
+    expert = frozenset(
+        {"engine", "calibration", "tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
+         "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows", "max_vectors",
+         "seed", "codec", "cost", "budget_unit"}
+    )  # fmt: skip
 
     source: Source
     features: Path = Field(Path("features.json"), description="the file from `analyze`")
@@ -572,6 +582,8 @@ class MergeSettings(VerbSettings):
 class OptimizeSettings(VerbSettings):
     """Settings of `optimize`."""
 
+    expert = frozenset({"horizon", "write_cost", "deleted_share", "plot"})
+
     table_path: TablePath
     partition: Names = Field((), description="only these partitions, by their keys in `status`")
     log: Text | None = Field(
@@ -721,6 +733,8 @@ class RestoreSettings(VerbSettings):
 
 class ServeSettings(VerbSettings):
     """Settings of `serve`."""
+
+    expert = frozenset({"max_body_bytes", "max_body_seconds", "max_requests", "max_filter_depth", "threads"})
 
     tables: Annotated[Texts, Positional()] = Field(
         (), description="the tables: FOLDER (or a URL; its last part is the name), NAME=FOLDER or NAMESPACE.NAME=FOLDER"

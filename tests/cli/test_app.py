@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 import layoutopt
 from layoutopt.cli.app import app, main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED, INTERRUPTED, Session, add_verb, run_app
+from layoutopt.cli.help import GROUPS
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.files import VERBS
 from layoutopt.errors import CatalogError, LayoutoptError
@@ -89,6 +90,26 @@ def test_help_has_a_short_flag_and_one_style_of_values(verb: str, capsys: pytest
     assert main([*words, "--help"]) == DONE
     assert capsys.readouterr().out == short
     assert not re.findall(r"<\w+>|\b(?:PATH|STR|INTEGER|FLOAT|BOOLEAN)\b", short)
+
+
+def test_the_help_lists_each_verb_in_one_group() -> None:
+    assert sorted(verb for verbs in GROUPS.values() for verb in verbs) == sorted(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_help_of_a_verb_begins_with_what_most_need(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = VERBS[verb]
+    assert kind.tuning | kind.expert <= set(kind.model_fields)
+    assert not kind.tuning & kind.expert
+    assert len(kind.model_fields) - len(kind.expert) <= 15
+    assert main([verb, "--help"]) == DONE
+    needed, _, rest = capsys.readouterr().out.partition("Options of all commands:")
+    before, _, after = needed.partition("Expert options:")
+    for name in kind.expert:
+        flag = f"--{kind.model_fields[name].alias or name}".replace("_", "-")
+        assert re.search(rf"^  {flag}\b", after, re.MULTILINE)
+        assert not re.search(rf"^  {flag}\b", before, re.MULTILINE)
+    assert "--json" in rest
 
 
 def test_the_version_is_printed_without_a_verb(capsys: pytest.CaptureFixture[str]) -> None:
