@@ -169,8 +169,8 @@ class PlanSettings(VerbSettings):
     tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
     expert = frozenset(
         {"engine", "calibration", "tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
-         "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows", "max_vectors",
-         "seed", "codec", "cost", "budget_unit"}
+         "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows",
+         "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
     source: Source
