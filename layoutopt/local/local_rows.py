@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import ceil
 from typing import Final, Protocol, TypeVar
@@ -56,9 +56,15 @@ class LocalRows:
     partition_by: str | None
     splits: SplitCounts
     partition_rows: Mapping[PlainValue, int]
+    _chunks: dict[int, list[Chunk]] = field(default_factory=dict)
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
+        if segment_rows not in self._chunks:
+            self._chunks[segment_rows] = self._count_chunks(segment_rows)
+        return self._chunks[segment_rows]
+
+    def _count_chunks(self, segment_rows: int) -> list[Chunk]:
         chunks = chunks_from_counts(self.partition_rows, segment_rows)
         if chunks is not None:
             return chunks
