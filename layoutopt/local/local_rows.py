@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import ceil
 from typing import Final, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
@@ -12,10 +14,15 @@ from layoutopt.local.processes import Tasks
 from layoutopt.local.profile import CHUNK, KEY, ROWS, ChunkCountJob
 from layoutopt.local.segments import Chunk, chunk_bits, chunks_from_counts
 from layoutopt.local.splits import NO_RANGES, CutJob, Split, SplitCounts, group_splits
+from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Schema
 
 # At most this many tasks a core, since the driver receives the result of each.
 _TASKS_A_CORE: Final = 8
+# Rows of a partition, in whole row groups, that a sample is drawn from: neighbours are more alike than rows of a block.
+SAMPLED_ROWS: Final = 160_000
+# Splits of a partition, at least, that a sample is drawn from: as many as fit into so many of all partitions.
+_FEWEST_SPLITS, _MOST_SPLITS, _SPLITS_OF_ALL = 2, 8, 96
 
 T = TypeVar("T", covariant=True)
 
@@ -49,9 +56,15 @@ class LocalRows:
     partition_by: str | None
     splits: SplitCounts
     partition_rows: Mapping[PlainValue, int]
+    _chunks: dict[int, list[Chunk]] = field(default_factory=dict)
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
+        if segment_rows not in self._chunks:
+            self._chunks[segment_rows] = self._count_chunks(segment_rows)
+        return self._chunks[segment_rows]
+
+    def _count_chunks(self, segment_rows: int) -> list[Chunk]:
         chunks = chunks_from_counts(self.partition_rows, segment_rows)
         if chunks is not None:
             return chunks
@@ -72,6 +85,26 @@ class LocalRows:
     def splits_with(self, values: Collection[PlainValue]) -> list[Split]:
         """Return the splits that have rows of some partitions."""
         return [split for split, counts in self.splits if not counts.keys().isdisjoint(values)]
+
+    def sample_splits(self, value: PlainValue) -> tuple[list[Split], int]:
+        """Return some splits that have rows of a partition, spread evenly, and the number of these rows.
+
+        There are at least :data:`SAMPLED_ROWS` rows in at least some splits, or all. So the work does not follow the
+        table's rows.
+        """
+        having = self._splits_by_value.get(value, [])
+        rows = sum(count for _, count in having)
+        fewest = max(_FEWEST_SPLITS, min(_MOST_SPLITS, _SPLITS_OF_ALL // max(1, len(self.partition_rows))))
+        some = spread(having, max(fewest, ceil(SAMPLED_ROWS * len(having) / max(1, rows))))
+        return [split for split, _ in some], sum(count for _, count in some)
+
+    @cached_property
+    def _splits_by_value(self) -> Mapping[PlainValue, list[tuple[Split, int]]]:
+        splits: dict[PlainValue, list[tuple[Split, int]]] = {}
+        for split, counts in self.splits:
+            for value, count in counts.items():
+                splits.setdefault(value, []).append((split, count))
+        return splits
 
     def cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
         """Return the job of reading some columns of splits, and the partition column."""

@@ -64,7 +64,7 @@ class Processes:
         """Run a task in each process in the background, ignoring its result and errors; :meth:`map` waits for it."""
         if self.cores > 1 and self._beginning is None:
             self._beginning = Thread(
-                target=_ignore_errors, args=(partial(self._map, self.cores, function),), daemon=True
+                target=ignore_errors, args=(partial(self._map, self.cores, function),), daemon=True
             )
             self._beginning.start()
 
@@ -116,6 +116,7 @@ def _call(function: Callable[[int], Value], number: int) -> Value:
     return function(number)
 
 
-def _ignore_errors(run: Callable[[], object]) -> None:
+def ignore_errors(run: Callable[[], object]) -> None:
+    """Run something in the background that later work repeats if it fails."""
     with suppress(Exception):  # the next tasks raise it too if the processes are broken
         run()

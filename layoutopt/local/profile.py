@@ -1,9 +1,9 @@
 """Profile a source's rows for planning, in tasks that read the files by Arrow.
 
-One pass over the columns that queries filter counts each feature vector in each partition and bounds each column there.
-Rows are drawn by their places in the files, so that the same files give the same rows on any number of cores. Nothing
-is skipped by these measurements. Jobs are pickled to the tasks; their methods raise NeedsSparkError where Arrow might
-read a file or a feature otherwise than Spark.
+Rows are drawn by their places in the files, so that the same files give the same rows on any number of cores. Feature
+vectors are counted and columns are bounded on these rows, in each partition. Nothing is skipped by these measurements.
+Jobs are pickled to the tasks; their methods raise NeedsSparkError where Arrow might read a file or a feature otherwise
+than Spark.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ KEY: Final = "_key"
 COUNT: Final = "_count"
 ROWS: Final = "_rows"
 CHUNK: Final = "_chunk"
+DRAW: Final = "_draw"
 # The driver holds at most so many (vector, count) pairs: about a gigabyte at 128 features.
 MAX_PAIRS: Final = 8_000_000
 # A row is drawn where its number, one of so many, is below a limit.
@@ -53,58 +54,26 @@ class Profile(NamedTuple):
     Attributes:
         pairs: ``_key`` (the partition's plain value), the words of a vector as int64, the ``_count`` of its rows.
         bounds: by ``_key`` the partition's ``_rows``, and of the ``i``-th bounded column the least value ``_low{i}``,
-            the greatest ``_high{i}``, the number ``_n{i}`` of values other than NULL, and for floats the number
-            ``_nan{i}`` of NaN, which least and greatest leave out.
+            the greatest ``_high{i}``, and the number ``_n{i}`` of values other than NULL. NaN is the greatest float.
     """
 
     pairs: pa.Table
     bounds: pa.Table
 
 
-@dataclass(frozen=True)
-class ProfileJob:
-    """A request for a profile; bit ``i`` of a vector is feature ``i``; a task may find ``most_pairs`` vectors."""
+def profile_rows(job: CutJob, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
+    """Return the profile of rows that a job read; bit ``i`` of a vector is feature ``i``.
 
-    job: CutJob
-    features: tuple[Feature, ...]
-    bounded: tuple[Column, ...]
-    most_pairs: int
-
-    def run_task(self, number: int) -> Profile | None:
-        """Return the profile of one task's rows; None where there are none.
-
-        Raises:
-            NeedsSparkError: there are too many vectors, or Arrow might read otherwise than Spark.
-        """
-        with _translate_arrow_errors():
-            profile: Profile | None = None
-            for split in self.job.tasks[number]:
-                for rows, _ in read_split(self.job, split):
-                    part = self.profile_rows(rows)
-                    profile = part if profile is None else self.merge([profile, part])
-                    if profile.pairs.num_rows > self.most_pairs:
-                        raise NeedsSparkError(f"a task finds more than {self.most_pairs} distinct vectors")
-            return profile
-
-    def merge(self, parts: Sequence[Profile]) -> Profile:
-        """Merge the profiles of several parts of the rows."""
-        pairs = pa.concat_tables(part.pairs for part in parts)
-        bounds = pa.concat_tables(part.bounds for part in parts)
-        functions = {"_low": "min", "_high": "max"}
-        names = [name for name in bounds.column_names if name != KEY]
-        aggregates = [(name, functions.get(name.rstrip("0123456789"), "sum"), name) for name in names]
-        return Profile(_group(pairs, self._pair, [(COUNT, "sum", COUNT)]), _group(bounds, [KEY], aggregates))
-
-    @property
-    def _pair(self) -> list[str]:
-        return [KEY, *word_names(len(self.features))]
-
-    def profile_rows(self, rows: pa.Table) -> Profile:
-        """Return the profile of some rows."""
-        keys = _partition_keys(self.job, rows)
-        words = evaluate_vectors(self.features, rows, self.job.read_schema).view(np.int64)
-        pairs = pa.Table.from_arrays([keys, *map(pa.array, np.ascontiguousarray(words.T))], self._pair)
-        return Profile(_group(pairs, self._pair, [([], "count_all", COUNT)]), _measure_bounds(rows, keys, self.bounded))
+    Raises:
+        NeedsSparkError: Arrow might read otherwise than Spark.
+    """
+    with _translate_arrow_errors():
+        keys = _partition_keys(job, rows)
+        words = evaluate_vectors(features, rows, job.read_schema).view(np.int64)
+        pair = [KEY, *word_names(len(features))]
+        pairs = pa.Table.from_arrays([keys, *map(pa.array, np.ascontiguousarray(words.T))], pair)
+        bounds = _merge_nan_bounds(_measure_bounds(rows, keys, bounded), bounded)
+        return Profile(_group(pairs, pair, [([], "count_all", COUNT)]), bounds)
 
 
 @dataclass(frozen=True)
@@ -154,8 +123,8 @@ def counts_by_key(pairs: pa.Table, n_features: int, max_pairs: int = MAX_PAIRS) 
     return vectors
 
 
-def merge_nan_bounds(bounds: pa.Table, bounded: Sequence[Column]) -> pa.Table:
-    """Return the bounds of a complete profile with NaN as the greatest float, without the counts of NaN."""
+def _merge_nan_bounds(bounds: pa.Table, bounded: Sequence[Column]) -> pa.Table:
+    """Return bounds with NaN as the greatest float, without the counts of NaN."""
     for i, column in enumerate(bounded):
         if column.type in FLOATS:
             low, high = bounds[f"_low{i}"], bounds[f"_high{i}"]
@@ -169,7 +138,10 @@ def merge_nan_bounds(bounds: pa.Table, bounded: Sequence[Column]) -> pa.Table:
 
 
 def _measure_bounds(rows: pa.Table, keys: pa.Array, bounded: Sequence[Column]) -> pa.Table:
-    """Return the bounds of some columns by partition, as :class:`Profile` has them; ``keys`` are the rows'."""
+    """Return the bounds of some columns by partition; ``keys`` are the rows'.
+
+    Of floats they leave out NaN, which ``_nan{i}`` counts.
+    """
     columns: dict[str, pa.Array | pa.ChunkedArray] = {KEY: keys}
     aggregates: list[_Aggregate] = [([], "count_all", ROWS)]
     for i, column in enumerate(bounded):
@@ -183,19 +155,24 @@ def _measure_bounds(rows: pa.Table, keys: pa.Array, bounded: Sequence[Column]) -
     return _group(pa.table(columns), [KEY], aggregates)
 
 
+class SplitDraw(NamedTuple):
+    """What is drawn of a split: ``first_row`` numbers its first row; a row is drawn below its partition's limit."""
+
+    first_row: int
+    limits: Mapping[PlainValue, int]
+
+
 @dataclass(frozen=True)
 class DrawJob:
-    """A request for drawn rows.
+    """A request for drawn rows, with their numbers ``_draw``.
 
     Attributes:
         job: the rows and columns that tasks read; splits of one file follow each other.
-        limits: by plain value of the partition column, the limit below which rows' numbers are drawn.
-        first_rows: the number of each split's first row, of :func:`first_row_numbers`.
+        draws: what is drawn of each split, by its path and start; nothing of others.
     """
 
     job: CutJob
-    limits: Mapping[PlainValue, int]
-    first_rows: Mapping[tuple[str, int], int]
+    draws: Mapping[tuple[str, int], SplitDraw]
 
     def run_task(self, number: int) -> pa.Table | None:
         """Return the rows drawn of one task's, in the order of the files; None where it reads none."""
@@ -214,13 +191,21 @@ class DrawJob:
             yield pack_shuffle_batch(segment, self._row_number(split, low), drawn, self.job.compressed)
 
     def _row_number(self, split: Split, position: int) -> int:
-        return self.first_rows[split.path, split.start] + position - split.low
+        return self.draws[split.path, split.start].first_row + position - split.low
 
     def _draw(self, split: Split, rows: pa.Table, low: int) -> pa.Table:
-        keys = _partition_keys(self.job, rows).dictionary_encode("encode")
-        limits = np.array([self.limits.get(value, 0) for value in keys.dictionary.to_pylist()], dtype=np.int64)
+        if (split.path, split.start) not in self.draws:
+            return rows.slice(0, 0).append_column(DRAW, pa.array([], pa.int32()))
         draws = _draw_numbers(self._row_number(split, low), rows.num_rows)
-        return rows.filter(pa.array(draws < limits[np.asarray(keys.indices)]))
+        limits = self.draws[split.path, split.start].limits
+        return select_drawn(self.job, rows.append_column(DRAW, pa.array(draws.astype(np.int32))), limits)
+
+
+def select_drawn(job: CutJob, rows: pa.Table, limits: Mapping[PlainValue, int]) -> pa.Table:
+    """Return the rows whose number ``_draw`` is below the limit of their partition; none of other partitions."""
+    keys = _partition_keys(job, rows).dictionary_encode("encode")
+    by_code = np.array([limits.get(value, 0) for value in keys.dictionary.to_pylist()], dtype=np.int64)
+    return rows.filter(pa.array(np.asarray(rows[DRAW]) < by_code[np.asarray(keys.indices)]))
 
 
 def draw_limit(share: float) -> int:

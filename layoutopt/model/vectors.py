@@ -8,7 +8,7 @@ are 0. A union vector is the OR of vectors (Sun 2017, 3.4.1), so a 0 in it prove
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -203,6 +203,10 @@ class VectorCounts:
     def rows_with_any(self, features: Sequence[int]) -> int:
         """Return the number of rows that have one of the features."""
         return int(self.counts[any_of(self.words, features)].sum())
+
+    def scale(self, times: float) -> VectorCounts:
+        """Return the vectors with so many times the rows, at least one of each."""
+        return replace(self, counts=np.maximum(1, np.rint(self.counts * times)).astype(np.int64))
 
     def project(self, features: Sequence[int]) -> VectorCounts:
         """Return the vectors of some features only; those that become equal are merged."""

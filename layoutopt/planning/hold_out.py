@@ -275,7 +275,7 @@ def start_evaluation(
             "and leave out --tune"
         )
     rows = open_rows(document, resolve_names(request_from_settings(settings), document.schema), say)
-    rows.current.warm_up()
+    rows.current.prefetch()
     say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
     return draw_evaluation(rows, settings, folds, say)

@@ -7,34 +7,32 @@ of cores.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from math import ceil
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from threading import Lock, Thread
+from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
 from layoutopt.local.local_rows import LocalRows, count_partition_rows
 from layoutopt.local.parquet_files import arrow_schema
-from layoutopt.local.processes import Processes, Task, Tasks
+from layoutopt.local.processes import Processes, Task, Tasks, ignore_errors
 from layoutopt.local.profile import (
-    KEY,
-    MAX_PAIRS,
-    ROWS,
+    DRAW,
     DrawJob,
-    Profile,
-    ProfileJob,
+    SplitDraw,
     counts_by_key,
     draw_limit,
     evaluate_vectors,
     first_row_numbers,
-    merge_nan_bounds,
+    profile_rows,
+    select_drawn,
 )
-from layoutopt.local.segments import Chunk, segment_ranges
+from layoutopt.local.segments import Chunk, Segment, segment_ranges
 from layoutopt.local.splits import (
     LEAST_ROWS,
     NO_RANGES,
@@ -46,27 +44,76 @@ from layoutopt.local.splits import (
     write_shuffle_batches,
 )
 from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import spread
-from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
-from layoutopt.model.schema import POSITION, SEGMENT, Column, Schema
+from layoutopt.model.schema import POSITION, SEGMENT, Column
 from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
+from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
+from layoutopt.planning.segment_evaluation import ChosenSegments, choose_segments, few_rows_by_value
+from layoutopt.planning.source_profile import COUNTED_PARTITIONS, SAMPLE_ROWS, SAMPLED_PARTITIONS
 from layoutopt.writer.segment import sort_by_position
-
-if TYPE_CHECKING:
-    from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
-    from layoutopt.planning.segment_evaluation import ChosenSegments
 
 _FEWEST_SPLITS: Final = 4
 # Rows read for each row drawn from few files: neighbouring rows are more alike than those of a block.
 _READ_PER_DRAWN: Final = 4
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a pass over the source reads: some columns of all rows of segments, and of rows drawn from partitions.
+
+    Attributes:
+        sample_rows: about so many rows of each partition.
+    """
+
+    columns: frozenset[str]
+    segments: tuple[Segment, ...]
+    sample_rows: Mapping[PlainValue, int]
+
+    def covers(self, other: Reading) -> bool:
+        """Return whether it reads all that the other does."""
+        has_segments = not other.segments or self.segments == other.segments
+        has_rows = all(rows <= self.sample_rows.get(value, 0) for value, rows in other.sample_rows.items())
+        return has_segments and has_rows and self.columns >= other.columns
+
+
+@dataclass(frozen=True, eq=False)
+class SourcePass:
+    """What a pass over the source left.
+
+    Attributes:
+        reading: what it read.
+        folder: has the shuffle batches of segments, in a file of each task.
+        written: the segment of each batch, by task.
+        drawn: the rows drawn, with their numbers ``_draw``, in the order of the files' names.
+    """
+
+    reading: Reading
+    folder: TemporaryDirectory[str]
+    written: Sequence[Sequence[int]]
+    drawn: pa.Table
+
+
 @dataclass(frozen=True, eq=False)
 class PlainRows(Rows):
-    """The rows of plain Parquet files on this machine."""
+    """The rows of plain Parquet files on this machine.
+
+    One pass reads the segments and samples that planning usually needs: those of ``wanted_columns``. Requests for more
+    read again.
+
+    Attributes:
+        wanted_columns: those that features and queries use.
+        segment_rows: of the segments that are tried; None where none are.
+    """
 
     local: LocalRows
+    wanted_columns: frozenset[str] = frozenset()
+    segment_rows: int | None = None
+    _passes: list[SourcePass] = field(default_factory=list)
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def names(self) -> Sequence[str]:
@@ -88,12 +135,12 @@ class PlainRows(Rows):
         return self.local.chunks(segment_rows)
 
     def count(self, features: FeatureSet, bounded: Sequence[Column], select: SelectColumns) -> RowCounts:
-        """Count vectors and measure bounds in one pass."""
-        some_bounds, columns = self._bound_one_split(bounded), bounded
-        if len(some_bounds) == len(self.partition_rows):  # the split says nothing of a partition without rows in it
-            columns = select(some_bounds, bounded)
-        profile = self._profile(features.features, columns)
-        return RowCounts(counts_by_key(profile.pairs, len(features)), profile.bounds, columns)
+        """Estimate the vectors of some partitions by rows drawn; exact where all rows are."""
+        values = spread(list(self.partition_rows), COUNTED_PARTITIONS)
+        partition_rows = {value: self.partition_rows[value] for value in values}
+        counted = self.count_some(features, bounded, select, partition_rows, SAMPLE_ROWS)
+        vectors = {value: one.scale(partition_rows[value] / one.rows) for value, one in counted.vectors.items()}
+        return counted._replace(vectors=vectors)
 
     def count_some(
         self,
@@ -103,22 +150,15 @@ class PlainRows(Rows):
         partition_rows: Mapping[PlainValue, int],
         sample_rows: int,
     ) -> RowCounts:
-        """Count the vectors of rows drawn; bounds take a pass only where a column is worth measuring."""
+        """Count the vectors of rows drawn, and measure their bounds."""
         names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
-        pairs, some_bounds = self._profile_table(
-            self._draw(partition_rows, sample_rows, names), features.features, bounded
-        )
-        columns = select(some_bounds, bounded)
-        bounds = pa.table({KEY: list(partition_rows), ROWS: list(partition_rows.values())})
-        if columns:
-            bounds = self._profile((), columns, list(partition_rows)).bounds
-        return RowCounts(counts_by_key(pairs, len(features)), bounds, columns)
+        drawn = self._draw(dict.fromkeys(partition_rows, sample_rows), names)
+        profile = profile_rows(self.local.cut_job((), drawn.column_names), drawn, features.features, bounded)
+        return RowCounts(counts_by_key(profile.pairs, len(features)), profile.bounds, bounded)
 
     def draw(self, request: SampleRequest) -> RowSample:
         """Draw rows in the order of the files' names."""
-        return self._build_sample(self._draw(request.partition_rows, request.sample_rows, request.columns), request)
-
-    def _build_sample(self, drawn: pa.Table, request: SampleRequest) -> RowSample:
+        drawn = self._draw(dict.fromkeys(request.partition_rows, request.sample_rows), request.columns)
         return request.build_sample(drawn, evaluate_vectors(request.features.features, drawn, self.local.schema))
 
     def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
@@ -128,90 +168,99 @@ class PlainRows(Rows):
         mean_rows = sum(rows for _, rows in candidates) / max(1, len(candidates))
         count = max(_FEWEST_SPLITS, ceil(_READ_PER_DRAWN * wanted / max(1.0, mean_rows)))
         few = spread(candidates, count)
+        limits = {value: draw_limit(wanted / max(1, sum(rows for _, rows in few)))}
+        draws = {
+            (split.path, split.start): SplitDraw(self._first_rows[split.path, split.start], limits) for split, _ in few
+        }
         cut_job = self.local.cut_job([split for split, _ in few], self.local.schema.names)
-        rows = sum(rows for _, rows in few)
-        return pa.concat_tables(self.local.run(self._draw_job(cut_job, {value: rows}, wanted)))
+        return pa.concat_tables(self.local.run(DrawJob(cut_job, draws))).drop_columns([DRAW])
 
     def map_segments(
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
     ) -> tuple[pa.Table, RowSample]:
-        """Return a task's results for each segment, and the sample, in one pass over the files."""
-        segments, shares, partition_rows = chosen.segments, chosen.shares, request.partition_rows
-        splits = [
-            split
-            for split, counts in self.local.splits
-            if not counts.keys().isdisjoint(partition_rows)
-            or any(segment.may_overlap(split, counts) for segment in segments)
-        ]
-        job = replace(self.local.cut_job(splits, request.columns), ranges=segment_ranges(segments), compressed=False)
-        extra_batches = None
-        if partition_rows:
-            extra_batches = partial(self._draw_job(job, partition_rows, request.sample_rows).pack, len(segments))
-        with TemporaryDirectory(prefix="layoutopt-") as folder:
-            written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder))
-            read = partial(read_shuffle_batches, folder, written)
-            count = shares * len(segments)
-            *results, drawn = self.tasks.map(
-                count + 1, partial(_run_or_collect, read, shares, count, partial(task, of_left=evaluate_words))
-            )
+        """Return a task's results for each segment, and the sample; reads the files unless they were read for it."""
+        few = dict.fromkeys(request.partition_rows, request.sample_rows)
+        known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
+        read = partial(read_shuffle_batches, known.folder.name, known.written)
+        count, run = chosen.shares * len(chosen.segments), partial(task, of_left=evaluate_words)
+        results = self.tasks.map(count, partial(_run_task, read, chosen.shares, run))
         tables = [table for table in results if table is not None]
-        drawn = arrow_schema(job.read_schema).empty_table() if drawn is None else drawn
-        return pa.concat_tables(tables) if tables else pa.table({}), self._build_sample(drawn, request)
+        table = pa.concat_tables(tables) if tables else pa.table({})
+        return table, self.draw(request) if few else RowSample(request.features, ())
+
+    def prefetch(self) -> None:
+        """Read the segments and samples in the background."""
+        Thread(target=ignore_errors, args=(lambda: self._find_pass(self._wanted),), daemon=True).start()
 
     def warm_up(self) -> None:
         """Let the processes import the blocking code, which takes a second, in the background."""
         self.tasks.begin(_import_blocking)
 
-    def _profile(
-        self, features: Sequence[Feature], bounded: Sequence[Column], values: Collection[PlainValue] | None = None
-    ) -> Profile:
-        """Count the feature vectors of each partition and measure the bounds of some columns there.
+    def _find_pass(self, reading: Reading) -> SourcePass:
+        """Return the last pass if it read what is requested, or a new one: over all that is wanted, if that has it."""
+        with self._lock:
+            if not self._passes or not self._passes[0].reading.covers(reading):
+                self._passes[:] = [self._read(self._wanted if self._wanted.covers(reading) else reading)]
+            return self._passes[0]
 
-        ``values`` are the partitions to bound, all when None; vectors of other partitions may be included.
-        """
-        wanted = self.local.partition_rows.keys() if values is None else values
-        names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
-        cut_job = self.local.cut_job(self.local.splits_with(wanted), names)
-        job = ProfileJob(cut_job, tuple(features), tuple(bounded), MAX_PAIRS // max(1, len(cut_job.tasks)))
-        pairs, bounds = job.merge(self.local.run(job))
-        is_wanted = pc.is_in(bounds[KEY], pa.array(list(wanted), bounds[KEY].type))
-        return Profile(pairs, merge_nan_bounds(bounds.filter(is_wanted), bounded))
+    @cached_property
+    def _wanted(self) -> Reading:
+        """The rows and columns that planning usually needs."""
+        segments = () if self.segment_rows is None else choose_segments(self, self.segment_rows).segments
+        values = list(self.partition_rows)
+        often = (*spread(values, SAMPLED_PARTITIONS), *spread(values, COUNTED_PARTITIONS))
+        few = few_rows_by_value([segment.value for segment in segments], values)
+        return Reading(self.wanted_columns, segments, {**few, **dict.fromkeys(often, SAMPLE_ROWS)})
 
-    def _bound_one_split(self, bounded: Sequence[Column]) -> pa.Table:
-        """Return the bounds of some columns in each partition by the rows of one split; all rows' bounds are wider."""
-        split, _ = self.local.splits[len(self.local.splits) // 2]
-        job = ProfileJob(
-            self.local.cut_job([split], [column.name for column in bounded]), (), tuple(bounded), MAX_PAIRS
-        )
-        (profile,) = self.local.run(job)
-        return merge_nan_bounds(profile.bounds, bounded)
+    def _read(self, reading: Reading) -> SourcePass:
+        """Read the files that have any of the rows once."""
+        draws = self._split_draws(reading.sample_rows)
+        splits = [
+            split
+            for split, counts in self.local.splits
+            if (split.path, split.start) in draws
+            or any(segment.may_overlap(split, counts) for segment in reading.segments)
+        ]
+        ranges = segment_ranges(reading.segments)
+        job = replace(self.local.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
+        folder, last = TemporaryDirectory(prefix="layoutopt-"), len(reading.segments)
+        extra_batches = partial(DrawJob(job, draws).pack, last)
+        written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder.name))
+        batches = list(read_shuffle_batches(folder.name, written, last, last))
+        drawn = arrow_schema(job.read_schema).append(pa.field(DRAW, pa.int32())).empty_table()
+        if batches:
+            drawn = sort_by_position(pa.Table.from_batches(batches)).drop_columns([SEGMENT, POSITION]).combine_chunks()
+        return SourcePass(replace(reading, columns=frozenset(job.read_schema.names)), folder, written, drawn)
 
-    def _profile_table(self, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
-        """Return the profile of rows that were drawn."""
-        job = ProfileJob(self.local.cut_job((), rows.column_names), tuple(features), tuple(bounded), MAX_PAIRS)
-        pairs, bounds = job.profile_rows(rows)
-        return Profile(pairs, merge_nan_bounds(bounds, bounded))
+    def _draw(self, sample_rows: Mapping[PlainValue, int], columns: Collection[str]) -> pa.Table:
+        """Draw about so many rows of each of some partitions, in the order of the files' names."""
+        job = self.local.cut_job((), columns)
+        drawn = self._find_pass(Reading(frozenset(job.read_schema.names), (), sample_rows)).drawn
+        limits: dict[PlainValue, int] = {}
+        for draw in self._split_draws(sample_rows).values():  # a partition has one limit in all splits
+            limits.update(draw.limits)
+        return select_drawn(job, drawn, limits).select(job.read_schema.names)
 
-    def _draw(self, partition_rows: Mapping[PlainValue, int], sample_rows: int, columns: Collection[str]) -> pa.Table:
-        """Draw about ``sample_rows`` rows of each partition in ``partition_rows``, in the order of the files' names."""
-        cut_job = self.local.cut_job(self.local.splits_with(partition_rows), columns)
-        return pa.concat_tables(self.local.run(self._draw_job(cut_job, partition_rows, sample_rows)))
+    def _split_draws(self, sample_rows: Mapping[PlainValue, int]) -> dict[tuple[str, int], SplitDraw]:
+        """Return the draws of about so many rows of each of some partitions, each from some splits."""
+        limits: dict[tuple[str, int], dict[PlainValue, int]] = {}
+        for value, wanted in sample_rows.items():
+            splits, rows = self.local.sample_splits(value)
+            for split in splits:
+                limits.setdefault((split.path, split.start), {})[value] = draw_limit(wanted / max(1, rows))
+        return {place: SplitDraw(self._first_rows[place], by_value) for place, by_value in limits.items()}
 
-    def _draw_job(self, job: CutJob, partition_rows: Mapping[PlainValue, int], sample_rows: int) -> DrawJob:
-        limits = {value: draw_limit(sample_rows / max(1, count)) for value, count in partition_rows.items()}
-        return DrawJob(job, limits, first_row_numbers(split for split, _ in self.local.splits))
+    @cached_property
+    def _first_rows(self) -> Mapping[tuple[str, int], int]:
+        return first_row_numbers(split for split, _ in self.local.splits)
 
 
-def _run_or_collect(
-    read: Callable[[int, int], Iterator[pa.RecordBatch]], shares: int, last: int, task: Task, number: int
+def _run_task(
+    read: Callable[[int, int], Iterator[pa.RecordBatch]], shares: int, task: Task, number: int
 ) -> pa.Table | None:
-    """Run the task on a segment's rows, or as the last task collect the rows drawn; None for no rows."""
-    batches = read(number // shares, number)
-    if number < last:
-        results = list(task(batches))
-        return pa.Table.from_batches(results) if results else None
-    drawn = list(batches)
-    return sort_by_position(pa.Table.from_batches(drawn)).drop_columns([SEGMENT, POSITION]) if drawn else None
+    """Run the task on a segment's rows; None for no rows."""
+    results = list(task(read(number // shares, number)))
+    return pa.Table.from_batches(results) if results else None
 
 
 def _import_blocking(number: int) -> None:
@@ -219,21 +268,21 @@ def _import_blocking(number: int) -> None:
 
 
 def open_plain_rows(
-    source: str, schema: Schema, partition_by: str | None, features: FeatureSet, include_small: bool = False
+    source: str, document: FeaturesDocument, request: PlanRequest, include_small: bool = False
 ) -> PlainRows | None:
     """Open a source's plain files; None where they have few rows, for which Spark is as good.
 
     Args:
         source: a path.
-        schema: of the table.
-        partition_by: the partition column, None for none.
-        features: that rows will be evaluated for.
+        document: the columns of the table, and features and queries that planning will evaluate.
+        request: names the partition column, and how many rows a segment has at most.
         include_small: whether few rows are opened too.
 
     Raises:
         NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
         SourceError: a file is damaged.
     """
+    schema, features, partition_by = document.schema, document.features, request.partition_by
     files = list_local_files(source, schema, partition_by)
     if not include_small and estimate_rows(files) < LEAST_ROWS:
         return None
@@ -242,4 +291,11 @@ def open_plain_rows(
     if not splits:
         raise NeedsSparkError("the source has no rows")
     check_features_by_arrow(CutJob(schema, partition_by, NO_RANGES, ()), splits[0][0], features)
-    return PlainRows(LocalRows(tasks, schema, partition_by, splits, count_partition_rows(splits)))
+    columns = {*request.by, *(request.row_order or ())}.union(
+        *(feature.columns for feature in features), *(query.columns for query in document.queries)
+    )
+    return PlainRows(
+        LocalRows(tasks, schema, partition_by, splits, count_partition_rows(splits)),
+        frozenset(name for name in schema.names if name in columns or name == partition_by),
+        request.segment_rows if document.queries else None,
+    )

@@ -37,8 +37,8 @@ class RowCounts(NamedTuple):
 
     Attributes:
         vectors: by partition, its feature vectors.
-        bounds: by ``_key`` (the partition's plain value) its ``_rows``, and of the ``i``-th column ``_low{i}``,
-            ``_high{i}`` and the number ``_n{i}`` of values other than NULL. NaN is the greatest float.
+        bounds: by ``_key`` (the partition's plain value) the ``_rows`` that were bounded, and of the ``i``-th column
+            ``_low{i}``, ``_high{i}`` and the number ``_n{i}`` of values other than NULL. NaN is the greatest float.
         columns: the columns whose bounds were measured.
     """
 
@@ -90,7 +90,9 @@ class Rows(ABC):
 
     @abstractmethod
     def count(self, features: FeatureSet, bounded: Sequence[Column], select: SelectColumns) -> RowCounts:
-        """Count the vectors of all partitions, and measure the bounds of the columns that ``select`` selects.
+        """Count the vectors of all partitions, or estimate those of some, and measure bounds of the same rows.
+
+        By Spark, of the columns that ``select`` selects. A row group that is not read may have other values.
 
         Raises:
             BoundError: there are too many distinct vectors.
@@ -105,7 +107,7 @@ class Rows(ABC):
         partition_rows: Mapping[PlainValue, int],
         sample_rows: int,
     ) -> RowCounts:
-        """Count the vectors of about ``sample_rows`` rows of some partitions; bounds are of all of their rows."""
+        """Count the vectors of about ``sample_rows`` rows of some partitions, and measure bounds as :meth:`count`."""
 
     @abstractmethod
     def draw(self, request: SampleRequest) -> RowSample:
@@ -123,6 +125,9 @@ class Rows(ABC):
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
     ) -> tuple[pa.Table, RowSample]:
         """Return a task's results, of a schema, for some segments, and the sample that is requested."""
+
+    def prefetch(self) -> None:  # noqa: B027 - there may be nothing to fetch
+        """Begin in the background to read what planning will need."""
 
     def warm_up(self) -> None:  # noqa: B027 - there may be nothing to warm up
         """Let tasks import what they will need, in the background."""

@@ -29,7 +29,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.schema import TID, Schema
-from layoutopt.model.vectors import VectorCounts, distinct, project
+from layoutopt.model.vectors import VectorCounts, project
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
 from layoutopt.scan.prune import PrunedPlan
@@ -212,9 +212,8 @@ def build_histograms(
     shares = feature_shares(features, queries)
     histograms = []
     for segment in sample.segments:
-        words, _, counts = distinct(project(segment.words, sample.features.places(features)))
-        counts = np.maximum(1, np.rint(counts * segment.scale)).astype(np.int64)
-        vectors = VectorCounts(words, counts, len(features))
+        words = project(segment.words, sample.features.places(features))
+        vectors = VectorCounts.of_rows(words, len(features)).scale(segment.scale)
         reached = weigh_reaching_queries(queries, schema, segment.table)
         weights = segment_weights(shares, reached, vectors)
         histograms.append(PartitionHistogram(segment.value, segment.partition_rows, vectors, reached, weights))

@@ -154,7 +154,7 @@ def try_on_segments(rows: SourceRows, trials: Sequence[Trial], queries: Sequence
 def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -> list[TrialResult]:
     first = trials[0].plan
     columns = needed_columns([trial.plan for trial in trials], {name for query in queries for name in query.columns})
-    chosen = choose_segments(rows, first, len(trials))
+    chosen = choose_segments(rows, first.segment_rows, len(trials))
     segments = chosen.segments
     nothing = (0.0,) * len(queries)
     if not segments or not columns:
@@ -178,10 +178,16 @@ def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -
 
 def _request_sample(plan: Plan, features: FeatureSet, tried: TriedSegments, columns: Sequence[str]) -> SampleRequest:
     """Request a few rows of each partition; none where a segment of each was evaluated."""
-    values = dict.fromkeys((*tried.values, *spread(list(tried.partition_rows), _MOST_PARTITIONS)))
-    partition_rows = {} if tried.is_everywhere else {value: tried.partition_rows[value] for value in values}
-    few = _SAMPLED_ROWS // len(values)
+    rows_by_value = {} if tried.is_everywhere else few_rows_by_value(tried.values, tried.partition_rows)
+    partition_rows = {value: tried.partition_rows[value] for value in rows_by_value}
+    few = max(rows_by_value.values(), default=0)
     return SampleRequest(features, plan.partition_by, plan.segment_rows, partition_rows, few, tuple(columns))
+
+
+def few_rows_by_value(tried: Iterable[PlainValue], partitions: Iterable[PlainValue]) -> dict[PlainValue, int]:
+    """Return the partitions, those tried among them, of which a few rows are blocked, and how many of each."""
+    values = dict.fromkeys((*tried, *spread(list(partitions), _MOST_PARTITIONS)))
+    return dict.fromkeys(values, _SAMPLED_ROWS // max(1, len(values)))
 
 
 def _write_job(plan: Plan, columns: Sequence[str], queries: Sequence[Query]) -> WriteJob:
@@ -204,12 +210,12 @@ class ChosenSegments(NamedTuple):
     shares: int
 
 
-def choose_segments(rows: Rows, plan: Plan, trials: int = 1) -> ChosenSegments:
+def choose_segments(rows: Rows, segment_rows: int, trials: int = 1) -> ChosenSegments:
     """Choose segments spread evenly along the table's rows, by partition and then the source's order.
 
     ``trials`` is the number of plans to evaluate on each segment.
     """
-    segments = cut_segments(rows.chunks(plan.segment_rows), plan.segment_rows)
+    segments = cut_segments(rows.chunks(segment_rows), segment_rows)
     up_to = np.cumsum([segment.rows for segment in segments])
     if not segments or not up_to[-1]:
         return ChosenSegments((), {}, 1)

@@ -6,7 +6,7 @@ every row has a vector of its own (Sun 2017, 4.5).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -31,6 +31,8 @@ from layoutopt.planning.rows import RowCounts, Rows, SourceRows
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
 
 SAMPLED_PARTITIONS = 3
+# Partitions whose vectors are counted on a sample.
+COUNTED_PARTITIONS = 12
 # Rows sampled of one partition.
 SAMPLE_ROWS = 40_000
 _TEXTS = ("string", "binary")
@@ -57,12 +59,8 @@ class CountRequest:
         return _select_excluding_columns(some_bounds, self.queries, columns)
 
 
-# By partition: its rows, and each query's weight, 0 where the partition's bounds exclude the query.
-_Reached = Mapping[PlainValue, tuple[int, Floats]]
-
-
 def count_histograms(request: CountRequest, features: FeatureSet) -> tuple[FeatureSet, tuple[PartitionHistogram, ...]]:
-    """Return the features that fit ``max_vectors``, and every partition's vectors under them."""
+    """Return the features that fit ``max_vectors``, and the vectors of all or some partitions under them."""
     features, counted = _count_within_memory(request, features)
     kept = features_within(features, list(counted.vectors.values()), request.max_vectors)
     for i in sorted(set(range(len(features))) - set(kept)):
@@ -113,11 +111,12 @@ def _build_histograms(
 ) -> tuple[PartitionHistogram, ...]:
     shares = feature_shares(features, request.queries)
     reached = _reached_by_bounds(request, counted.bounds, counted.columns)
+    partition_rows = request.rows.attempt(lambda rows: rows.partition_rows)
     histograms = []
     for value in sorted(counted.vectors, key=null_first_key):
-        (rows, query_weights), vectors = reached[value], counted.vectors[value]
+        query_weights, vectors = reached[value], counted.vectors[value]
         weights = segment_weights(shares, query_weights, vectors)
-        histograms.append(PartitionHistogram(value, rows, vectors, query_weights, weights))
+        histograms.append(PartitionHistogram(value, partition_rows[value], vectors, query_weights, weights))
     return tuple(histograms)
 
 
@@ -148,11 +147,11 @@ def features_within(features: FeatureSet, counts: Sequence[VectorCounts], max_ve
     return [int(i) for i in np.sort(by_weight[:fits])]
 
 
-def _reached_by_bounds(request: CountRequest, bounds: pa.Table, columns: Sequence[Column]) -> _Reached:
+def _reached_by_bounds(request: CountRequest, bounds: pa.Table, columns: Sequence[Column]) -> dict[PlainValue, Floats]:
+    """Return by partition each query's weight, 0 where the partition's bounds exclude the query."""
     excluded = _find_excluded(bounds, request.queries, columns)
     weights = np.where(excluded, 0.0, np.array([query.weight for query in request.queries])[:, None])
-    counted = np.asarray(bounds["_rows"], dtype=np.int64).tolist()
-    return {value: (counted[i], weights[:, i]) for i, value in enumerate(bounds["_key"].to_pylist())}
+    return {value: weights[:, i] for i, value in enumerate(bounds["_key"].to_pylist())}
 
 
 def _select_excluding_columns(

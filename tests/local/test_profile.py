@@ -1,4 +1,4 @@
-"""Surveys count and bound what a look at each row does; the rows drawn are the same however files are cut."""
+"""Profiles count and bound what a look at each row does; the rows drawn are the same however files are cut."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,14 @@ from layoutopt.errors import NeedsSparkError
 from layoutopt.local import splits as cutting
 from layoutopt.local.profile import (
     COUNT,
-    DRAWS,
+    DRAW,
     KEY,
     ROWS,
     DrawJob,
-    ProfileJob,
+    SplitDraw,
     draw_limit,
     first_row_numbers,
-    merge_nan_bounds,
+    profile_rows,
 )
 from layoutopt.local.splits import CutJob, SegmentRanges, Split
 from layoutopt.model.schema import Column, Schema
@@ -78,31 +77,25 @@ def by_rows(rows: pa.Table, by: str | None, column: str) -> dict[object, tuple[i
 @given(
     seed=st.integers(0, 10**6),
     count=st.integers(1, 90),
-    files=st.integers(1, 5),
     conditions=st.lists(st.sampled_from(CONDITIONS), max_size=6).map(lambda some: some * 12),
     bounded=st.sets(st.sampled_from(SCHEMA.names), max_size=4),
     by=st.sampled_from([None, "year", "day", "kind"]),
-    at_once=st.sampled_from([1, 1 << 26]),
 )
-def test_a_survey_says_what_each_row_does(
-    seed: int, count: int, files: int, conditions: list[str], bounded: set[str], by: str | None, at_once: int
+def test_a_profile_says_what_each_row_does(
+    seed: int, count: int, conditions: list[str], bounded: set[str], by: str | None
 ) -> None:
     rows = some_rows(count, seed)
     features = tuple(feature_of(condition, SCHEMA) for condition in conditions)
     columns = tuple(column for column in SCHEMA.columns if column.name in bounded)
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cutting, "_ROWS_AT_ONCE", 7)
-        patch.setattr(cutting, "_BATCH_BYTES", at_once)
-        survey = ProfileJob(job_over(Path(folder), rows, files, by), features, columns, 10**6)
-        parts = [survey.run_task(number) for number in range(len(survey.job.tasks))]
-    found = survey.merge([part for part in parts if part is not None])
+    job = CutJob(SCHEMA, by, SegmentRanges((), (), ()), ())
+    found = profile_rows(job, rows, features, columns)
     words = read_word_columns(found.pairs, len(features))
     vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
     pairs = zip(zip(found.pairs[KEY].to_pylist(), vectors, strict=True), found.pairs[COUNT].to_pylist(), strict=True)
     keys = [None] * count if by is None else [plain(value) for value in rows[by].to_pylist()]
     expected = [sum(1 << i for i in np.flatnonzero(row).tolist()) for row in holds(rows, conditions)]
     assert dict(pairs) == Counter(zip(keys, expected, strict=True))
-    bounds = merge_nan_bounds(found.bounds, columns)
+    bounds = found.bounds
     for i, column in enumerate(columns):
         of_rows = by_rows(rows, by, column.name)
         assert set(bounds[KEY].to_pylist()) == set(of_rows)
@@ -127,8 +120,9 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
 
     def drawn(job: CutJob) -> list[dict[str, Any]]:
         firsts = first_row_numbers(split for task in job.tasks for split in task)
-        parts = [DrawJob(job, limits, firsts).run_task(number) for number in range(len(job.tasks))]
-        return [row for part in parts if part is not None for row in part.to_pylist()]
+        draws = {place: SplitDraw(first, limits) for place, first in firsts.items()}
+        parts = [DrawJob(job, draws).run_task(number) for number in range(len(job.tasks))]
+        return [row for part in parts if part is not None for row in part.drop_columns([DRAW]).to_pylist()]
 
     found = drawn(job)
     assert (
@@ -162,6 +156,5 @@ def in_two(split: Split) -> list[Split]:
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
     job = job_over(tmp_path, some_rows(20), 1, None)
     other = replace(job, schema=Schema((*SCHEMA.columns, Column("more", "int"))))
-    for asked in (ProfileJob(other, (), (), 1), DrawJob(other, {None: DRAWS}, {})):
-        with pytest.raises(NeedsSparkError, match="has other columns"):
-            asked.run_task(0)
+    with pytest.raises(NeedsSparkError, match="has other columns"):
+        DrawJob(other, {}).run_task(0)

@@ -177,7 +177,7 @@ def _measure_indexes(
     rows = open_by_spark(spark, settings.source, document, settings.partition_by)
     frame = rows.frame
     with translate_spark_errors(repr(settings.source)), limit_method_size(frame.sparkSession):
-        chosen = choose_segments(rows, plan)
+        chosen = choose_segments(rows, plan.segment_rows)
         if not chosen.segments:
             return None
         n, trial = len(chosen.segments), replace(plan, indexes=(*plan.indexes, *possible))

@@ -109,9 +109,7 @@ def open_source_rows(
     if is_local:
         try:
             # Few rows alone are not worth starting Spark.
-            plain = open_plain_rows(
-                str(source), document.schema, partition_by, document.features, include_small=callable(spark)
-            )
+            plain = open_plain_rows(str(source), document, request, include_small=callable(spark))
         except NeedsSparkError as error:
             open_frame()  # first: it may raise that there is no such source
             say(f"reading by Spark: {str(error).splitlines()[0]}")

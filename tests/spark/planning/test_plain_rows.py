@@ -20,14 +20,13 @@ from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.local import local_rows
 from layoutopt.local.processes import Processes, Value
-from layoutopt.local.profile import Profile
 from layoutopt.local.segments import cut_segments
 from layoutopt.local.splits import CutJob, Split, group_splits, read_split
 from layoutopt.methods.interface import PlanRequest
-from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
+from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import And
-from layoutopt.model.schema import Column, Schema
+from layoutopt.model.schema import Schema
 from layoutopt.planning import automatic, plain_rows, sample_evaluation
 from layoutopt.planning import plan as planning
 from layoutopt.planning.plain_rows import PlainRows
@@ -136,8 +135,13 @@ def features_of(conditions: Sequence[str], schema: Schema) -> FeatureSet:
     ("partition_by", "folders"), [("day", ("day",)), *long_too((None, ()), ("year", ()), ("year", ("year",)))]
 )
 def test_what_is_counted_is_what_spark_counts(
-    spark: SparkSession, tmp_path: Path, partition_by: str | None, folders: tuple[str, ...]
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    partition_by: str | None,
+    folders: tuple[str, ...],
 ) -> None:
+    monkeypatch.setattr(plain_rows, "COUNTED_PARTITIONS", 400)
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by, CONDITIONS)
     schema = plain_of(plain).local.schema
@@ -304,22 +308,6 @@ def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSessio
     assert told[0].startswith("reading by Spark: ")
 
 
-def test_where_vectors_are_too_many_spark_counts_them(
-    spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain, _ = both(spark, source_of(400, 4), "day")
-    features = features_of([f"shop = {shop}" for shop in range(10)], plain_of(plain).local.schema)
-    monkeypatch.setattr(plain_rows, "MAX_PAIRS", 20)
-    with pytest.raises(NeedsSparkError, match="more than"):
-        plain_of(plain).count(features, (), lambda bounds, columns: columns)
-    told: list[str] = []
-    plain.say = told.append
-    counting = CountRequest(plain, (), plain_of(plain).local.schema, 1000, print)
-    assert [one.vectors.counts.tolist() for one in count_histograms(counting, features)[1]] == [[10] * 10] * 4
-    assert told == [sentence for sentence in told if "more than" in sentence]
-    assert plain.plain is None
-
-
 def test_only_files_with_rows_of_the_segments_are_read(
     spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,9 +398,9 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
         read.append(job.columns)
         return read_split(job, split)
 
-    monkeypatch.setattr("layoutopt.local.profile.read_split", watched)
-    whole, narrow = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (None, set(few)))
-    assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(names), set(few)]
+    monkeypatch.setattr("layoutopt.local.splits.read_split", watched)
+    narrow, whole = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (set(few), None))
+    assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(few), set(names)]
     assert (whole.columns, narrow.columns) == (names, few)
     for plan in (plan_of(of, partition_by="day"), plan_of(of, partition_by="day", scheme=apart)):
         assert evaluate_on_sample(narrow, plan, queries) == evaluate_on_sample(whole, plan, queries)
@@ -427,8 +415,8 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
 
 
 @pytest.mark.parametrize("missing", [False, True])
-def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: bool
+def test_bounds_exclude_the_same_queries_by_arrow_as_by_spark(
+    spark: SparkSession, tmp_path: Path, missing: bool
 ) -> None:
     rows = kinds_and_shops(spark, 400, 4)
     source = str(tmp_path / "source")
@@ -440,17 +428,8 @@ def test_bounds_are_asked_of_the_columns_that_may_exclude_a_query(
     schema = plain_of(plain).local.schema
     by_id = And((is_value(schema, "id", "<", 100), is_value(schema, "shop", "=", 3)))
     queries = document(schema, [by_id, is_value(schema, "text", ">", "0"), is_value(schema, "kind", "=", 2)]).queries
-    asked: list[list[str]] = []
-    survey_of = PlainRows._profile
-
-    def watched(plain: PlainRows, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
-        asked.append([column.name for column in bounded])
-        return survey_of(plain, features, bounded)
-
-    monkeypatch.setattr(PlainRows, "_profile", watched)
     of = [CountRequest(each, queries, schema, 100, print) for each in (plain, frame)]
     by_arrow, by_spark = (count_histograms(one, features_of(["kind = 1"], schema))[1] for one in of)
-    assert asked == [["id", "kind", "shop", "text"] if missing else ["id", "shop"]]
     assert [one.query_weights.tolist() for one in by_arrow] == [one.query_weights.tolist() for one in by_spark]
     assert [one.query_weights.tolist() for one in by_arrow] == [[1, 1, 1], *[[0, 1, 1]] * 3]
 
