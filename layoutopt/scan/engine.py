@@ -6,6 +6,7 @@ Every mention of the table reads a view of its own, so that each scan skips by i
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from layoutopt.catalog.arrow_types import conform, empty_table
@@ -46,7 +48,8 @@ def view_source(view: str, read: TableRead) -> Source:
 class EngineQuery:
     """A text in DuckDB's dialect, the views that it reads, and the answer's columns in Spark's types.
 
-    ``streams``: every view is read exactly once, so that batches need not be kept.
+    ``streams``: every view is read exactly once, so that batches need not be kept. ``uses_times``: the text computes
+    something of dates or times, which DuckDB does in the years 1 to 9999 alone as Spark does.
     """
 
     sql: str
@@ -55,6 +58,7 @@ class EngineQuery:
     time_zone: str
     streams: bool
     functions: tuple[PortableFunction, ...] = ()
+    uses_times: bool = False
 
 
 class _Failures:
@@ -91,8 +95,9 @@ def answer(query: EngineQuery) -> pa.Table:
 def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
     """Yield the answer as DuckDB's relation and translate failures."""
     failures = _Failures()
-    # Python functions get a database of their own: a shared one would keep them until Python exits.
-    with _open(query.time_zone) if query.functions else connect(query.time_zone) as connection:
+    # User-defined functions get a database of their own: a shared one would keep them until Python exits.
+    is_user_defined = any(function.is_user_defined for function in query.functions)
+    with _open(query.time_zone) if is_user_defined else connect(query.time_zone) as connection:
         try:
             register(connection, query, failures)
             yield connection.sql(query.sql)
@@ -139,16 +144,40 @@ def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures
     for function in query.functions:
         _define_function(connection, function)
     for source in query.sources:
-        reader = _rename_columns(source.schema, failures.watch(source.batches()))
+        batches = map(_check_times, source.batches()) if query.uses_times else source.batches()
+        reader = _rename_columns(source.schema, failures.watch(batches))
         connection.register(source.view, reader if query.streams else reader.read_all())
+
+
+_FIRST_TIME: Final = dt.datetime(1, 1, 1)
+_LAST_TIME: Final = dt.datetime.max
+
+
+def _check_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch; raise QueryError for dates and times of other years, some of which DuckDB takes for infinity."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not pa.types.is_date(field.type) and not pa.types.is_timestamp(field.type):
+            continue
+        is_date = pa.types.is_date(field.type)
+        low, high = (
+            pa.scalar(end.date() if is_date else end, pa.date32() if is_date else pa.timestamp("us")).cast(field.type)
+            for end in (_FIRST_TIME, _LAST_TIME)
+        )
+        if pc.any(pc.or_(pc.less(column, low), pc.greater(column, high))).as_py():
+            raise QueryError(
+                f"{field.name!r} has values outside the years 1 to 9999, which DuckDB may compute otherwise than Spark; "
+                "run the query with --engine spark"
+            )
+    return batch
 
 
 def _define_function(connection: duckdb.DuckDBPyConnection, function: PortableFunction) -> None:
     """Register a function with the connection's database, once: its name identifies its code and types."""
     handling = FunctionNullHandling.SPECIAL  # the function sees NULL, as in Spark
-    call: Callable[..., Any] = function.udf.checked()
-    kind = PythonUDFType.NATIVE
-    if function.returns in _FLOATING:
+    call, kind = function.call, PythonUDFType.NATIVE
+    if not function.is_user_defined:
+        kind = PythonUDFType.ARROW
+    elif function.returns in _FLOATING:
         call, kind = _vectorise(call, _FLOATING[function.returns]), PythonUDFType.ARROW
     with _OPEN_LOCK, suppress(duckdb.CatalogException, duckdb.NotImplementedException):
         connection.create_function(
