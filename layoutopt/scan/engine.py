@@ -165,8 +165,8 @@ def _check_times(batch: pa.RecordBatch) -> pa.RecordBatch:
         )
         if pc.any(pc.or_(pc.less(column, low), pc.greater(column, high))).as_py():
             raise QueryError(
-                f"{field.name!r} has values outside the years 1 to 9999, which DuckDB may compute otherwise than Spark; "
-                "run the query with --engine spark"
+                f"{field.name!r} has values outside the years 1 to 9999, which DuckDB may compute differently; run the "
+                "query with --engine spark"
             )
     return batch
 

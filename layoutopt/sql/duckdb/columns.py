@@ -7,6 +7,7 @@ follows Spark's types. A row whose value is uncertain, or where Spark fails, fai
 from __future__ import annotations
 
 import datetime as dt
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +35,8 @@ RowFunction = Callable[..., Any]
 _QUOTIENT_PLACES: Final = Decimal(1).scaleb(-39)
 # What Spark removes around a text that it casts.
 _BLANKS: Final = "".join(map(chr, range(33))) + "\x7f"
+# Doubles from here on have no places.
+_WHOLE_FLOATS: Final = 2.0**53
 _SIGNED_DIGITS: Final = 34
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _SPECIAL: Final = MappingProxyType(
@@ -188,16 +191,18 @@ def _fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal:
     return rounded
 
 
-def _rounded_double(places: int, value: float) -> float:
-    if not math.isfinite(value):
+def _round_float(is_single: bool, value: float, places: int) -> float:
+    if not math.isfinite(value) or abs(value) >= _WHOLE_FLOATS:
         return value
-    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, EXACT))
+    digits = Decimal(str(np.float32(value)) if is_single else repr(value))
+    rounded = digits.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, EXACT)
+    return math.copysign(_decimal_to_single(rounded) if is_single else float(rounded), 1 if not rounded else value)
 
 
 def _round(returns: str) -> RowFunction:
     digits = decimal_digits(returns)
     if digits is None:
-        return lambda value, places: _rounded_double(places, value)
+        return partial(_round_float, returns == "float")
     return lambda value, places: _fit_decimal(value, *digits)
 
 
@@ -241,6 +246,7 @@ _NUMBERS: Final[Mapping[str, Callable[[str], RowFunction]]] = MappingProxyType(
         "round": _round,
         "floor": partial(_toward, ROUND_FLOOR),
         "ceil": partial(_toward, ROUND_CEILING),
+        "get_json_object": lambda returns: _json_value,
         "negative": lambda returns: lambda value: _checked_decimal(value).copy_negate(),
         "abs": lambda returns: lambda value: _checked_decimal(value).copy_abs(),
         "sqrt": lambda returns: lambda value: math.sqrt(value) if value >= 0 else math.nan,
@@ -248,6 +254,42 @@ _NUMBERS: Final[Mapping[str, Callable[[str], RowFunction]]] = MappingProxyType(
         "least_double": partial(_largest, True),
     }
 )
+
+
+class _Number(str):
+    """The text of a whole number in JSON."""
+
+
+def _json_value(text: str, path: str) -> str | None:
+    """Return the text, whole number or boolean that a path of keys and positions finds; None for NULL."""
+    if "{" not in text and "[" not in text:
+        return None
+    try:
+        value = json.loads(text, parse_int=_Number, parse_float=_refuse_json, object_pairs_hook=_unique_keys)
+    except ValueError as error:
+        raise FailingError("unknown") from error
+    for key, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+        if isinstance(value, dict) and key:
+            value = value.get(key)
+        elif isinstance(value, list) and place:
+            value = value[int(place)] if int(place) < len(value) else None
+        elif isinstance(value, dict | list):
+            raise FailingError("unknown")
+        else:
+            return None
+    if isinstance(value, dict | list):
+        raise FailingError("unknown")
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _refuse_json(text: str) -> Any:
+    raise ValueError(text)
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a key occurs twice")
+    return dict(pairs)
 
 
 # Casts.
@@ -288,8 +330,10 @@ def _cast_text(target: str, zone: str, text: str) -> Any:
         raise FailingError
     if decimal_digits(target) and not _NUMBER.fullmatch(stripped):
         raise FailingError
-    if target in TIMES and not stripped[:1].isdigit() and not stripped.startswith(("+", "-")):
-        raise FailingError("" if target == "date" else "unknown") if _may_be_time(stripped, target) else FailingError
+    if target == "date" and not _DATE.fullmatch(stripped):
+        raise FailingError
+    if target in TIMES and not re.match(r"[+\-\dTt]", stripped):
+        raise FailingError
     try:
         value = cast_constant(TypedConstant(stripped, "string"), target, zone).value
     except (Unusable, ArithmeticError) as error:
@@ -298,12 +342,8 @@ def _cast_text(target: str, zone: str, text: str) -> Any:
 
 
 _BOOLEANS: Final = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
+_DATE: Final = re.compile(r"[+-]?\d{4,7}(?:-\d{1,2}(?:-\d{1,2}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
 _NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-
-
-def _may_be_time(text: str, target: str) -> bool:
-    """Return whether Spark may find a time in a text without a year: ``T12:30`` is one of today."""
-    return target != "date" and text[:1] in ("T", "t")
 
 
 def _parse_float(target: str, text: str) -> float:

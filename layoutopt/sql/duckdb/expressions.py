@@ -273,6 +273,7 @@ class ExpressionTyper(ABC):
             **dict.fromkeys((exp.Dot, exp.Bracket), self._type_element),
             **dict.fromkeys((exp.ArrayMax, exp.ArrayMin), self._type_array_end),
             **dict.fromkeys((exp.Left, exp.Right, exp.Trim), self._type_piece),
+            **dict.fromkeys((exp.JSONExtract, exp.JSONExtractScalar), self._type_json),
             exp.IntDiv: lambda e: self._type_computed(e, "div"), exp.TsOrDsAdd: self._type_arithmetic,
             exp.AddMonths: self._type_add_months, exp.DateTrunc: self._type_trunc,
             exp.TimestampTrunc: self._type_date_trunc, exp.DayOfWeek: self._type_day_of_week,
@@ -282,7 +283,8 @@ class ExpressionTyper(ABC):
             exp.Is: self._type_is, exp.ArraySize: self._type_size, exp.Repeat: self._type_repeat,
             exp.Count: self._type_count, exp.CountIf: self._type_count_if, exp.Sum: self._type_sum,
             exp.Avg: self._type_average, exp.Min: self._type_extreme, exp.Max: self._type_extreme,
-            exp.DateFromUnixDate: self._type_unix_date, exp.Exists: self._type_exists, exp.Subquery: self._type_subquery, exp.Anonymous: self._type_named_function,
+            exp.DateFromUnixDate: self._type_unix_date,
+            exp.Exists: self._type_exists, exp.Subquery: self._type_subquery, exp.Anonymous: self._type_named_function,
             exp.MapKeys: self._type_map_part, exp.ArrayContains: self._type_containment,
         }  # fmt: skip
 
@@ -341,7 +343,9 @@ class ExpressionTyper(ABC):
         name, constant = self._check_type(node.this, is_number), self._fold(node)
         if constant is not None:
             return constant.type
-        return self._compute(node, "negative", [node.this], [name], name) if _is_long(name) else name
+        if _is_long(name):
+            return self._compute(node, "negative", [node.this], [name], name)
+        return self._keep_failure(node, name) if is_integer(name) else name
 
     def _type_cast(self, node: exp.Expr) -> str | None:
         if node.args.get("format"):
@@ -474,11 +478,20 @@ class ExpressionTyper(ABC):
                 _cast(operand, name)
             elif is_floating(name):
                 self._coerce(operand, name)
+        if is_integer(name):
+            return self._keep_failure(node, name)
         return _cast(node, name) if name == "date" else name  # to DuckDB it is a timestamp
+
+    def _keep_failure(self, node: exp.Expr, name: str) -> str:
+        """Hide whole numbers' arithmetic from DuckDB's optimiser, which moves constants to where nothing overflows."""
+        is_shown = isinstance(node.parent, exp.Select | exp.Alias | exp.AggFunc | exp.Group | exp.Ordered)
+        return name if is_shown else _replace(node, _call("least", node), name)
 
     def _type_computed(self, node: exp.Expr, operator: str) -> str:
         """Return the type of arithmetic that a function of columns computes."""
-        names = [self._operand_type(operand) for operand in (node.this, node.expression)]
+        names = [self.type_of(operand) for operand in (node.this, node.expression)]
+        if any(map(decimal_digits, names)):
+            names = [self._digits_type(operand) for operand in (node.this, node.expression)]
         if not all(map(is_number, names)):
             raise Unusable("coercion", f"{node.sql('spark')} is supported for numbers only")
         plain = operator.removeprefix("try_")
@@ -491,10 +504,12 @@ class ExpressionTyper(ABC):
             raise Unusable("coercion", "DIV of decimals is not supported")
         return self._compute(node, operator, operands, types, returns)
 
-    def _operand_type(self, operand: exp.Expr) -> str:
-        """Return the type of an operand of arithmetic; a literal has its own digits beside a decimal."""
+    def _digits_type(self, operand: exp.Expr) -> str:
+        """Return the type of an operand beside a decimal, where a literal has its own digits."""
         name, constant = self.type_of(operand), self._fold(operand)
-        return name if constant is None else type_beside_decimal(operand, constant)
+        inner = operand.unnest()
+        is_suffixed = isinstance(inner, exp.TryCast) and "format" not in inner.args and is_integer(name)  # 7L or 7::int
+        return name if constant is None else type_beside_decimal(inner.this if is_suffixed else operand, constant)
 
     def _type_shift(self, node: exp.Expr) -> str | None:
         """Type a time plus or minus a constant interval; None for what Spark computes as a date."""
@@ -592,11 +607,11 @@ class ExpressionTyper(ABC):
         if digits is not None:
             scale = min(places, digits[1])
             returns = f"decimal({min(digits[0] - digits[1] + 1 + scale, 38)},{scale})"
-        elif name == "double" or node.key != "round":
-            returns = "double" if node.key == "round" else "bigint"
+        elif is_floating(name):
+            returns = name if node.key == "round" else "bigint"
         else:
             raise Unusable("unsupported-function", f"{node.sql('spark')} of {name} is not supported")
-        source = name if digits is not None else "double"
+        source = "double" if returns == "bigint" else name
         operands, types = [self._converted(node.this, source)], [source]
         if node.key == "round":
             operands, types = [*operands, exp.Literal.number(places)], [source, "int"]
@@ -667,11 +682,8 @@ class ExpressionTyper(ABC):
         constant, is_alike = self._fold(operand), is_converted_alike(own, name)
         is_written = constant is not None and (name in TIMES or (name == "double" and decimal_digits(own)))
         if is_written and constant is not None:
-            try:
-                _write(operand, cast_constant(constant, name, self._context.settings.time_zone))
-                return
-            except Unusable:
-                pass  # Spark may fail
+            _write(operand, cast_constant(constant, name, self._context.settings.time_zone))
+            return
         digits = decimal_digits(name)
         if not is_alike or own == "float" or (digits is not None and digits[0] == _MAX_DIGITS):
             self._convert(operand, name)
@@ -819,6 +831,14 @@ class ExpressionTyper(ABC):
     def _type_containment(self, node: exp.Expr) -> str:
         """Return ``boolean`` if both engines find and order the array's elements alike."""
         kind, parts = nested_parts(self.type_of(node.this))
+        if kind == "array" and is_floating(parts[0]):
+            test = exp.EQ(this=exp.to_identifier("element"), expression=node.expression.copy())
+            variable = exp.Lambda(this=test, expressions=[exp.to_identifier("element")])
+            self._variables["element"] = parts[0]
+            self.type_of(test)
+            del self._variables["element"]
+            tests = _call("list_transform", node.this, variable)
+            return _replace(node, _with_nulls(_call("list_contains", tests, exp.true()), tests), "boolean")
         if kind != "array" or parts[0] not in ("string", *INTEGER_BITS):
             raise refuse(f"an element of {short(node.this.sql(dialect='spark'))!r}")
         return read_subject(node, self._context, self._read_operand).type
@@ -892,6 +912,14 @@ class ExpressionTyper(ABC):
         if kind not in ("array", "map"):
             raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
         return _cast_to(node, _call("len" if kind == "array" else "cardinality", node.this), "int")
+
+    def _type_json(self, node: exp.Expr) -> str:
+        call = read_subject(node, self._context, self._read_operand).expr
+        assert isinstance(call, Call), "constants are refused"
+        path = call.args[1]
+        assert isinstance(path, Const), "the reader checks"
+        operands = [self._converted(node.this, "string"), exp.Literal.string(str(path.value))]
+        return self._compute(node, "get_json_object", operands, ["string", "string"], "string")
 
     def _type_map_part(self, node: exp.Expr) -> str:
         return read_subject(node, self._context, self._read_operand).type
