@@ -97,9 +97,10 @@ def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
     failures = _Failures()
     # User-defined functions get a database of their own: a shared one would keep them until Python exits.
     is_user_defined = any(function.is_user_defined for function in query.functions)
-    with _open(query.time_zone) if is_user_defined else connect(query.time_zone) as connection:
+    opened = _open(query.time_zone) if is_user_defined else connect(query.time_zone, query.functions)
+    with opened as connection:
         try:
-            register(connection, query, failures)
+            register(connection, query, failures, define=is_user_defined)
             yield connection.sql(query.sql)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if failures.first is not None:
@@ -108,12 +109,12 @@ def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
 
 
 _DATABASES: Final[dict[tuple[int, str], duckdb.DuckDBPyConnection]] = {}
-_OPEN_LOCK: Final = threading.Lock()
+_OPEN_LOCK: Final = threading.RLock()
 # Result types that may be NaN, which DuckDB converts to NULL if a function returns it for a single row.
 _FLOATING: Final = {"FLOAT": pa.float32(), "DOUBLE": pa.float64()}
 
 
-def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
+def connect(time_zone: str, functions: Sequence[PortableFunction] = ()) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory DuckDB whose sessions have that time zone; close the connection after use.
 
     A process has one database per zone, since opening one takes longer than many queries. Connections don't see each
@@ -123,6 +124,8 @@ def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
     with _OPEN_LOCK:
         if key not in _DATABASES:
             _DATABASES[key] = _open(time_zone)
+        for function in functions:
+            _define_function(_DATABASES[key], function)  # DuckDB frees those of a cursor when it closes
         return _DATABASES[key].cursor()
 
 
@@ -138,11 +141,17 @@ def _open(time_zone: str) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None) -> None:
-    """Register a query's views with a connection; each is streamed, or kept as a table if it may be read twice."""
+def register(
+    connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None, define: bool = True
+) -> None:
+    """Register a query's views with a connection; each is streamed, or kept as a table if it may be read twice.
+
+    ``define`` also registers its functions.
+    """
     failures = failures or _Failures()
-    for function in query.functions:
-        _define_function(connection, function)
+    if define:
+        for function in query.functions:
+            _define_function(connection, function)
     for source in query.sources:
         batches = map(_check_times, source.batches()) if query.uses_times else source.batches()
         reader = _rename_columns(source.schema, failures.watch(batches))
@@ -154,7 +163,7 @@ _LAST_TIME: Final = dt.datetime.max
 
 
 def _check_times(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the batch; raise QueryError for dates and times of other years, some of which DuckDB takes for infinity."""
+    """Return the batch; raise QueryError for dates and times of other years, which DuckDB may take for infinity."""
     for field, column in zip(batch.schema, batch.columns, strict=True):
         if not pa.types.is_date(field.type) and not pa.types.is_timestamp(field.type):
             continue

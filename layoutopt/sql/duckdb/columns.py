@@ -166,7 +166,9 @@ def _double(operator: str, a: float, b: float) -> float:
         raise FailingError
     if operator in ("div", "pmod"):
         raise FailingError("unknown")
-    return float(np.fmod(a, b)) if operator == "%" else float(_OPERATORS[operator](a, b))
+    if operator != "%":
+        return float(_OPERATORS[operator](a, b))
+    return math.fmod(a, b) if math.isfinite(a) else math.nan
 
 
 def _decimal(operator: str, precision: int, scale: int, a: Decimal | int, b: Decimal | int) -> Decimal:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import duckdb
 import pyarrow as pa
 import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
-from layoutopt.sql.duckdb.translate import portable_sql
+from layoutopt.scan import engine
+from layoutopt.scan.engine import EngineQuery, Source
+from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,14 +68,18 @@ def rows() -> pa.Table:
     )
 
 
+def run(portable: PortableSql) -> pa.Table:
+    """The embedded engine's answer."""
+    source = Source("rows_of_t", rows().schema, rows().to_batches)
+    return engine.answer(EngineQuery(portable.sql, portable.columns, (source,), "UTC", False, portable.functions))
+
+
 def answers(conditions: list[str]) -> dict[str, list[bool | None]]:
     """Each condition's value for every row, by DuckDB."""
     shown = ", ".join(f"({text}) AS c{i}" for i, text in enumerate(conditions))
     portable = portable_sql(f"SELECT id, {shown} FROM t", {"t": SCHEMA}, "rows_of_t")
     assert {column.type for column in portable.columns[1:]} == {"boolean"}
-    connection = duckdb.connect()
-    connection.register("rows_of_t", rows())
-    found = connection.sql(portable.sql).to_arrow_table().sort_by("id")
+    found = run(portable).sort_by("id")
     return {text: found[i + 1].to_pylist() for i, text in enumerate(conditions)}
 
 
@@ -97,11 +102,9 @@ def test_conditions_of_elements_know_null() -> None:
 @pytest.mark.parametrize("text", ["WITH q AS (SELECT * FROM t) SELECT id FROM q", "SELECT id FROM (SELECT * FROM t) q"])
 def test_conditions_of_elements_are_followed_into_other_selects(text: str) -> None:
     expected = answers(PORTABLE)
-    connection = duckdb.connect()
-    connection.register("rows_of_t", rows())
     for condition in PORTABLE:
         portable = portable_sql(f"{text} WHERE {condition}", {"t": SCHEMA}, "rows_of_t")
-        found = {id for (id,) in connection.execute(portable.sql).fetchall()}
+        found = set(run(portable)["id"].to_pylist())
         assert found == {id for id, holds in enumerate(expected[condition]) if holds}, condition
 
 
