@@ -116,5 +116,5 @@ class Questions:
             self._one("i", "s", "d", "y", "p", "flag"),
         )
         left = f"(SELECT id, {key} AS k, {self._expression()} AS c FROM t{self._where()})"
-        right = f"(SELECT id, {key} AS k FROM t{self._where()})"
+        right = f"(SELECT id, {key} AS k FROM t WHERE flag)"
         return f"SELECT a.id, b.id AS other, a.c FROM {left} a {kind} {right} b ON a.k = b.k AND a.id <= b.id"
