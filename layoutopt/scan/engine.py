@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from layoutopt.catalog.arrow_types import conform, empty_table
+from layoutopt.catalog.arrow_types import any_arrow_type, conform, empty_table
 from layoutopt.errors import LayoutoptError, QueryError, decode_error
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quote_name
@@ -96,7 +96,7 @@ def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
     """Yield the answer as DuckDB's relation and translate failures."""
     failures = _Failures()
     # User-defined functions get a database of their own: a shared one would keep them until Python exits.
-    is_user_defined = any(function.is_user_defined for function in query.functions)
+    is_user_defined = any(function.column_type is None for function in query.functions)
     opened = _open(query.time_zone) if is_user_defined else connect(query.time_zone, query.functions)
     with opened as connection:
         try:
@@ -184,14 +184,26 @@ def _define_function(connection: duckdb.DuckDBPyConnection, function: PortableFu
     """Register a function with the connection's database, once: its name identifies its code and types."""
     handling = FunctionNullHandling.SPECIAL  # the function sees NULL, as in Spark
     call, kind = function.call, PythonUDFType.NATIVE
-    if not function.is_user_defined:
-        kind = PythonUDFType.ARROW
+    if function.column_type is not None:
+        call, kind = _to_column(call, function.column_type), PythonUDFType.ARROW
     elif function.returns in _FLOATING:
         call, kind = _vectorise(call, _FLOATING[function.returns]), PythonUDFType.ARROW
     with _OPEN_LOCK, suppress(duckdb.CatalogException, duckdb.NotImplementedException):
         connection.create_function(
             function.name, call, [*function.parameters], function.returns, null_handling=handling, type=kind
         )
+
+
+def _to_column(function: Callable[..., Any], type: str) -> Callable[..., pa.Array]:
+    """Return a function of columns whose values become a column of a Spark type."""
+    stored = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}
+
+    @wraps(function)
+    def call(*columns: pa.ChunkedArray) -> pa.Array:
+        wanted = any_arrow_type(type)
+        return pa.array(function(*columns), stored.get(type, wanted)).cast(wanted)
+
+    return call
 
 
 def _vectorise(function: Callable[..., Any], type: pa.DataType) -> Callable[..., pa.Array]:

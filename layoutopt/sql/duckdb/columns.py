@@ -21,7 +21,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.errors import QueryError, encode_error
 from layoutopt.functions.function import TIMES
 from layoutopt.functions.registry import FUNCTIONS
@@ -49,8 +48,8 @@ class FailingError(Exception):
     """Spark fails for the values, or may compute something else."""
 
 
-def column_function(name: str, types: Sequence[str], returns: str, zone: str) -> Callable[..., pa.Array] | None:
-    """Return a function of columns of these Spark types; None if it is unknown.
+def column_function(name: str, types: Sequence[str], returns: str, zone: str) -> Callable[..., list[Any]] | None:
+    """Return a function of columns of these Spark types to values, times as numbers; None if it is unknown.
 
     Args:
         name: a function of the registry with a value (``Function.compute``), ``cast``, or an operator; ``try_`` before
@@ -63,14 +62,12 @@ def column_function(name: str, types: Sequence[str], returns: str, zone: str) ->
     if function is None:
         return None
     is_try = name.startswith("try_")
-    arrow = any_arrow_type(returns)
 
-    def compute(*columns: pa.ChunkedArray) -> pa.Array:
-        values = [
+    def compute(*columns: pa.ChunkedArray) -> list[Any]:
+        return [
             None if None in row else _call(function, row, is_try, name)
             for row in zip(*map(_to_python, columns, types), strict=True)
         ]
-        return _to_arrow(values, returns, arrow)
 
     parameters = [Parameter(f"column_{place}", Parameter.POSITIONAL_ONLY) for place in range(len(types))]
     compute.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # DuckDB counts the parameters
@@ -94,12 +91,6 @@ def _to_python(column: pa.ChunkedArray, type: str) -> list[Any]:
         column = column.cast(pa.int32() if type == "date" else pa.int64())
     values: list[Any] = column.to_pylist()
     return values
-
-
-def _to_arrow(values: list[Any], returns: str, arrow: pa.DataType) -> pa.Array:
-    if returns in TIMES:
-        return pa.array(values, pa.int32() if returns == "date" else pa.int64()).cast(arrow)
-    return pa.array(values, arrow)
 
 
 def _row_function(name: str, types: Sequence[str], returns: str, zone: str) -> RowFunction | None:

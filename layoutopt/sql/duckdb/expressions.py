@@ -108,14 +108,15 @@ class PortableFunction:
         parameters: the arguments' DuckDB types.
         returns: the result's DuckDB type.
         call: the function.
-        is_user_defined: whether it takes the values of one row; others take columns.
+        column_type: Spark's type of the values that a function of columns returns, times as numbers; None for a
+            user-defined function of one row's values.
     """
 
     name: str
     parameters: tuple[str, ...]
     returns: str
     call: Callable[..., Any] = field(compare=False)
-    is_user_defined: bool = True
+    column_type: str | None = None
 
 
 def portable_function(udf: Udf, parameters: Sequence[str]) -> PortableFunction | None:
@@ -411,7 +412,7 @@ class ExpressionTyper(ABC):
         *parameters, result = map(str, names)
         zone = self._context.settings.time_zone if {*types, returns} & TIMES else ""
         called = f"spark_{_hash([name, zone, *types, returns])}"
-        self.functions[called] = PortableFunction(called, tuple(parameters), result, function, is_user_defined=False)
+        self.functions[called] = PortableFunction(called, tuple(parameters), result, function, returns)
         arguments = [
             exp.Cast(this=operand.copy(), to=exp.DataType.build(type, dialect="duckdb"))
             for operand, type in zip(operands, parameters, strict=True)
@@ -507,9 +508,7 @@ class ExpressionTyper(ABC):
     def _digits_type(self, operand: exp.Expr) -> str:
         """Return the type of an operand beside a decimal, where a literal has its own digits."""
         name, constant = self.type_of(operand), self._fold(operand)
-        inner = operand.unnest()
-        is_suffixed = isinstance(inner, exp.TryCast) and "format" not in inner.args and is_integer(name)  # 7L or 7::int
-        return name if constant is None else type_beside_decimal(inner.this if is_suffixed else operand, constant)
+        return name if constant is None else type_beside_decimal(operand, constant)
 
     def _type_shift(self, node: exp.Expr) -> str | None:
         """Type a time plus or minus a constant interval; None for what Spark computes as a date."""
