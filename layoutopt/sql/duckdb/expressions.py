@@ -135,7 +135,7 @@ def portable_function(udf: Udf, parameters: Sequence[str]) -> PortableFunction |
 
 
 def _hash(names: Sequence[str]) -> str:
-    return sha256(" ".join(names).encode()).hexdigest()[:8]
+    return sha256(" ".join(names).encode()).hexdigest()[:16]
 
 
 def _duckdb_type(spark: str) -> str | None:
