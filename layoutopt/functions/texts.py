@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -12,7 +13,7 @@ from layoutopt.functions.function import Function, always, unbounded
 from layoutopt.functions.ranges import Range, limits
 from layoutopt.model.arrays import Keys
 from layoutopt.model.predicates import Call, Const
-from layoutopt.model.predicates.patterns import extract_group
+from layoutopt.model.predicates.patterns import extract_group, find_template
 
 _MAX_INT: Final = limits("int")[1]
 
@@ -68,9 +69,48 @@ def _bound_distance(call: Call, args: Sequence[Range]) -> Range:
     return Range(np.zeros(n, np.int64), np.full(n, _MAX_INT), np.ones_like(args[0].known), "int")
 
 
+# Characters whose cases differ in Java's and Python's tables; the case of a sigma depends on what follows it.
+# tests/functions/test_functions.py compares all others of the first 65,536. Of later ones, emoji have no case.
+_OTHER_CASES: Final = frozenset("\u019b\u0264\u03a3\u1c89\u1c8a") | frozenset(map(chr, range(0xA7CB, 0xA7DE)))
+
+
+def has_one_case(text: str) -> bool:
+    """Return whether Java and Python fold the case of a text alike."""
+    return text.isascii() or all(
+        (letter < "\U00010000" or "\U0001f300" <= letter < "\U0001fb00") and letter not in _OTHER_CASES
+        for letter in text
+    )
+
+
 def _change_case(change: Callable[[str], str]) -> Callable[[str], str | None]:
-    # Java and Python fold the case of other letters by other tables.
-    return lambda text: change(text) if text.isascii() else None
+    return lambda text: change(text) if has_one_case(text) else None
+
+
+def _substring_value(text: str, start: int, length: int = _MAX_INT) -> str:
+    first = start - 1 if start > 0 else len(text) + start if start else 0
+    return text[max(first, 0) : max(first + length, 0)] if length > 0 else ""
+
+
+def _substring_index(text: str, separator: str, count: int) -> str:
+    """Return what precedes the n-th separator, or from the end what follows it; separators may overlap."""
+    if not separator or not count:
+        return ""
+    place = -1 if count > 0 else len(text) - len(separator) + 1
+    for _ in range(abs(count)):
+        place = text.find(separator, place + 1) if count > 0 else text.rfind(separator, 0, place - 1 + len(separator))
+        if place < 0:
+            return text
+    return text[:place] if count > 0 else text[place + len(separator) :]
+
+
+def _levenshtein(first: str, second: str) -> int:
+    previous = list(range(len(second) + 1))
+    for place, letter in enumerate(first, 1):
+        current = [place]
+        for other, cost in zip(second, pairwise(previous), strict=True):
+            current.append(min(current[-1] + 1, cost[1] + 1, cost[0] + (letter != other)))
+        previous = current
+    return previous[-1]
 
 
 def _split_part(text: str, separator: str, position: int) -> str | None:
@@ -110,6 +150,10 @@ def _soundex_code(letter: int) -> str:
     return _SOUNDEX_CODES[letter - 65] if 65 <= letter <= 90 else "0"
 
 
+def _make_trim(name: str, catalyst: str, trim: Callable[[str], str]) -> Function:
+    return Function(name, ("string",), "string", catalyst=(catalyst,), bounds=unbounded, total=True, compute=trim)
+
+
 # Those bounded by `unbounded` don't keep the order of texts.
 FUNCTIONS: Final = (
     Function(
@@ -135,11 +179,18 @@ FUNCTIONS: Final = (
         on_ascii=pc.ascii_upper,
     ),
     Function(
-        "reverse", ("string",), "string", parsed=("Reverse",), catalyst=("Reverse",), bounds=unbounded, total=True
+        "reverse",
+        ("string",),
+        "string",
+        parsed=("Reverse",),
+        catalyst=("Reverse",),
+        bounds=unbounded,
+        total=True,
+        compute=lambda text: text[::-1],
     ),
-    Function("trim", ("string",), "string", catalyst=("StringTrim",), bounds=unbounded, total=True),
-    Function("ltrim", ("string",), "string", catalyst=("StringTrimLeft",), bounds=unbounded, total=True),
-    Function("rtrim", ("string",), "string", catalyst=("StringTrimRight",), bounds=unbounded, total=True),
+    _make_trim("trim", "StringTrim", lambda text: text.strip(" ")),
+    _make_trim("ltrim", "StringTrimLeft", lambda text: text.lstrip(" ")),
+    _make_trim("rtrim", "StringTrimRight", lambda text: text.rstrip(" ")),
     Function(
         "length",
         ("string",),
@@ -159,10 +210,17 @@ FUNCTIONS: Final = (
         keys=("this", "start", "length"),
         bounds=_substring,
         total=True,
+        compute=_substring_value,
         is_portable=_is_portable_substring,
     ),
     Function("left", ("string", "int"), bounds=_left, total=True, compute=lambda text, length: text[: max(length, 0)]),
-    Function("right", ("string", "int"), bounds=unbounded, total=True),
+    Function(
+        "right",
+        ("string", "int"),
+        bounds=unbounded,
+        total=True,
+        compute=lambda text, length: text[-length:] if length > 0 else "",
+    ),
     Function(
         "concat",
         ("string",),
@@ -198,8 +256,9 @@ FUNCTIONS: Final = (
         catalyst=("Levenshtein",),
         bounds=_bound_distance,
         total=True,
+        compute=_levenshtein,
     ),
-    Function("rlike", ("string", "string"), bounds=unbounded, total=True),
+    Function("rlike", ("string", "string"), bounds=unbounded, total=True, compute=find_template),
     Function(
         "split_part",
         ("string", "string", "int"),
@@ -218,6 +277,7 @@ FUNCTIONS: Final = (
         catalyst=("SubstringIndex",),
         bounds=unbounded,
         total=True,
+        compute=_substring_index,
         is_piece=True,
     ),
     Function(

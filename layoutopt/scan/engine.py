@@ -6,6 +6,7 @@ Every mention of the table reads a view of its own, so that each scan skips by i
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -16,9 +17,10 @@ from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from layoutopt.catalog.arrow_types import conform, empty_table
+from layoutopt.catalog.arrow_types import any_arrow_type, conform, empty_table
 from layoutopt.errors import LayoutoptError, QueryError, decode_error
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quote_name
@@ -46,7 +48,8 @@ def view_source(view: str, read: TableRead) -> Source:
 class EngineQuery:
     """A text in DuckDB's dialect, the views that it reads, and the answer's columns in Spark's types.
 
-    ``streams``: every view is read exactly once, so that batches need not be kept.
+    ``streams``: every view is read exactly once, so that batches need not be kept. ``uses_times``: the text computes
+    something of dates or times, which DuckDB does in the years 1 to 9999 alone as Spark does.
     """
 
     sql: str
@@ -55,6 +58,7 @@ class EngineQuery:
     time_zone: str
     streams: bool
     functions: tuple[PortableFunction, ...] = ()
+    uses_times: bool = False
 
 
 class _Failures:
@@ -91,10 +95,12 @@ def answer(query: EngineQuery) -> pa.Table:
 def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
     """Yield the answer as DuckDB's relation and translate failures."""
     failures = _Failures()
-    # Python functions get a database of their own: a shared one would keep them until Python exits.
-    with _open(query.time_zone) if query.functions else connect(query.time_zone) as connection:
+    # User-defined functions get a database of their own: a shared one would keep them until Python exits.
+    is_user_defined = any(function.column_type is None for function in query.functions)
+    opened = _open(query.time_zone) if is_user_defined else connect(query.time_zone, query.functions)
+    with opened as connection:
         try:
-            register(connection, query, failures)
+            register(connection, query, failures, define=is_user_defined)
             yield connection.sql(query.sql)
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             if failures.first is not None:
@@ -103,12 +109,12 @@ def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
 
 
 _DATABASES: Final[dict[tuple[int, str], duckdb.DuckDBPyConnection]] = {}
-_OPEN_LOCK: Final = threading.Lock()
+_OPEN_LOCK: Final = threading.RLock()
 # Result types that may be NaN, which DuckDB converts to NULL if a function returns it for a single row.
 _FLOATING: Final = {"FLOAT": pa.float32(), "DOUBLE": pa.float64()}
 
 
-def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
+def connect(time_zone: str, functions: Sequence[PortableFunction] = ()) -> duckdb.DuckDBPyConnection:
     """Connect to an in-memory DuckDB whose sessions have that time zone; close the connection after use.
 
     A process has one database per zone, since opening one takes longer than many queries. Connections don't see each
@@ -118,6 +124,8 @@ def connect(time_zone: str) -> duckdb.DuckDBPyConnection:
     with _OPEN_LOCK:
         if key not in _DATABASES:
             _DATABASES[key] = _open(time_zone)
+        for function in functions:
+            _define_function(_DATABASES[key], function)  # DuckDB frees those of a cursor when it closes
         return _DATABASES[key].cursor()
 
 
@@ -133,27 +141,69 @@ def _open(time_zone: str) -> duckdb.DuckDBPyConnection:
     return database
 
 
-def register(connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None) -> None:
-    """Register a query's views with a connection; each is streamed, or kept as a table if it may be read twice."""
+def register(
+    connection: duckdb.DuckDBPyConnection, query: EngineQuery, failures: _Failures | None = None, define: bool = True
+) -> None:
+    """Register a query's views with a connection; each is streamed, or kept as a table if it may be read twice.
+
+    ``define`` also registers its functions.
+    """
     failures = failures or _Failures()
-    for function in query.functions:
-        _define_function(connection, function)
+    if define:
+        for function in query.functions:
+            _define_function(connection, function)
     for source in query.sources:
-        reader = _rename_columns(source.schema, failures.watch(source.batches()))
+        batches = map(_check_times, source.batches()) if query.uses_times else source.batches()
+        reader = _rename_columns(source.schema, failures.watch(batches))
         connection.register(source.view, reader if query.streams else reader.read_all())
+
+
+_FIRST_TIME: Final = dt.datetime(1, 1, 1)
+_LAST_TIME: Final = dt.datetime.max
+
+
+def _check_times(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch; raise QueryError for dates and times of other years, which DuckDB may take for infinity."""
+    for field, column in zip(batch.schema, batch.columns, strict=True):
+        if not pa.types.is_date(field.type) and not pa.types.is_timestamp(field.type):
+            continue
+        is_date = pa.types.is_date(field.type)
+        low, high = (
+            pa.scalar(end.date() if is_date else end, pa.date32() if is_date else pa.timestamp("us")).cast(field.type)
+            for end in (_FIRST_TIME, _LAST_TIME)
+        )
+        if pc.any(pc.or_(pc.less(column, low), pc.greater(column, high))).as_py():
+            raise QueryError(
+                f"{field.name!r} has values outside the years 1 to 9999, which DuckDB may compute differently; run the "
+                "query with --engine spark"
+            )
+    return batch
 
 
 def _define_function(connection: duckdb.DuckDBPyConnection, function: PortableFunction) -> None:
     """Register a function with the connection's database, once: its name identifies its code and types."""
     handling = FunctionNullHandling.SPECIAL  # the function sees NULL, as in Spark
-    call: Callable[..., Any] = function.udf.checked()
-    kind = PythonUDFType.NATIVE
-    if function.returns in _FLOATING:
+    call, kind = function.call, PythonUDFType.NATIVE
+    if function.column_type is not None:
+        call, kind = _to_column(call, function.column_type), PythonUDFType.ARROW
+    elif function.returns in _FLOATING:
         call, kind = _vectorise(call, _FLOATING[function.returns]), PythonUDFType.ARROW
     with _OPEN_LOCK, suppress(duckdb.CatalogException, duckdb.NotImplementedException):
         connection.create_function(
             function.name, call, [*function.parameters], function.returns, null_handling=handling, type=kind
         )
+
+
+def _to_column(function: Callable[..., Any], type: str) -> Callable[..., pa.Array]:
+    """Return a function of columns whose values become a column of a Spark type."""
+    stored = {"date": pa.int32(), "timestamp": pa.int64(), "timestamp_ntz": pa.int64()}
+
+    @wraps(function)
+    def call(*columns: pa.ChunkedArray) -> pa.Array:
+        wanted = any_arrow_type(type)
+        return pa.array(function(*columns), stored.get(type, wanted)).cast(wanted)
+
+    return call
 
 
 def _vectorise(function: Callable[..., Any], type: pa.DataType) -> Callable[..., pa.Array]:

@@ -98,7 +98,7 @@ def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
 
 def _run_query(portable: PortableSql, reads: Sequence[TableRead], views: Mapping[int, str], zone: str) -> pa.Table:
     sources = tuple(view_source(views[read.start], read) for read in reads)
-    query = EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions)
+    query = EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions, portable.uses_times)
     batches = list(run(query, BATCH_ROWS))
     return pa.Table.from_batches(batches) if batches else pa.table({})
 

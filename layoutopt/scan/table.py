@@ -282,7 +282,9 @@ class Scan:
         portable = self.table._portable(self.sql, tuple(views.items()), zone)
         sources = tuple(view_source(views[read.start], read) for read in self.reads)
         streams = portable.is_flat and not keep
-        return EngineQuery(portable.sql, portable.columns, sources, zone, streams, portable.functions)
+        return EngineQuery(
+            portable.sql, portable.columns, sources, zone, streams, portable.functions, portable.uses_times
+        )
 
 
 # Computes the answer to a scan's text, in Spark's types, from the rows that the scan has to read.

@@ -17,7 +17,7 @@ from typing import Any, Final
 from sqlglot import exp
 
 from layoutopt.model.types import INTEGER_BITS
-from layoutopt.sql.functions import PARSED, list_arguments
+from layoutopt.sql.functions import PARSED, SUFFIXED, list_arguments
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
 from layoutopt.sql.types import (
@@ -144,6 +144,10 @@ def type_beside_decimal(node: exp.Expr, constant: TypedConstant) -> str:
     literal = node.unnest()
     if isinstance(literal, exp.Neg):
         literal = literal.this
+    if literal.meta.get(SUFFIXED):
+        literal = literal.this
+    elif isinstance(literal, exp.TryCast) and "format" not in literal.args:
+        raise Unusable("inexact", f"{node.sql('spark')} may be a literal or a cast; write cast(... AS ...)")
     if is_integer(constant.type) and isinstance(constant.value, int) and isinstance(literal, exp.Literal):
         return decimal_type(len(str(abs(constant.value))), 0)
     return constant.type

@@ -20,7 +20,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError
-from layoutopt.sql.functions import DATE_TRUNC_UNITS
+from layoutopt.sql.functions import DATE_TRUNC_UNITS, SUFFIXED
 from layoutopt.sql.lexing import is_spark_function, without_comments
 from layoutopt.sql.problems import StatementError
 
@@ -137,6 +137,9 @@ def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
         raise StatementError("several-statements", f"the text holds {len(trees)} statements; give one at a time")
     if isinstance(dialect, Spark4):
         _resolve_lambdas(trees[0])
+        if "::" not in sql:
+            for cast in trees[0].find_all(exp.TryCast):
+                cast.meta[SUFFIXED] = "format" not in cast.args and isinstance(cast.this, exp.Literal)
     return trees[0], tokens
 
 

@@ -28,6 +28,9 @@ TRY_ARITHMETIC: dict[type[exp.Expr], str] = {
     exp.Mod: "try_mod",
 }
 
+# The mark of literals such as ``7L``, which sqlglot reads as ``7::bigint``.
+SUFFIXED: Final = "suffixed"
+
 # Units of ``trunc``; others give NULL.
 TRUNC_UNITS = frozenset({"YEAR", "YYYY", "YY", "QUARTER", "MONTH", "MM", "MON", "WEEK"})
 DATE_TRUNC_UNITS = TRUNC_UNITS | {"DAY", "DD", "HOUR", "MINUTE", "SECOND"}

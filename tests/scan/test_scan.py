@@ -165,7 +165,7 @@ def test_bad_input_is_named(table: Table) -> None:
     with pytest.raises(QueryError, match="remove one of them"):
         table.scan("SELECT 1 FROM t", columns=["id"])
     with pytest.raises(QueryError, match="--engine spark"):
-        table.sql("SELECT avg(price) FROM t")
+        table.sql("SELECT stddev(price) FROM t")
 
 
 def test_an_overflow_is_an_error_of_ours(table: Table) -> None:

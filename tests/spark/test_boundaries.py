@@ -12,7 +12,6 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +21,8 @@ from layoutopt.errors import QueryError
 from layoutopt.model.feature import Feature, SessionSettings
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.model.vectors import unpack
+from layoutopt.scan import engine
+from layoutopt.scan.engine import EngineQuery, Source
 from layoutopt.scan.table import Table
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.problems import StatementError
@@ -149,18 +150,18 @@ def check_words(scans: Mapping[str, TableScan], truth: dict[str, Bits]) -> None:
 
 def check_engine(truth: dict[str, Bits]) -> float:
     """DuckDB answers as Spark does, or the text is refused; gives the share of those answered."""
-    answered = 0
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        connection.register("rows_of_t", ROWS)
-        for condition, bits in truth.items():
-            try:
-                text = portable_sql(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, "rows_of_t").sql
-                found = connection.execute(text).fetchall()
-            except (QueryError, duckdb.OutOfRangeException):
-                continue
-            assert sorted(id for (id,) in found) == np.flatnonzero(bits).tolist(), f"{condition}: {text}"
-            answered += 1
+    answered, source = 0, Source("rows_of_t", ROWS.schema, ROWS.to_batches)
+    for condition, bits in truth.items():
+        try:
+            portable = portable_sql(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, "rows_of_t")
+            query = EngineQuery(
+                portable.sql, portable.columns, (source,), "UTC", False, portable.functions, portable.uses_times
+            )
+            found = engine.answer(query)["id"].to_pylist()
+        except QueryError:
+            continue
+        assert sorted(found) == np.flatnonzero(bits).tolist(), f"{condition}: {portable.sql}"
+        answered += 1
     return answered / len(truth)
 
 

@@ -186,7 +186,12 @@ _CLASS: Final = r"\[\^?(?:\\[dws]|[a-z]-[a-z]|[A-Z]-[A-Z]|\d-\d|[\w ./:;,@#%=+*?
 _TIMES: Final = r"(?:[*+?]|\{\d{1,3}(?:,\d{1,3})?\})?"
 _ATOM: Final = rf"(?:[\w /:;,@#%=<>!~\"'-]|\\[dws]|\\[.\-+*?^$|(){{}}\[\]/\\]|\.|{_CLASS}){_TIMES}"
 _TEMPLATE: Final = re.compile(rf"\^?(?:{_ATOM}|\((?:{_ATOM})+\))+\$?", re.ASCII)
-_LINE_ENDS: Final = re.compile("[\n\r\u0085\u2028\u2029]")
+# What Java and Python read otherwise in texts of several lines, beside parts in which it is a character.
+_LINED: Final = re.compile(r"\\.|\[[^\]]*\]|\.|\$")
+_IN_PYTHON: Final = {
+    ".": "[^\n\r\u0085\u2028\u2029]",
+    "$": r"(?=(?:\r\n|(?<!\r)\n|[\r\u0085\u2028\u2029])?\Z)",
+}
 _LONGEST: Final = 200
 
 
@@ -209,14 +214,32 @@ def template_groups(pattern: str) -> int | None:
         return None
 
 
+@lru_cache(maxsize=256)
+def _to_python(pattern: str) -> re.Pattern[str]:
+    """Return a template of Java's as Python's regular expression."""
+    return re.compile(_LINED.sub(lambda part: _IN_PYTHON.get(part[0], part[0]), pattern), re.ASCII)
+
+
 def extract_group(text: str, pattern: str, group: int) -> str | None:
-    """Return the result of Spark's ``regexp_extract``; None where unknown: Java and Python differ in line ends.
+    """Return the result of Spark's ``regexp_extract``; None where unknown.
 
     >>> extract_group("AB-1234", "^([A-Z]+)-", 1), extract_group("1234", "^([A-Z]+)-", 1)
     ('AB', '')
     """
     groups = template_groups(pattern)
-    if groups is None or not 0 <= group <= groups or _LINE_ENDS.search(text):
+    if groups is None or not 0 <= group <= groups:
         return None
-    match = re.search(pattern, text, re.ASCII)
+    match = _to_python(pattern).search(text)
     return "" if match is None else match[group] or ""
+
+
+def find_template(text: str, pattern: str) -> bool | None:
+    """Return the result of Spark's ``RLIKE`` with templates, or alternatives of them; None where unknown.
+
+    >>> find_template("cab", "^a|b$"), find_template("abc", "^a|b$"), find_template("cba", "^a|b$")
+    (True, True, False)
+    """
+    alternatives = [pattern] if re.search(r"[\[(\\]", pattern) else pattern.split("|")
+    if any(template_groups(part) is None for part in alternatives):
+        return None
+    return _to_python(pattern).search(text) is not None

@@ -28,6 +28,7 @@ from layoutopt.sql.duckdb.expressions import (
     PortableFunction,
     check_groups,
     is_portable,
+    one_zero,
     refuse,
     rewrite_contains,
     short,
@@ -37,6 +38,9 @@ from layoutopt.sql.problems import StatementError
 from layoutopt.sql.schema import plain_name, replace_names, with_plain_names
 from layoutopt.sql.types import is_floating
 
+# Escapes in texts that Spark and sqlglot read alike.
+_ESCAPES = re.compile(r"""\\(?:['"\\nrt%_]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})""")
+_OTHER_ESCAPE = re.compile(r"\\|\b[rR]['\"]")
 _JOINS = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
 _SELECT_PARTS = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
@@ -77,6 +81,7 @@ class Typer(ExpressionTyper):
         for join in select.args.get("joins") or []:
             seen.add(join.this.alias_or_name)
             self._check_join(join, seen)
+        self._write_one_zero(select)
         for part in ("where", "having"):
             if select.args.get(part) is not None:
                 self.type_of(select.args[part].this)
@@ -130,6 +135,19 @@ class Typer(ExpressionTyper):
         if any(value for name, value in group.args.items() if name != "expressions"):
             raise refuse(f"{short(group.sql(dialect='spark'))!r}")
         check_groups([self.type_of(item) for item in group.expressions])
+
+    def _write_one_zero(self, select: exp.Select) -> None:
+        """Group floats as Spark does, which takes -0.0 for 0.0 and shows 0.0."""
+        group = select.args.get("group")
+        for item in list(group.expressions) if group is not None else []:
+            name = self.type_of(exp.Paren(this=item.copy()))
+            if not is_floating(name):
+                continue
+            order = select.args.get("order")
+            parts = [select.args.get("having"), group, order, *select.expressions]
+            for node in [node for part in parts if part is not None for node in part.walk(prune=_is_aggregate)]:
+                if node == item:
+                    node.replace(one_zero(item, name))
 
     def _check_ordering(self, select: exp.Expr, outputs: Sequence[Column]) -> None:
         order, named = select.args.get("order"), {column.name.lower(): column.type for column in outputs}
@@ -190,6 +208,10 @@ class Typer(ExpressionTyper):
         return outputs[0].type
 
 
+def _is_aggregate(node: exp.Expr) -> bool:
+    return isinstance(node, exp.AggFunc)
+
+
 @dataclass(frozen=True)
 class PortableSql:
     """A text for DuckDB, with views in place of tables.
@@ -198,13 +220,15 @@ class PortableSql:
         sql: the text.
         columns: the columns of its answer in Spark's types.
         is_flat: whether it is a single SELECT without subqueries or CTEs, which reads each view once.
-        functions: the UDFs that it calls.
+        functions: the Python functions that it calls.
+        uses_times: whether it computes something of dates or times, of which DuckDB takes the last for infinity.
     """
 
     sql: str
     columns: tuple[Column, ...]
     is_flat: bool
     functions: tuple[PortableFunction, ...] = ()
+    uses_times: bool = False
 
 
 def portable_sql(
@@ -247,12 +271,12 @@ def portable_sql(
     typed = tuple(Column(name, column.type) for name, column in zip(names, columns, strict=True))
     is_flat = sum(1 for _ in tree.find_all(exp.Query)) == 1
     tree = to_duckdb_arrays(tree)
-    return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()))
+    return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()), typer.uses_times)
 
 
 def _parse_query(sql: str) -> exp.Query:
-    if "\\" in sql:
-        raise refuse("a text with a backslash")
+    if _OTHER_ESCAPE.search(_ESCAPES.sub("", sql)):
+        raise refuse("an unusual escape in a text")
     try:
         statement = parse_statement(sql)
     except StatementError as error:

@@ -165,7 +165,14 @@ def rows_sql(seed: int = 3) -> str:
 
 _COMPARED = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 _WHOLE = ("i", "b", "y", "sm")
-_NUMERIC = (*_WHOLE, "x", "f", "p", "q", "w")
+NUMERIC = (*_WHOLE, "x", "f", "p", "q", "w")
+TIMES = (
+    "d", "d", "ts", "ts", "n", "cast(ts AS date)", "cast(d AS timestamp)", "cast(n AS timestamp)",
+    "cast(ts AS timestamp_ntz)", "cast(n AS date)",
+)  # fmt: skip
+PARTS = ("year", "quarter", "month", "day", "dayofweek", "dayofyear", "weekofyear", "hour", "minute", "second")
+TEXTS = ("s", "s", "num", "st.b", "xs[0]", "element_at(xs, 1)", "concat(s, num)", "cast(i AS string)")
+_SMALL = ("1", "2", "3", "0.5", "1.25", "0.1D", "7L", "-1")
 _PATTERNS = (
     "'a%'",
     "'%b'",
@@ -280,10 +287,10 @@ class Conditions:
             f"CASE WHEN {left} {sign} {first} THEN {left} WHEN flag THEN {second} END {sign} {second}",
         )
 
-    def _numbers(self) -> str:
-        name, other = self._one(*_NUMERIC), self._one(*_NUMERIC)
-        value, small = self._value(name), self._one("1", "2", "3", "0.5", "1.25", "0.1D", "7L", "-1")
-        left = self._one(
+    def number(self, name: str) -> str:
+        """Return an expression of a column of numbers."""
+        other, small = self._one(*NUMERIC), self._one(*_SMALL)
+        return self._one(
             name,
             name,
             name,
@@ -318,6 +325,10 @@ class Conditions:
             f"-(-{name})",
             f"try_divide({name}, {other})",
         )
+
+    def _numbers(self) -> str:
+        name = self._one(*NUMERIC)
+        value, left, small = self._value(name), self.number(name), self._one(*_SMALL)
         values = (value, self._value(name), self._one(*_NUMBERS), small, f"'{self._one(*_NUMBERS)}'")
         if "boolean" in left:
             return self._one(left, f"NOT {left}")
@@ -327,10 +338,9 @@ class Conditions:
             return self._one(f"isnan({left})", f"NOT isnan({left})", f"isnan({left}) IS NULL")
         return self._tested(left, values)
 
-    def _texts(self) -> str:
-        name = self._one("s", "s", "num", "st.b", "xs[0]", "element_at(xs, 1)", "concat(s, num)", "cast(i AS string)")
-        value, pattern = self._value("s"), self._one(*_PATTERNS)
-        left = self._one(
+    def text(self, name: str) -> str:
+        """Return an expression of a text."""
+        return self._one(
             name,
             name,
             f"lower({name})",
@@ -354,6 +364,10 @@ class Conditions:
             f"lower(right({name}, 2))",
             f"left({name}, -1)",
         )
+
+    def _texts(self) -> str:
+        name = self._one(*TEXTS)
+        value, pattern, left = self._value("s"), self._one(*_PATTERNS), self.text(name)
         number = self._one(
             f"length({left})",
             f"instr({name}, 'a')",
@@ -387,21 +401,9 @@ class Conditions:
             self._tested(number, ("0", "1", "2", "5")) if "date" not in number else f"{number} IS NULL",
         )
 
-    def _times(self) -> str:
-        name = self._one(
-            "d",
-            "d",
-            "ts",
-            "ts",
-            "n",
-            "cast(ts AS date)",
-            "cast(d AS timestamp)",
-            "cast(n AS timestamp)",
-            "cast(ts AS timestamp_ntz)",
-            "cast(n AS date)",
-        )
-        values = (*(self._value(each) for each in ("d", "ts", "n")), "'1994-01-01'", "'1994'")
-        left = self._one(
+    def time(self, name: str) -> str:
+        """Return an expression of a date or time."""
+        return self._one(
             name,
             name,
             f"to_date({name})",
@@ -418,9 +420,11 @@ class Conditions:
             f"add_months({name}, 2)",
             f"trunc({name}, 'week')",
         )
-        part = self._one(
-            "year", "quarter", "month", "day", "dayofweek", "dayofyear", "weekofyear", "hour", "minute", "second"
-        )
+
+    def _times(self) -> str:
+        name = self._one(*TIMES)
+        values = (*(self._value(each) for each in ("d", "ts", "n")), "'1994-01-01'", "'1994'")
+        left, part = self.time(name), self._one(*PARTS)
         number = self._one(f"{part}({name})", f"extract(YEAR FROM {name})", f"datediff({name}, d)", f"year({left})")
         return self._one(
             self._tested(left, values),
@@ -472,7 +476,7 @@ class Conditions:
         )
 
     def _two(self) -> str:
-        first, second = self._one(*_NUMERIC), self._one(*_NUMERIC)
+        first, second = self._one(*NUMERIC), self._one(*NUMERIC)
         pair = self._one(
             f"{first} ~ {second}",
             "s ~ num",
