@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 import pyarrow as pa
 
 from layoutopt.errors import WorkerLostError
+from layoutopt.events import report_step
 
 # So many groups that a slow one delays little.
 _GROUPS_A_CORE: Final = 8
@@ -75,7 +76,7 @@ class Processes:
             WorkerLostError: a process was killed.
         """
         if count <= 1 or self.cores == 1:
-            return [function(number) for number in range(count)]
+            return list(_reporting((function(number) for number in range(count)), count))
         if self._beginning is not None:
             self._beginning.join()
             self._beginning = None
@@ -86,15 +87,24 @@ class Processes:
         from joblib import Parallel, delayed
         from joblib.externals.loky.process_executor import TerminatedWorkerError
 
-        run = Parallel(n_jobs=min(count, self.cores), backend="loky", batch_size=1, max_nbytes=None)
+        run = Parallel(
+            n_jobs=min(count, self.cores), backend="loky", batch_size=1, max_nbytes=None, return_as="generator"
+        )
         try:
-            values: list[Value] = run(delayed(_call)(function, number) for number in range(count))
+            values = list(_reporting(run(delayed(_call)(function, number) for number in range(count)), count))
         except TerminatedWorkerError as error:
             raise WorkerLostError(
                 f"one of {self.cores} processes was killed, as happens where memory is short; free some, or let fewer "
                 "run: LOKY_MAX_CPU_COUNT=1"
             ) from error
         return values
+
+
+def _reporting(values: Iterable[Value], count: int) -> Iterator[Value]:
+    """Yield values, and report how many of ``count`` there are."""
+    for done, value in enumerate(values, 1):
+        report_step(done, count)
+        yield value
 
 
 def map_in_groups(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from layoutopt.errors import SourceIndexError, WorkerLostError
+from layoutopt.events import following_steps
 from layoutopt.local.processes import Processes
 from tests.effort import PROCESSES
 
@@ -44,6 +45,14 @@ def test_a_process_that_is_killed_says_so_and_others_take_its_place() -> None:
     with pytest.raises(WorkerLostError, match="one of 2 processes was killed"):
         Processes(2).map(2, killed)
     assert [value for value, _ in Processes(2).map(2, partial(power, 2))] == [1, 2]
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+def test_each_value_is_reported(cores: int) -> None:
+    seen: list[tuple[int, int]] = []
+    with following_steps(lambda done, total: seen.append((done, total))):
+        Processes(cores).map(3, abs)
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 def test_there_are_as_many_as_cores(monkeypatch: pytest.MonkeyPatch) -> None:
