@@ -505,7 +505,7 @@ public class ReadBlocks extends Rule {
 
     /** Few rows that the driver has, as an Arrow stream of the wanted columns; Spark reads them without a job. */
     public LogicalPlan local(byte[] stream, String label) {
-      scala.Tuple2 read = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$.fromIPCStream(stream);
+      scala.Tuple2 read = Versions.readStream(stream);
       scala.collection.Iterator rows = (scala.collection.Iterator) read._1();
       StructField[] fields = ((StructType) read._2()).fields();
       for (int i = 0; i < wanted.size(); i++) checkType((AttributeReference) wanted.get(i), fields[i].dataType());
@@ -536,10 +536,10 @@ public class ReadBlocks extends Rule {
       held.rdd().setName(label);
       Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
           AttributeMap$.MODULE$.empty(), false);
-      return over(new LogicalRDD(held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), false,
-          scala.Option.apply(null),
-          (org.apache.spark.sql.classic.SparkSession) ((HadoopFsRelation) relation.relation()).sparkSession(),
-          scala.Option.apply(size), scala.Option.apply(null), false));
+      Object session = ((HadoopFsRelation) relation.relation()).sparkSession();
+      return over((LogicalPlan) Versions.make(LogicalRDD.class, new Object[] {held.output(), held.rdd(),
+          held.outputPartitioning(), held.outputOrdering(), Boolean.FALSE, scala.Option.apply(null), session,
+          scala.Option.apply(size), scala.Option.apply(null), Boolean.FALSE}));
     }
 
     /** No rows, for a scan that is only planned. */
@@ -900,6 +900,37 @@ public class ReadBlocks extends Rule {
             NamedExpression$.MODULE$.newExprId(), none()));
       }
       return of(result);
+    }
+  }
+
+  /** What versions of Spark name or make differently. */
+  static class Versions {
+    /** Make an object by its only constructor, which takes the first arguments in older versions. */
+    static Object make(Class of, Object[] arguments) {
+      java.lang.reflect.Constructor constructor = of.getConstructors()[0];
+      try {
+        return constructor.newInstance(java.util.Arrays.copyOf(arguments, constructor.getParameterTypes().length));
+      } catch (ReflectiveOperationException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+
+    /** The rows of an Arrow stream and their schema; older versions also take the task's context. */
+    static scala.Tuple2 readStream(byte[] stream) {
+      Object converters = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$;
+      java.lang.reflect.Method[] methods = converters.getClass().getMethods();
+      java.lang.reflect.Method read = null;
+      for (int i = 0; i < methods.length; i++) {
+        boolean isShorter = read == null || methods[i].getParameterTypes().length < read.getParameterTypes().length;
+        if (methods[i].getName().equals("fromIPCStream") && isShorter) read = methods[i];
+      }
+      Object[] arguments = new Object[read.getParameterTypes().length];
+      arguments[0] = stream;
+      try {
+        return (scala.Tuple2) read.invoke(converters, arguments);
+      } catch (ReflectiveOperationException error) {
+        throw new IllegalStateException(error);
+      }
     }
   }
 
