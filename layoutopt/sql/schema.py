@@ -271,13 +271,15 @@ def check_folders(paths: Sequence[str]) -> list[dict[str, str | None]]:
     return values
 
 
-def _merge_columns(merged: dict[str, Column], columns: Iterable[Column], file: Path, is_first: bool) -> None:
+def _merge_columns(merged: dict[str, Column], columns: tuple[Column, ...], file: Path, is_first: bool) -> None:
     """Add a file's columns, as Spark merges files; a column that some file lacks may be NULL.
 
     Raises:
-        SchemaError: a column has another type than in the files before; names it.
+        SchemaError: a column has another type than in the files before, or comes twice; names it.
     """
     in_file = {column.name.lower(): column for column in columns}
+    if len(in_file) < len(columns):
+        Schema(columns).writable()  # raises
     for key, column in in_file.items():
         known = merged.get(key, column if is_first else replace(column, nullable=True))
         type = merge_types(known.type, column.type)
