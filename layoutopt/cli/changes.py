@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, has_pyspark, is_local, start_spark
+from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, start_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -49,7 +49,7 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
         try:
-            if is_local(settings.executor, session, default=not has_pyspark()):
+            if is_loaded_locally(settings.executor, session, settings.source):
                 report = append_locally(settings, work.say, log)
             elif settings.executor == "spark":
                 raise NeedsSparkError("--executor spark is given")

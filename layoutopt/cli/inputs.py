@@ -72,6 +72,20 @@ def is_local(executor: str | None, session: Session, default: bool) -> bool:
     return local
 
 
+def is_loaded_locally(executor: str | None, session: Session, source: str) -> bool:
+    """Return whether a source is loaded in processes of this machine: also where Spark can't read its files.
+
+    Raises:
+        SettingError: as :func:`is_local`; or Spark can't, and is chosen.
+    """
+    from layoutopt.local.parquet_files import find_spark_gap
+
+    gap = None if executor == "local" else find_spark_gap(source)
+    if gap is not None and executor is not None:
+        raise SettingError(f"{gap}; give --executor local")
+    return is_local(executor, session, default=gap is not None or not has_pyspark())
+
+
 def find_reading_property(session: Session) -> str | None:
     """Return a property of the configuration that may change what Spark reads (the calendar of old dates, a store)."""
     keys = (key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop.")))

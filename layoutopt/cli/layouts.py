@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import has_pyspark, is_local, spark_if_needed, start_spark
+from layoutopt.cli.inputs import is_loaded_locally, spark_if_needed, start_spark
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
@@ -139,7 +139,7 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.report.tables import print_loads
 
     with event_log(settings.log_json) as log, session.working("loading", log) as work:
-        if is_local(settings.executor, session, default=not has_pyspark()):
+        if is_loaded_locally(settings.executor, session, settings.source):
             from layoutopt.loading.load import run_load
             from layoutopt.loading.local_source import LocalSource
 

@@ -234,6 +234,10 @@ def _make_spark_checker(table_path: str, session: Session) -> FileChecker:
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
     _check_is_table(table_path)
+    from layoutopt.local.parquet_files import find_spark_gap
+
+    if gap := find_spark_gap(source):
+        raise SettingError(f"{gap}, so `verify` can't compare {source!r}; leave out --source, as the load compared it")
     from layoutopt.spark.core.source import open_source
 
     return open_source(start_spark(session, table=table_path), source)

@@ -54,7 +54,6 @@ class FileFormat:
     Attributes:
         prefix: begins a source's name.
         reader: Spark's name of its reader, whose rows say which file they are from (``_metadata``).
-        pattern: matches the names of data files in a local folder.
         read_schema: returns the columns of a local path by its files' footers.
         count_rows: returns the rows of a file (path or URL) by its footer.
         options: of Spark's reader.
@@ -64,7 +63,6 @@ class FileFormat:
 
     prefix: str
     reader: str
-    pattern: str
     read_schema: Callable[[str], Schema]
     count_rows: Callable[[str], int]
     options: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +121,7 @@ _HIVE_CHANGES: Final = frozenset({"operation", "originaltransaction", "bucket", 
 
 
 def _read_orc_schema(path: str) -> Schema:
-    return read_files_schema(Path(path), "ORC", ORC.pattern, _read_orc_columns)
+    return read_files_schema(Path(path), "ORC", _read_orc_columns)
 
 
 def _read_orc_columns(file: Path) -> Iterable[Column]:
@@ -177,14 +175,11 @@ def _find_orc_problem(names: Sequence[str], uris: Sequence[str]) -> str | None:
 
 DELTA: Final = TableFormat("delta", _read_delta)
 ICEBERG: Final = TableFormat("iceberg", _read_iceberg, in_catalogs=True, open_iceberg=_open_iceberg)
-PARQUET: Final = FileFormat(
-    "", "parquet", "*.parquet", schema_from, lambda path: read_footer(path).num_rows, has_row_groups=True
-)
-# The class names Spark's own reader, whatever the session's settings; files of Hive have no suffix.
+PARQUET: Final = FileFormat("", "parquet", schema_from, lambda path: read_footer(path).num_rows, has_row_groups=True)
+# The class names Spark's own reader, whatever the session's settings.
 ORC: Final = FileFormat(
     "orc",
     "org.apache.spark.sql.execution.datasources.orc.OrcFileFormat",
-    "*",
     _read_orc_schema,
     _count_orc_rows,
     {"orc.force.positional.evolution": "false"},

@@ -33,6 +33,7 @@ UNNAMED: Final[tuple[str | None, ...]] = ()
 
 _REQUESTS_AT_ONCE: Final = 16
 _PARQUET_SUFFIXES: Final = (".parquet", ".parq", ".pq")
+_MAGIC: Final = b"PAR1"
 # Suffixes that some writers give both Parquet and other files.
 _AMBIGUOUS_SUFFIXES: Final = ("", ".snappy", ".gz", ".zstd", ".lz4", ".lzo", ".brotli")
 # Names of modification times and of entity tags in the listings of stores.
@@ -139,11 +140,11 @@ def _list_local(root: Path) -> Iterator[tuple[str, str]]:
         parents_by_folder |= {str(Path(folder, name)): parents for name in subfolders}
         for name in names:
             path = Path(folder, name)
-            if _is_data(str(path)):
-                try:
+            try:
+                if _is_local_data(path):
                     yield str(path), _local_version(path.stat())
-                except FileNotFoundError:
-                    continue  # removed since it was listed
+            except FileNotFoundError:
+                continue  # removed since it was listed
 
 
 def _raise_unlisted(error: OSError) -> None:
@@ -152,10 +153,19 @@ def _raise_unlisted(error: OSError) -> None:
     ) from error
 
 
+def _is_local_data(path: Path) -> bool:
+    """Return whether a local file is Parquet, by its name, or by its first bytes where its name is ambiguous."""
+    if is_listed(path.name) and not path.name.lower().endswith(_PARQUET_SUFFIXES):
+        with path.open("rb") as content:
+            if content.read(len(_MAGIC)) == _MAGIC:
+                return True
+    return _is_data(str(path))
+
+
 def _is_data(path: str) -> bool:
     """Return whether a file is Parquet, by its name; raise SourceError if that is ambiguous."""
     name = path.rpartition("/")[2]
-    if not is_listed(name) or name.endswith(_PARQUET_SUFFIXES):
+    if not is_listed(name) or name.lower().endswith(_PARQUET_SUFFIXES):
         return is_listed(name)
     if Path(name).suffix in _AMBIGUOUS_SUFFIXES:
         raise SourceError(

@@ -465,7 +465,7 @@ def mine_all(
         queries, threshold, num_features, max_set, selection, settings: as for :func:`mine_features`.
         schema: the table's.
         date_features: the most features of :func:`mine_ranges`, about columns excluded by default; by default a third
-            of ``num_features``, or of those found.
+            of ``num_features``, or of those found; where none is found, of :data:`MAX_FEATURES`.
         exclude_columns: columns that make no features at all; by default :func:`default_excluded`, but for the ranges.
     """
     min_queries = default_threshold(queries) if threshold is None else threshold
@@ -484,7 +484,7 @@ def mine_all(
     # Features about dates don't guide a single layout, so it needs stricter ones without dates.
     unsharpened = [features]
     if date_features is None:
-        date_features = (len(features) if num_features is None else num_features) // 3
+        date_features = (len(features) or MAX_FEATURES if num_features is None else num_features) // 3
     if exclude_columns is None and date_features and dates:
         ranges = mine_ranges(
             queries, dates, schema, threshold=min_queries, num_features=date_features, settings=features.settings

@@ -24,13 +24,25 @@ from layoutopt.external.footers import standard_leaves
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import has_old_dates, has_old_int96
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
+from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import arrow_type_name, find_collations, is_listed, read_arrow_schema
+from layoutopt.sql.schema import (
+    arrow_type_name,
+    check_parquet_types,
+    find_collations,
+    is_listed,
+    list_files,
+    list_nanoseconds,
+    read_arrow_schema,
+)
 from layoutopt.writer.checksum import is_summable
 
 # With Hadoop's configuration, a path without a scheme may be in another file system.
 _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
+# The codecs that Arrow reads, and Spark only with further libraries.
+_ARROW_CODECS: Final = frozenset({"BROTLI"})
+_SAMPLED_FOOTERS: Final = 16
 # Marks in a footer's metadata of types that only Spark knows: padded texts, and types that files store as numbers.
 _SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
@@ -68,7 +80,7 @@ def list_visible(root: Path) -> list[Path]:
 
 @contextmanager
 def open_plain(path: Path, schema: Schema) -> Iterator[pq.ParquetFile]:
-    """Open a file that has exactly a schema's columns, in any order, and nothing that Spark reads by its own rules.
+    """Open a file that has a schema's columns, or some, in any order, and nothing that Spark reads by its own rules.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
@@ -76,19 +88,23 @@ def open_plain(path: Path, schema: Schema) -> Iterator[pq.ParquetFile]:
     """
     try:
         with pq.ParquetFile(path, **ARROW_OPTIONS) as file:
-            _check_file(path, file, schema)
+            try:
+                _check_file(path, file, schema)
+            except SchemaError as error:
+                raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
             yield file
-    except (OSError, pa.ArrowException, SchemaError) as error:
+    except (OSError, pa.ArrowException) as error:
         if is_checksum_failure(str(error)):
             raise damaged_page(str(path)) from error
         raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
 
 
 def _check_file(path: Path, file: pq.ParquetFile, schema: Schema) -> None:
-    fields = read_arrow_schema(file.metadata.schema)
+    check_parquet_types(file.metadata.schema)
+    fields = read_arrow_schema(file.metadata.schema, in_micros=True)
     collations = find_collations(fields)
     types = {field.name: arrow_type_name(field.type, collations.get(field.name, {}), field.name) for field in fields}
-    if len(types) < len(fields) or types != {column.name: column.type for column in schema.columns}:
+    if len(types) < len(fields) or not types.items() <= {column.name: column.type for column in schema.columns}.items():
         raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
     for field in fields:
         leaves = [path for path, _ in standard_leaves(field.type, field.name)]
@@ -100,18 +116,53 @@ def _check_file(path: Path, file: pq.ParquetFile, schema: Schema) -> None:
         raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
 
 
+def find_spark_gap(source: str) -> str | None:
+    """Return why Spark can't read files of a source that Arrow reads, by some footers; None if none says so.
+
+    Raises:
+        SourceError: the source is the folder of a table of another format.
+    """
+    try:
+        root = resolve_local_path(source)
+        files = list_files(root) if root.is_dir() else [root]
+        for file in spread(files, _SAMPLED_FOOTERS):
+            footer = pq.read_metadata(file)
+            for name in list_nanoseconds(footer.schema):
+                return f"the column {name!r} has times in nanoseconds, which Spark can't read"
+            chunks = footer.row_group(0).to_dict()["columns"] if footer.num_row_groups else []
+            for codec in {chunk["compression"] for chunk in chunks} & _ARROW_CODECS:
+                return f"the file {str(file)!r} is compressed by {codec}, which Spark can't read"
+    except (NeedsSparkError, OSError, pa.ArrowException):  # the reader says so
+        return None
+    return None
+
+
 def arrow_schema(schema: Schema) -> pa.Schema:
     """Return the Arrow schema in which rows are read."""
     return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns])
 
 
 def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a file's rows in a schema's order and types.
+    """Return a file's rows in a schema's order and types; columns that the file lacks are NULL.
 
     Raises:
+        SchemaError: a time has nanoseconds, which tables can't store.
         pa.ArrowException: a value does not fit the type; Spark may read it.
     """
-    return pa.Table.from_arrays([rows[field.name].cast(field.type) for field in schema], schema=schema)
+    return pa.Table.from_arrays([_cast_column(rows, field) for field in schema], schema=schema)
+
+
+def _cast_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    if field.name not in rows.column_names:
+        return pa.nulls(rows.num_rows, field.type)
+    try:
+        return rows[field.name].cast(field.type)
+    except pa.ArrowInvalid as error:
+        if "[ns" in str(rows.schema.field(field.name).type) and "would lose data" in str(error):
+            raise SchemaError(
+                f"column {field.name!r} has times of nanoseconds, and tables store microseconds; round them"
+            ) from error
+        raise
 
 
 def plain_type(type: pa.DataType) -> pa.DataType:

@@ -87,14 +87,15 @@ def read_by_duckdb(
         condition, values = _select_partitions(partition, wanted)
     elif folder is not None and wanted is not None and folder[0] not in wanted:
         return
-    names = ", ".join(map(double_quote_name, stored)) or "NULL AS none"
-    query = f"SELECT {names} FROM read_parquet(?, hive_partitioning = false) WHERE {condition}"
+    rows_of_file = "FROM read_parquet(?, hive_partitioning = false)"
     # DuckDB takes a path for a pattern.
     path = re.sub(r"([\[*?])", r"[\1]", str(file.path))
     try:
         with duckdb.connect(config={"threads": 1}) as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            relation = connection.sql(query, params=[path, *values])
+            in_file = set(connection.sql(rows_of_file, params=[path]).columns)  # others are NULL
+            names = ", ".join(double_quote_name(name) for name in stored if name in in_file) or "NULL AS none"
+            relation = connection.sql(f"SELECT {names} {rows_of_file} WHERE {condition}", params=[path, *values])
             reader: pa.RecordBatchReader = relation.to_arrow_reader(_ROWS_AT_ONCE)
             for batch in reader:
                 rows = pa.Table.from_batches([batch])

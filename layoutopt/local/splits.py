@@ -293,7 +293,9 @@ def _read(
         ends = split.low + np.cumsum([0, *(file.metadata.row_group(group).num_rows for group in groups)])
         wanted = np.flatnonzero((ends[:-1] < stop) & (ends[1:] > first)).tolist()
         low = int(ends[wanted[0]]) if wanted else 0
-        batches = file.iter_batches(_ROWS_AT_ONCE, [groups[place] for place in wanted], job.columns)
+        stored = file.schema_arrow.names
+        names = None if job.columns is None else [name for name in job.columns if name in stored] or stored[:1]
+        batches = file.iter_batches(_ROWS_AT_ONCE, [groups[place] for place in wanted], names)
         for rows in _combine_batches(batches, at_once or _BATCH_BYTES):
             if split.folder is not None:
                 type = plain_type(arrow_schema(job.schema).field(job.partition_by).type)
@@ -370,7 +372,7 @@ def list_local_files(source: str, schema: Schema, partition_by: str | None) -> t
             raise NeedsSparkError(f"{source!r} has no files")
         folders = [path for path in paths if path.is_dir()]
         if not folders:
-            return tuple(LocalFile(_check_is_parquet(path), None) for path in paths)
+            return tuple(LocalFile(_check_is_file(path), None) for path in paths)
         if len(folders) < len(paths):
             raise NeedsSparkError(f"{source!r} has files beside folders")
         return tuple(_list_folders(folders, schema, partition_by))
@@ -397,7 +399,7 @@ def _list_folders(folders: Sequence[Path], schema: Schema, partition_by: str | N
     for folder, values in zip(folders, texts, strict=True):
         value = _parse_folder_value(values[column.name], column.type)
         for path in list_visible(folder):
-            yield LocalFile(_check_is_parquet(path), (value,))
+            yield LocalFile(_check_is_file(path), (value,))
 
 
 def _parse_folder_value(text: str | None, type: str) -> PlainValue:
@@ -408,9 +410,9 @@ def _parse_folder_value(text: str | None, type: str) -> PlainValue:
     return (dt.date.fromisoformat(text) - dt.date(1970, 1, 1)).days if type == "date" else int(text)
 
 
-def _check_is_parquet(path: Path) -> Path:
-    if not path.name.endswith(".parquet") or not path.is_file():
-        raise NeedsSparkError(f"{str(path)!r} is no file of Parquet by its name")
+def _check_is_file(path: Path) -> Path:
+    if not path.is_file():
+        raise NeedsSparkError(f"{str(path)!r} is no file")
     return path
 
 
@@ -421,12 +423,7 @@ def estimate_rows(files: Sequence[LocalFile]) -> int:
         NeedsSparkError: a footer can't be read.
     """
     some = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]
-    counts = []
-    for file in some:
-        try:
-            counts.append(pq.read_metadata(file.path).num_rows)
-        except (OSError, pa.ArrowException) as error:
-            raise NeedsSparkError(f"the footer of {str(file.path)!r} can't be read ({error})") from error
+    counts = [_read_footer(file.path).num_rows for file in some]
     return int(sum(counts)) * len(files) // max(1, len(some))
 
 
@@ -436,12 +433,31 @@ def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | 
     Raises:
         NeedsSparkError: a file might not be read as Spark reads it.
     """
+    _check_all_are_stored(files, schema)
     shares = [files[start : start + _FILES_A_TASK] for start in range(0, len(files), _FILES_A_TASK)]
     results = tasks.map(len(shares), partial(_count_share, shares, schema, partition_by))
     return tuple(
         (replace(split, low=number << _ROW_BITS), counts)
         for number, (split, counts) in enumerate(chain.from_iterable(results))
     )
+
+
+def _check_all_are_stored(files: Sequence[LocalFile], schema: Schema) -> None:
+    """Raise NeedsSparkError if no file has one of a schema's columns, which Spark refuses; some files may lack it."""
+    missing = set(schema.names)
+    for file in files:
+        missing -= set(_read_footer(file.path).schema.to_arrow_schema().names) | set(folder_values(str(file.path)))
+        if not missing:
+            return
+    if missing and files:
+        raise NeedsSparkError(f"no file has the column {min(missing)!r}")
+
+
+def _read_footer(path: Path) -> pq.FileMetaData:
+    try:
+        return pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        raise NeedsSparkError(f"the footer of {str(path)!r} can't be read ({error})") from error
 
 
 def _count_share(
@@ -468,6 +484,8 @@ def _count_file(
             if partition_by is None or file.folder is not None:
                 yield split, {None if file.folder is None else file.folder[0]: rows}
             else:
+                if partition_by not in parquet.schema_arrow.names:
+                    raise NeedsSparkError(f"{str(file.path)!r} lacks the partition column {partition_by!r}")
                 keys = encode_partitions(parquet.read_row_groups(groups, [partition_by]), partition_by)
                 counts = keys.indices.value_counts()
                 values = keys.dictionary.take(counts.field("values")).to_pylist()

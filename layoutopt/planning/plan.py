@@ -224,13 +224,14 @@ def guiding_features(document: FeaturesDocument, method: str, num_features: int 
 
     Several layouts choose among all, and a qd-tree cuts by all. Any other single layout takes the strictest, since
     features compete (Sun 2017, figure 3.7), and none about the columns that the analysis excluded (dates): it is cut
-    by these, which serves constants that are not in the log, too.
+    by these, which serves constants that are not in the log, too. Where there are no others, all guide.
     """
     features = document.features
     if is_sampled(method) or method == "qdtree":
         return select_heaviest(features, num_features)
     excluded = set(document.exclude_columns)
     free = features.only(i for i, feature in enumerate(features) if not _filters_any(feature, excluded))
+    free = free if len(free) else features
     strict = free.only(sharpest(free, document.queries))
     return select_heaviest(strict, NUM_FEATURES if num_features is None else num_features)
 

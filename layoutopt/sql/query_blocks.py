@@ -243,7 +243,7 @@ class Statement:
 
     Attributes:
         tables: the schemas of the tables to look for, by name.
-        any_qualifier: whether ``prod.t`` means ``t``.
+        any_qualifier: whether ``prod.t`` means ``t``, unless ``tables`` has a qualified ``t``.
         uses: how often each name (folded) occurs in a FROM clause.
         scans: the from-items that are those tables, in order of appearance.
         conditions: the conditions that hold above a from-item and name it.
@@ -260,7 +260,12 @@ class Statement:
         parts = [part.name.lower() for part in reference.parts]
         for name in self.tables:
             table_parts = name.lower().split(".")
-            if parts == table_parts or (self.any_qualifier and parts[-len(table_parts) :] == table_parts):
+            if parts == table_parts:
+                return name
+            is_only = self.any_qualifier and not any(
+                other.lower().endswith(f".{name.lower()}") for other in self.tables
+            )
+            if is_only and parts[-len(table_parts) :] == table_parts:
                 return name
         return None
 

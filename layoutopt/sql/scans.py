@@ -244,7 +244,12 @@ def table_names(sql: str, dialect: str = "spark") -> list[str]:
         SettingError: unknown dialect.
         StatementError: the text can't be parsed, or holds no or several statements.
     """
-    return sorted({table.name for table in _find_tables(parse_statement(sql, dialect))})
+    return sorted({name for _, name in qualified_names(sql, dialect)})
+
+
+def qualified_names(sql: str, dialect: str = "spark") -> list[tuple[str, str]]:
+    """Return the schema, empty without one, and the name of each table of a statement; raises as table_names."""
+    return sorted({(table.db, table.name) for table in _find_tables(parse_statement(sql, dialect))})
 
 
 def _find_tables(tree: exp.Expr) -> list[exp.Table]:

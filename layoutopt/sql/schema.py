@@ -11,7 +11,8 @@ import datetime as dt
 import json
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,7 @@ from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import INTEGER_BITS, VARIANT, whole_type
+from layoutopt.model.types import INTEGER_BITS, VARIANT, nested_parts, struct_fields, whole_type
 from layoutopt.sql.dialect import Spark4, get_dialect, split_statements
 from layoutopt.sql.problems import StatementError
 
@@ -50,6 +51,8 @@ _ARROW_TYPES = {
     pa.date32(): "date",
 }
 _TIMESTAMP = pa.timestamp("us", "UTC")
+_MOST_DIGITS: Final = 38  # of Spark's decimals
+_READS_AT_ONCE: Final = 16
 _LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view)
 _DDL_TYPES = {
     **{
@@ -86,7 +89,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
         return _select_table(schemas_from(text, dialect=dialect), table)
-    return read_files_schema(path, "Parquet", "*.parquet", _read_parquet_columns)
+    return read_files_schema(path, "Parquet", _read_parquet_columns)
 
 
 def is_ddl(text: str) -> bool:
@@ -183,43 +186,156 @@ def _select_table(schemas: dict[str, Schema], table: str | None) -> Schema:
     raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
 
 
-def read_files_schema(
-    path: Path, format: str, pattern: str, read_columns: Callable[[Path], Iterable[Column]]
-) -> Schema:
-    """Return the columns of a file, or of the first file of a folder and those in folder names.
+def read_files_schema(path: Path, format: str, read_columns: Callable[[Path], Iterable[Column]]) -> Schema:
+    """Return the columns of a file, or of all files of a folder and those in folder names.
 
     Args:
         path: of the file or folder.
         format: names the format in messages.
-        pattern: matches the names of data files in a folder.
         read_columns: reads the columns of a file.
 
     Raises:
-        SourceError: there is no such file, or it is not of the format.
-        SchemaError: the type of a column can't be stored.
+        SourceError: there is no such file, it is not of the format, or folders are not named alike.
+        SchemaError: the type of a column can't be stored, or differs between files.
     """
-    file, partition_columns = path, tuple[Column, ...]()
+    files, in_folders = [path], tuple[Column, ...]()
     if path.is_dir():
-        files = sorted(p for p in path.rglob(pattern) if p.is_file() and all(map(is_listed, p.relative_to(path).parts)))
+        files = list_files(path)
         if not files:
             raise SourceError(f"the folder {str(path)!r} holds no {format} file; give one that does, or DDL")
-        values = [folder_values(file.relative_to(path).as_posix()) for file in files]
-        # Spark takes columns from folders only if all files lie below folders of the same names.
-        file, partition_columns = files[0], folder_columns(values) if len(set(map(tuple, values))) == 1 else ()
-    try:
-        file_columns = tuple(read_columns(file))
-    except OSError as error:
-        raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
-    except pa.ArrowInvalid as error:
-        raise SourceError(f"the file {str(file)!r} is not a valid {format} file; write it again") from error
-    names = {column.name.lower() for column in file_columns}
-    added = (column for column in partition_columns if column.name.lower() not in names)
-    return Schema((*file_columns, *added)).writable()
+        in_folders = folder_columns(check_folders([file.relative_to(path).as_posix() for file in files]))
+
+    def read(file: Path) -> tuple[Column, ...]:
+        try:
+            return tuple(read_columns(file))
+        except OSError as error:
+            raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
+        except pa.ArrowException as error:
+            if isinstance(error, pa.ArrowInvalid) and not _has_magic(file):
+                raise SourceError(
+                    f"the file {str(file)!r} is not a valid {format} file; write it again, or move it out of the source"
+                ) from error
+            raise SchemaError(
+                f"the file {str(file)!r} has a column that Arrow can't read ({error}); cast it, or give the columns "
+                "as DDL and let Spark read them"
+            ) from error
+
+    merged: dict[str, Column] = {}
+    with ThreadPoolExecutor(_READS_AT_ONCE) as pool:
+        for file, columns in zip(files, pool.map(read, files), strict=True):
+            _merge_columns(merged, columns, file, is_first=file is files[0])
+    added = (column for column in in_folders if column.name.lower() not in merged)
+    return Schema((*merged.values(), *added)).writable()
+
+
+def _has_magic(file: Path) -> bool:
+    """Return whether a file begins and ends as Parquet does."""
+    with file.open("rb") as content:
+        start = content.read(4)
+        content.seek(max(0, file.stat().st_size - 4))
+        return start in (b"PAR1", b"PARE") and content.read(4) == start
+
+
+def list_files(root: Path) -> list[Path]:
+    """Return the files below a folder that Spark reads, whatever their suffixes, sorted by name."""
+    return sorted(p for p in root.rglob("*") if p.is_file() and all(map(is_listed, p.relative_to(root).parts)))
+
+
+def check_folders(paths: Sequence[str]) -> list[dict[str, str | None]]:
+    """Return the column values in the folder names of each path of a source's files, relative to its folder.
+
+    Raises:
+        SourceError: Spark does not read all files, since their folders have other names; or a folder has no value.
+    """
+    values = [folder_values(path) for path in paths]
+    for path, by_name in zip(paths, values, strict=True):
+        folder = path.rpartition("/")[0]
+        empty = next((name for name, value in by_name.items() if value == ""), None)
+        if empty is not None:
+            raise SourceError(
+                f"the folder {folder!r} has no value after '{empty}='; rename it, for NULL to '{empty}={_NULL}'"
+            )
+        first, other = tuple(values[0]), tuple(by_name)
+        if other == first and folder and not other:
+            raise SourceError(f"Spark reads no file of the folder {folder!r}; move its files up")
+        if other == first:
+            continue
+        if len(other) != len(first):
+            problem = "have different depths; move them to one depth"
+        elif set(other) == set(first):
+            problem = "have their columns in different orders; nest them in one order"
+        else:
+            problem = "have different columns; rename the folders"
+        folders = " and ".join(f"{p.rpartition('/')[0] or '.'!r}" for p in (paths[0], path))
+        raise SourceError(f"the folders {folders} of the source {problem}, since Spark does not read both")
+    return values
+
+
+def _merge_columns(merged: dict[str, Column], columns: tuple[Column, ...], file: Path, is_first: bool) -> None:
+    """Add a file's columns, as Spark merges files; a column that some file lacks may be NULL.
+
+    Raises:
+        SchemaError: a column has another type than in the files before, or comes twice; names it.
+    """
+    in_file = {column.name.lower(): column for column in columns}
+    if len(in_file) < len(columns):
+        Schema(columns).writable()  # raises
+    for key, column in in_file.items():
+        known = merged.get(key, column if is_first else replace(column, nullable=True))
+        type = merge_types(known.type, column.type)
+        if type is None:
+            raise SchemaError(
+                f"the column {known.name!r} is {known.type} in other files of the source, but {column.type} in "
+                f"{str(file)!r}; write them again with one type"
+            )
+        merged[key] = Column(known.name, type, known.nullable or column.nullable)
+    for key in merged.keys() - in_file.keys():
+        merged[key] = replace(merged[key], nullable=True)
+
+
+def merge_types(first: str, second: str) -> str | None:
+    """Return the type that Spark makes of two files' types: it adds fields to structs; None where it makes none.
+
+    >>> merge_types("array<struct<a:int>>", "array<struct<b:date,a:int>>"), merge_types("int", "bigint")
+    ('array<struct<a:int,b:date>>', None)
+    """
+    if first == second:
+        return first
+    (kind, parts), (other, other_parts) = nested_parts(first), nested_parts(second)
+    if kind != other or not parts or not other_parts:
+        return None
+    if kind != "struct":
+        inner = [merge_types(*pair) for pair in zip(parts, other_parts, strict=True)]
+        return None if None in inner else f"{kind}<{','.join(map(str, inner))}>"
+    fields = dict(struct_fields(first))
+    for name, type in struct_fields(second):
+        same = next((known for known in fields if known.lower() == name.lower()), name)
+        merged = merge_types(fields.get(same, type), type)
+        if merged is None:
+            return None
+        fields[same] = merged
+    return f"struct<{','.join(f'{name}:{type}' for name, type in fields.items())}>"
+
+
+# Types of Parquet that Spark does not read, with the remedy.
+_REFUSED: Final = {
+    "Interval": "cast it to a text", "UUID": "cast it to a text", "Time": "cast it to a text",
+    "Float16": "cast it to FLOAT", "Geometry": "store it as WKB in a binary column",
+    "Geography": "store it as WKB in a binary column",
+}  # fmt: skip
+
+
+# A column of Parquet's type VARIANT in the description of a file's schema.
+_VARIANT_GROUP: Final = re.compile(r"^  \w+ group field_id=-?\d+ (.*) \(Variant\b.*\) \{$", re.MULTILINE)
 
 
 def _read_parquet_columns(file: Path) -> Iterator[Column]:
-    arrow = read_arrow_schema(pq.read_metadata(file).schema)
-    collations, variants = find_collations(arrow), _variant_columns(arrow)
+    schema = pq.read_metadata(file).schema
+    check_parquet_types(schema)
+    arrow = read_arrow_schema(schema, in_micros=True)
+    _check_spark_types(arrow)
+    collations = find_collations(arrow)
+    variants = _variant_columns(arrow) | frozenset(_VARIANT_GROUP.findall(str(schema)))
     for field in arrow:
         try:
             is_variant = field.name in variants
@@ -229,26 +345,69 @@ def _read_parquet_columns(file: Path) -> Iterator[Column]:
         yield Column(field.name, type, field.nullable)
 
 
-def read_arrow_schema(schema: pq.ParquetSchema) -> pa.Schema:
-    """Return the Arrow schema of a Parquet file, with INT96 as UTC timestamps in microseconds, as Spark reads it.
+# Types that Spark stores as numbers or texts and knows by its metadata.
+_SPARK_ONLY: Final = re.compile(r'[tT]ype": "(void|(?:calendar)?interval[^"]*|time\([^"]*)"')
 
-    Spark writes INT96 by default; Arrow reads it as local time in nanoseconds.
+
+def _check_spark_types(schema: pa.Schema) -> None:
+    """Raise SchemaError for a column of a type that tables can't store, by Spark's metadata in a file; names it."""
+    for name, field in _described_columns(schema):
+        refused = _SPARK_ONLY.search(json.dumps({"type": field.get("type")}))
+        if refused is not None:
+            raise SchemaError(f"column {name!r:.80}: the type {refused[1]!r} can't be stored; cast it")
+
+
+def check_parquet_types(schema: pq.ParquetSchema) -> None:
+    """Raise SchemaError for a column of a type that Spark does not read; names it."""
+    for leaf in map(schema.column, range(len(schema))):
+        type = json.loads(leaf.logical_type.to_json())["Type"]
+        if type in _REFUSED:
+            raise SchemaError(f"column {leaf.path!r:.80}: the type {type.upper()} can't be stored; {_REFUSED[type]}")
+
+
+def list_nanoseconds(schema: pq.ParquetSchema) -> list[str]:
+    """Return the columns of times in nanoseconds, which Arrow reads and Spark does not."""
+    leaves = map(schema.column, range(len(schema)))
+    return [leaf.path for leaf in leaves if json.loads(leaf.logical_type.to_json()).get("timeUnit") == "nanoseconds"]
+
+
+def read_arrow_schema(schema: pq.ParquetSchema, *, in_micros: bool = False) -> pa.Schema:
+    """Return the Arrow schema of a Parquet file with the types that Spark reads.
+
+    INT96, which Spark writes by default, is UTC timestamps in microseconds; Arrow reads it as local time in
+    nanoseconds. Extension types are what they are stored as, durations numbers, and columns of NULLs alone integers.
+
+    Args:
+        schema: of the file.
+        in_micros: whether other timestamps in nanoseconds, which Spark does not read, are in microseconds too.
     """
     arrow = schema.to_arrow_schema()
     physical = iter([schema.column(i).physical_type for i in range(len(schema))])
-    fields = [field.with_type(_with_timestamps(field.type, physical)) for field in arrow]
+
+    def convert(kind: pa.DataType) -> pa.DataType:
+        if next(physical) == "INT96":
+            return _TIMESTAMP
+        if pa.types.is_null(kind):
+            return pa.int32()
+        if pa.types.is_duration(kind):
+            return pa.int64()
+        return pa.timestamp("us", kind.tz) if in_micros and pa.types.is_timestamp(kind) and kind.unit == "ns" else kind
+
+    fields = [field.with_type(_convert_leaves(field.type, convert)) for field in arrow]
     return pa.schema(fields, arrow.metadata)
 
 
-def _with_timestamps(kind: pa.DataType, physical: Iterator[str]) -> pa.DataType:
-    """Return the type with timestamps for INT96; consumes the physical types of its leaves in order."""
+def _convert_leaves(kind: pa.DataType, convert: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """Return a type with other leaves, which are converted in order."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _convert_leaves(kind.storage_type, convert)
     if pa.types.is_struct(kind):
-        return pa.struct([field.with_type(_with_timestamps(field.type, physical)) for field in kind])
+        return pa.struct([field.with_type(_convert_leaves(field.type, convert)) for field in kind])
     if pa.types.is_map(kind):
-        return pa.map_(_with_timestamps(kind.key_type, physical), _with_timestamps(kind.item_type, physical))
+        return pa.map_(_convert_leaves(kind.key_type, convert), _convert_leaves(kind.item_type, convert))
     if any(is_kind(kind) for is_kind in _LISTS):
-        return pa.list_(kind.value_field.with_type(_with_timestamps(kind.value_type, physical)))
-    return _TIMESTAMP if next(physical) == "INT96" else kind
+        return pa.list_(kind.value_field.with_type(_convert_leaves(kind.value_type, convert)))
+    return convert(kind)
 
 
 def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, path: str = "") -> str:
@@ -268,6 +427,8 @@ def arrow_type_name(kind: pa.DataType, collations: Collations | None = None, pat
         name, collation = _ARROW_TYPES[kind], (collations or {}).get(path)
         return f"{name} collate {collation}" if name == "string" and collation else name
     if pa.types.is_decimal(kind):
+        if kind.precision > _MOST_DIGITS:
+            raise SchemaError(f"the type '{kind}' has more than {_MOST_DIGITS} digits; cast it to DECIMAL(38,...)")
         return f"decimal({kind.precision},{kind.scale})"
     if pa.types.is_timestamp(kind) and kind.unit in ("ms", "us"):
         return "timestamp" if kind.tz else "timestamp_ntz"

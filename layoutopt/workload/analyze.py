@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -17,7 +19,7 @@ from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, find_scans, table_names
+from layoutopt.sql.scans import TableScan, find_scans, qualified_names, table_names
 from layoutopt.workload.entries import LogEntry
 
 # The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
@@ -56,7 +58,8 @@ def analyze(
 
     Args:
         table: the table's name in the texts, with or without a qualifier; by default the name that most statements
-            read.
+            read. Where tables of several schemas have the name and no schema is given, it is the schema's that most
+            statements read, and the one without a schema.
         settings: the session's; Spark's defaults in UTC by default.
         udfs: the user's deterministic functions, by name.
 
@@ -66,13 +69,17 @@ def analyze(
     """
     entries = list(entries)
     name = table if table is not None else _find_most_read_table(entries, dialect)
+    in_schema = None if "." in name else _find_most_read_schema(entries, name, dialect)
+    read_as = name if in_schema is None else f"{in_schema}.{name}"
     queries: list[Query] = []
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
 
     @cache
     def scans_of_text(sql: str, own_dialect: str) -> list[TableScan]:
-        return find_scans(sql, {name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True)
+        return find_scans(
+            sql, {read_as: schema, name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True
+        )
 
     zone = SessionSettings().time_zone if settings is None else settings.time_zone
     for entry in entries:
@@ -82,7 +89,7 @@ def analyze(
             own_dialect = entry.dialect or dialect
             scans = scans_of_text(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
             if not scans:
-                raise StatementError("no-table", f"the statement does not read the table {name!r}")
+                raise StatementError("no-table", f"the statement does not read the table {read_as!r}")
         except StatementError as problem:
             skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
             counts.update(["skipped", f"skipped:{problem.code}"])
@@ -123,6 +130,21 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
         hint = _hint_dialect(unreadable, dialect) or "; name the table or check the log's dialect (--dialect)"
         raise LogError(f"no statement of the log reads a table{hint}")
     return spelled[names.most_common(1)[0][0]]
+
+
+def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str) -> str | None:
+    """Return the schema whose table of a name most statements read; None unless several schemas have such a table."""
+    qualified = re.compile(rf"\.\W*{re.escape(table)}\b", re.IGNORECASE)
+    texts = Counter((entry.sql, entry.dialect or dialect) for entry in entries if not entry.problem)
+    schemas: Counter[str] = Counter()
+    for (sql, own_dialect), count in texts.items():
+        if qualified.search(sql):
+            with suppress(StatementError):
+                read = qualified_names(sql, own_dialect)
+                schemas.update(
+                    {schema.lower(): count for schema, name in read if schema and name.lower() == table.lower()}
+                )
+    return schemas.most_common(1)[0][0] if len(schemas) > 1 else None
 
 
 def _hint_dialect(unreadable: Sequence[str], dialect: str) -> str:

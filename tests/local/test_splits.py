@@ -100,7 +100,6 @@ def test_what_may_be_read_otherwise_needs_spark(tmp_path: Path, monkeypatch: pyt
         ("kind=k0/x.parquet", (), None),
         ("mixed/x.parquet", (), "kind"),
         ("mixed/kind=a/x.parquet", ("id", "day"), "kind"),
-        ("ending/x.pq", (), None),
         ("unnamed/kind=/x.parquet", ("id", "day"), "kind"),
     ):
         written(tmp_path / path, rows(3, *columns))
@@ -143,8 +142,14 @@ def test_all_rows_are_counted_once(
 def test_files_of_other_columns_and_none_at_all_need_spark(tmp_path: Path) -> None:
     written(tmp_path / "a.parquet", rows(3))
     written(tmp_path / "b.parquet", rows(3, "id", "day"))
-    with pytest.raises(NeedsSparkError, match=r"b\.parquet"):
-        count_files(list_local_files(str(tmp_path), FILES, None), FILES, None, Processes(1))
+    files = list_local_files(str(tmp_path), FILES, None)
+    assert [counts for _, counts in count_files(files, FILES, None, Processes(1))] == [{None: 3}, {None: 3}]
+    with pytest.raises(NeedsSparkError, match=r"b\.parquet' lacks the partition column 'kind'"):
+        count_files(files, FILES, "kind", Processes(1))
+    with pytest.raises(NeedsSparkError, match=r"a\.parquet' has other columns"):
+        count_files(files, FILES.select(["id", "day"]), None, Processes(1))
+    with pytest.raises(NeedsSparkError, match="no file has the column 'kind'"):
+        count_files(files[1:], FILES, None, Processes(1))
     written(tmp_path / "empty" / "a.parquet", rows(0))
     assert count_files(list_local_files(str(tmp_path / "empty"), FILES, None), FILES, None, Processes(1)) == ()
     (tmp_path / "nothing").mkdir()

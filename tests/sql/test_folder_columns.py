@@ -44,8 +44,9 @@ def test_a_column_of_files_is_one_column(tmp_path: Path) -> None:
     assert schema_from(in_folders(tmp_path, "ID=1")).columns == (Column("id", "bigint"),)
 
 
-def test_folders_of_other_names_are_no_columns(tmp_path: Path) -> None:
-    assert schema_from(in_folders(tmp_path, "day=1", "plain")).names == ("id",)
+def test_folders_of_other_names_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match="the folders 'day=1' and 'plain' of the source have different depths"):
+        schema_from(in_folders(tmp_path, "day=1", "plain"))
 
 
 DOUBTFUL = [

@@ -130,7 +130,7 @@ def test_what_no_document_can_hold_is_refused_with_what_to_do(tmp_path: Path) ->
         ({"s": pa.array([{"a`b": 1}])}, "column 's' is of type .* rename the field"),
         ({"a.b": [1], "a": pa.array([{"b": 1}])}, r"'a\.b' is both in the column 'a\.b' and in 'a'"),
         ({"l": pa.array([[1]]), "l.list.element": [1]}, "which Parquet readers confuse"),
-        ({"t": pa.array([1], pa.time64("us"))}, "column 't': the type 'time64.* can't be stored"),
+        ({"t": pa.array([1], pa.time64("us"))}, "column 't': the type TIME can't be stored; cast"),
     ]
     for columns, message in hostile:
         pq.write_table(pa.table(columns), tmp_path / "s.parquet")
@@ -181,5 +181,31 @@ def test_int96_is_a_moment_as_spark_reads_it(tmp_path: Path) -> None:
     types = [column.type for column in schema_from(tmp_path / "a.parquet").columns]
     assert types == ["bigint", "timestamp", "struct<a:array<timestamp>,m:map<string,timestamp>>"]
     pq.write_table(rows.select(["at"]).cast(pa.schema([("at", pa.timestamp("ns"))])), tmp_path / "b.parquet")
-    with pytest.raises(SchemaError, match=r"'at'.*timestamp\[ns\]"):
-        schema_from(tmp_path / "b.parquet")
+    assert schema_from(tmp_path / "b.parquet").find("at").type == "timestamp_ntz"
+
+
+def test_columns_of_all_files_are_merged(tmp_path: Path) -> None:
+    required = pa.schema([pa.field("a", pa.int64(), nullable=False)])
+    pq.write_table(pa.table({"a": [1]}, required), tmp_path / "a")
+    pq.write_table(pa.table({"A": [1], "s": [{"x": 1}]}), tmp_path / "b.pq")
+    pq.write_table(pa.table({"s": [{"y": "", "X": 2}], "b": [1.0]}), tmp_path / "c.parquet")
+    assert schema_from(tmp_path).columns == (
+        Column("a", "bigint", True),
+        Column("s", "struct<x:bigint,y:string>", True),
+        Column("b", "double", True),
+    )
+    assert not schema_from(tmp_path / "a").find("a").nullable
+    pq.write_table(pa.table({"s": [{"x": "text"}]}), tmp_path / "d.parquet")
+    with pytest.raises(SchemaError, match=r"the column 's' is .* in other files of the source, but .*d\.parquet'"):
+        schema_from(tmp_path)
+
+
+@pytest.mark.parametrize("type", ["void", "interval day", {"type": "array", "elementType": "interval year to month"}])
+def test_types_that_only_sparks_metadata_tells_are_refused(tmp_path: Path, type: object) -> None:
+    described = json.dumps({"type": "struct", "fields": [{"name": "x", "type": type, "nullable": True}]})
+    rows = pa.table({"x": pa.array([1])}).replace_schema_metadata(
+        {"org.apache.spark.sql.parquet.row.metadata": described}
+    )
+    pq.write_table(rows, tmp_path / "a.parquet")
+    with pytest.raises(SchemaError, match=r"column 'x': the type '(void|interval .*)' can't be stored; cast it"):
+        schema_from(tmp_path)

@@ -64,6 +64,19 @@ def test_each_scan_is_a_query_and_each_other_statement_has_a_reason() -> None:
     assert found.counts["unusable:non-deterministic"] == 1
 
 
+def test_tables_of_other_schemas_do_not_count() -> None:
+    log = entries(
+        "SELECT a FROM sales.t WHERE a = 1",
+        "SELECT a FROM hr.t WHERE a = 2",
+        "SELECT a FROM t WHERE a = 3",
+        "SELECT x.a FROM prod.Sales.T x JOIN hr.t y ON x.a = y.a WHERE x.a = 4 AND y.a = 5",
+    )
+    for table, ids in ((None, [0, 2, 3]), ("t", [0, 2, 3]), ("sales.t", [0, 3]), ("hr.t", [1, 3])):
+        assert [query.id for query in analyze(log, SCHEMA, table).queries] == ids
+    assert analyze(log, SCHEMA).skipped[0].detail == "the statement does not read the table 'sales.t'"
+    assert [query.table for query in analyze(log[1:3], SCHEMA).queries] == ["t", "t"]
+
+
 def test_without_a_name_the_most_read_table_is_meant() -> None:
     log = entries("SELECT k FROM other", "SELECT a FROM big", "WITH q AS (SELECT a FROM BIG) SELECT * FROM q JOIN q z")
     found = analyze(log, SCHEMA)

@@ -44,6 +44,7 @@ _WORKER_LOST = re.compile(
     r"Python worker exited unexpectedly|SocketException: Connection reset(?=.*PythonRunner)", re.DOTALL
 )
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
+_CODEC = re.compile(r"Class \S*?(\w+)Codec was not found")
 _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
 
 
@@ -125,6 +126,12 @@ def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
         )
     if is_checksum_failure(text):
         return damaged_page(file)
+    codec = _CODEC.search(text)
+    if codec is not None:
+        return SourceError(
+            f"the file {file} is compressed by {codec[1]}, which Spark can't read without its library; add that, give "
+            "--executor local, or write the file by another codec"
+        )
     if _BROKEN_FILE.search(text):
         return broken_file(file)
     return None

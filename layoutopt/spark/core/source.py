@@ -48,7 +48,7 @@ from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
-from layoutopt.sql.schema import is_listed
+from layoutopt.sql.schema import check_folders, list_files
 from layoutopt.writer.checksum import is_hashable
 
 # A missing or damaged file must never read as empty, whatever the session's settings.
@@ -139,11 +139,8 @@ def open_source(spark: SparkSession, source: DataFrame | str | Path, *, merged: 
         if is_pattern(path) and Path(path).exists():
             raise SourceError(f"Spark reads the name {path!r} as a pattern, which may mean other files; rename it")
         check_is_no_table(path)
-        local_files = [
-            file
-            for file in Path(path).rglob(files.format.pattern)
-            if all(map(is_listed, file.relative_to(path).parts)) and file.is_file()
-        ]
+        local_files = list_files(Path(path))
+        check_folders([file.relative_to(path).as_posix() for file in local_files])
         # Spark skips files without a byte, which a copy that was interrupted leaves.
         for file in local_files:
             if not file.stat().st_size:

@@ -49,7 +49,7 @@ from layoutopt.writer.task_result import RESULT_SCHEMA, TaskResult, read_task_re
 # With more pieces (the rows of a partition in a split), each has to have ``LEAST_IN_PIECE`` rows on average.
 MOST_SMALL_PIECES: Final = 2_000
 LEAST_IN_PIECE: Final = 500
-_PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+\.parquet)")
+_PLAIN_URI: Final = re.compile(r"file:(?://)?(/[A-Za-z0-9_./=-]+)")
 _LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 
 

@@ -109,7 +109,7 @@ class SparkSource:
     def __init__(self, spark: SparkSession, source: str, plan: Plan, document: str = "the plan") -> None:
         check_plan(spark, plan, document)
         rows = open_source(spark, source, merged=False)
-        if plan.partition_by is not None and plan.partition_by.lower() not in {c.lower() for c in rows.columns}:
+        if {name.lower() for name in plan.schema.names} - {name.lower() for name in rows.columns}:
             rows = open_source(spark, source)
         self._spark, self._source, self._plan, self._document = spark, source, plan, document
         self._rows = rename_columns(rows, plan.schema)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import shutil
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SourceError
 from layoutopt.events import EventLog, Stages
+from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
 from layoutopt.loading import local_source
 from layoutopt.loading.load import Basis
@@ -208,6 +210,54 @@ def test_nested_columns_are_loaded_without_spark(spark: SparkSession, tmp_path: 
     assert local.rows() == of_spark.rows()
     assert verify(local.table).ok
     assert {"list", "inner", "tags", "deep"} <= set(plan.schema.names)
+
+
+def write_foreign(folder: Path, **columns: pa.Array) -> str:
+    """Write two files of other writers' names and types; the second lacks a column of the first and adds one."""
+    n = FEW
+    moments = pa.array([dt.datetime(1700, 1, 1, 0, 0, 0, i) + dt.timedelta(days=2500 * i) for i in range(n)])
+    common = {
+        "n": pa.array(range(n), pa.int64()),
+        "tiny": pa.array([i % 5 - 2 for i in range(n)], pa.int8()),
+        "text": pa.array([None, "a", "", "b", "c"] * (n // 5)),
+        "moment": moments.cast(pa.timestamp("us", "UTC")),
+    }
+    folder.mkdir()
+    for name, more in (("000000_0", {"gone": common["n"]}), ("a.parq", {"added": common["text"]})):
+        pq.write_table(pa.table({**common, **columns, **more}), folder / name, use_deprecated_int96_timestamps=True)
+    return str(folder)
+
+
+@pytest.mark.parametrize("partition_by", [None, "tiny"])
+def test_files_of_other_writers_are_read_alike(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
+    source = write_foreign(
+        tmp_path / "source",
+        nothing=pa.nulls(FEW),
+        wait=pa.array(range(FEW), pa.duration("us")),
+        json=pa.ExtensionArray.from_storage(pa.json_(), pa.array(["{}", None, "[1]"] * (FEW // 3))),
+        flag=pa.ExtensionArray.from_storage(pa.bool8(), pa.array([1, 0, None] * (FEW // 3), pa.int8())),
+        few=pa.array(["a", None, "b"] * (FEW // 3)).dictionary_encode(),
+        wide=pa.array([7, None, 8] * (FEW // 3), pa.decimal256(20, 2)),
+    )
+    rows = open_source(spark, source)
+    known = {column.name: column.type for column in read_schema(source).columns}
+    assert known == {column.name: column.type for column in schema_of(rows).columns}
+    check_both(spark, source, tmp_path, a_plan(rows, partition_by))
+
+
+def test_nested_columns_of_other_writers_are_read_alike(spark: SparkSession, tmp_path: Path) -> None:
+    moments = [dt.datetime(1899, 1, 1) + dt.timedelta(hours=i) for i in range(FEW)]
+    source = write_foreign(
+        tmp_path / "source",
+        inner=pa.array([{"at": moment, "no": None} for moment in moments]),
+        moments=pa.array([[moment, None] for moment in moments]),
+        none=pa.array([[None]] * FEW),
+    )
+    rows = open_source(spark, source)
+    assert {c.name: c.type for c in read_schema(source).columns} == {c.name: c.type for c in schema_of(rows).columns}
+    plan = a_plan(rows, None)
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
+    assert loaded_locally(source, tmp_path / "local", plan).rows() == of_spark.rows()
 
 
 @pytest.mark.parametrize(
