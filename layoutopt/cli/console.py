@@ -22,9 +22,9 @@ from typer.core import TyperCommand
 
 from layoutopt.cli.progress import Progress, show_progress
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
-from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
+from layoutopt.config.files import VERBS, make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import use_reference
-from layoutopt.errors import LayoutoptError, decode_error, find_interrupt
+from layoutopt.errors import LayoutoptError, decode_error, expected_names, find_interrupt
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.report.texts import printable
 
@@ -286,7 +286,7 @@ def _report_error(error: Exception) -> int:
     if original is not None:  # raised in a Spark worker
         return _print_error(str(original), original.exit_code)
     if isinstance(error, _USAGE_ERROR):
-        return _print_error(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
+        return _print_error(f"{_describe_usage(error)}; see --help", BAD_USAGE)
     if isinstance(error, _InterruptedError | typer.Abort):
         return _print_error(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, BrokenPipeError):
@@ -306,6 +306,23 @@ def _report_error(error: Exception) -> int:
     )
 
 
+def _describe_usage(error: Any) -> str:
+    """Return the problem of typer's error about arguments, without its class and in one sentence."""
+    message = str(error.format_message()).rstrip(".")
+    verb = _UNKNOWN_VERB.match(message)
+    if verb is not None:
+        return f"unknown verb {verb[1]!r}: {expected_names(verb[1], VERBS)}"
+    flag = getattr(error, "option_name", None)
+    if flag is not None and message.startswith("No such option"):
+        flags = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]
+        return f"unknown flag {flag!r}: {expected_names(flag, flags)}"
+    extra = _EXTRA_ARGUMENTS.match(message)
+    return f"the arguments {extra[1]!r} are too many; leave them out" if extra else message
+
+
+# typer's messages about verbs and arguments.
+_UNKNOWN_VERB: Final = re.compile(r"No such command '(.*?)'")
+_EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 # The start of the Java stack trace in Spark's messages.
 _JAVA_STACK = re.compile(r"\s+at (?=[a-z]+\.)|\s*Driver stacktrace")
 

@@ -31,7 +31,7 @@ from layoutopt.advice import (
     statements_of,
 )
 from layoutopt.config.settings import AdviseSettings, PlanSettings
-from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
+from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
 from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
@@ -118,7 +118,7 @@ def advise_when_started(
     say = progress or silent
     for name in settings.engine:
         if name not in ENGINES:
-            raise SettingError(f"unknown engine {name!r}: expected one of {', '.join(ENGINES)}")
+            raise SettingError(f"unknown engine {name!r}: {expected_names(name, ENGINES)}")
     check_has_row_groups(settings.source, "advise")
     settings = settings.model_copy(update={"source": pin_version(settings.source)})
     guess = _read_schema(settings.source)
