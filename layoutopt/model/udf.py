@@ -73,9 +73,7 @@ class Udf:
         known = (WHERE_TRUE,) if self.returns == "boolean" else OPERATORS
         for key, text in self.implies.items():
             if key not in known:
-                raise SettingError(
-                    f"unknown key {key!r} of what {self.name} implies: {expected_names(key, known)}"
-                )
+                raise SettingError(f"unknown key {key!r} of what {self.name} implies: {expected_names(key, known)}")
             compared = () if key == WHERE_TRUE else ("value",)
             unknown = set(re.findall(r":([A-Za-z_]\w*)", text)) - {*self.parameters, *compared}
             if unknown:

@@ -113,9 +113,7 @@ def _parse_cached(sql: str, dialect: str) -> exp.Expr:
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
     except (SqlglotError, ValueError, RecursionError) as error:
-        raise StatementError(
-            "parse-error", "the text can't be translated to Spark's SQL"
-        ) from error
+        raise StatementError("parse-error", "the text can't be translated to Spark's SQL") from error
     return _parse(translated, Spark4())[0]
 
 

@@ -16,6 +16,8 @@ import pytest
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 
+# Settings by which a session is started though no row needs it.
+SPARK = ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR")
 KEY = "00112233445566778899aabbccddeeff"
 LOG = """
 SELECT product FROM sales WHERE product = 'shoes';
@@ -44,6 +46,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("SHOP_KEY", KEY)
+        for name in SPARK:
+            patch.delenv(name, raising=False)
         pq.write_table(rows(), "rows.parquet")
         pq.write_table(rows().rename_columns(["tag", "word", "size"]), "other.parquet")
         pq.write_table(rows().append_column("colour", rows()["product"]), "wider.parquet")
@@ -128,7 +132,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("analyze broken.sql --schema rows.parquet", 2, ("spark", "--dialect")),
     ("analyze log.sql --schema rows.parquet --dialect sprak", 2, ("'sprak'", "did you mean 'spark'")),
     ("analyze query.jsonl --schema rows.parquet", 2, ("'sql'", "query", "--column query")),
-    ("analyze query.jsonl --schema rows.parquet --table sales --column qery", 2, ("'qery'", "did you mean 'query'")),
+    ("analyze query.jsonl --schema rows.parquet --table sales --column qery", 2, ("'qery'", "--column query")),
     ("analyze query.csv --schema rows.parquet", 2, ("query.csv", "'sql'", "--column")),
     ("analyze other.sql --schema rows.parquet --table sales", 2, ("'sales'", "others")),
     ("analyze other.sql --schema rows.parquet", 2, ("word",)),
@@ -321,7 +325,8 @@ def test_a_mistake_is_told_in_a_sentence_before_spark_starts(
     named: tuple[str, ...],
 ) -> None:
     monkeypatch.chdir(made)
-    monkeypatch.delenv("SHOP_KEY", raising=False)
+    for name in ("SHOP_KEY", *SPARK):
+        monkeypatch.delenv(name, raising=False)
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

@@ -19,6 +19,7 @@ from layoutopt.events import Progress
 from layoutopt.external.external_tables import read_schema
 from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
+from layoutopt.methods.registry import find_method
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
@@ -26,6 +27,7 @@ from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import plan_best
+from layoutopt.sql.expression_check import find_column
 from layoutopt.workload.log import query_times
 
 if TYPE_CHECKING:
@@ -176,6 +178,10 @@ def compare_on_log(
     Raises:
         LogError, SchemaError, SourceError, SettingError: as `analyze`, `plan` and `load` do.
     """
+    for method in methods:
+        find_method(method)
+    if settings.partition_by is not None:
+        find_column("--partition-by", settings.partition_by, read_schema(settings.source))
     return compare_methods(comparison_on_log(settings, say), methods, spark, say)
 
 
