@@ -210,9 +210,8 @@ def _expect(error: Any) -> str:
     type, context = str(error["type"]), error.get("ctx", {})
     if type == "literal_error":
         return expected_names(str(error["input"]), re.findall(r"'(.*?)'", context["expected"]))
-    template = _EXPECTED.get(type) or next(
-        (text for kind, text in _EXPECTED.items() if type.startswith(f"{kind}_")), ""
-    )
+    kinds = (type, type.split("_")[0])
+    template = next((_EXPECTED[kind] for kind in kinds if kind in _EXPECTED), "")
     return template.format(**context) or str(error["msg"]).removeprefix("Value error, ")
 
 

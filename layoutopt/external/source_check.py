@@ -118,7 +118,7 @@ def compare_columns(
             names = ", ".join(actual.names[:_MOST_NAMES]) + (", ..." if len(actual.names) > _MOST_NAMES else "")
             raise SchemaError(
                 f"{source} lacks the column {column.name!r} of {document}, it has {names}; check that it is the right "
-                "source, or add the column (as NULL)"
+                "one, or add the column (as NULL)"
             )
         if has is not None and has.type != column.type:
             raise SchemaError(

@@ -40,7 +40,7 @@ from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.rule import get_analyzed_plan
-from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.failures import plain_message, translate_spark_errors
 from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import AnySession
@@ -364,8 +364,8 @@ def translate_expression_errors(flag: str, text: str, *, parsed: bool = False) -
     except PySparkException as error:
         if parsed and not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
             raise
-        message = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} {'fails on a row' if parsed else 'is invalid'}: {message}") from error
+        problem = "fails on a row" if parsed else "is invalid"
+        raise SettingError(f"{flag} {text!r} {problem}: {plain_message(error)}") from error
 
 
 def is_true(condition: str) -> SparkColumn:

@@ -19,7 +19,6 @@ from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.events import Progress
-from layoutopt.external.source_check import compare_columns
 from layoutopt.features.selection import mine_all
 from layoutopt.inspect.cost import EntryBytes, measure_entry_bytes, shares
 from layoutopt.inspect.drift import DatedLog
@@ -171,7 +170,6 @@ def _read_plan(spark: SparkSession, path: Path, newest: Plan) -> Plan:
 def read_fitting_plan(path: Path, newest: Plan) -> Plan:
     """Read a plan for a table, whose newest plan is given; raise SchemaError if it is for another table."""
     plan = read_plan(path)
-    compare_columns(plan.schema, newest.schema, "the table", f"the plan {str(path)!r}")
     if (plan.schema, plan.partition_by) != (newest.schema, newest.partition_by):
         raise SchemaError(
             f"the plan {str(path)!r} has other columns or partitions than the table; make a plan with the table's"
