@@ -300,10 +300,13 @@ def _report_error(error: Exception) -> int:
         return _print_error(
             f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk", FAILED
         )
-    message = _JAVA_STACK.split(str(error), maxsplit=1)[0].strip()
-    return _print_error(
-        f"unexpected {type(error).__name__}: {message}; run again with --debug for the traceback", FAILED
-    )
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        from layoutopt.spark.core.failures import plain_message
+
+        reason = f"Spark failed: {plain_message(error)}"
+    else:
+        reason = f"unexpected {type(error).__name__}: {error}"
+    return _print_error(f"{reason}; run again with --debug for the traceback", FAILED)
 
 
 def _describe_usage(error: Any) -> str:
@@ -323,9 +326,6 @@ def _describe_usage(error: Any) -> str:
 # typer's messages about verbs and arguments.
 _UNKNOWN_VERB: Final = re.compile(r"No such command '(.*?)'")
 _EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
-# The start of the Java stack trace in Spark's messages.
-_JAVA_STACK = re.compile(r"\s+at (?=[a-z]+\.)|\s*Driver stacktrace")
-
 # PySpark's errors after its Java process ended.
 _LOST_CONNECTIONS = frozenset({"Py4JError", "Py4JNetworkError"})
 

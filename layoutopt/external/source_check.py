@@ -37,8 +37,10 @@ def check_source(source: str, wanted: Schema | None, document: str, *, more: boo
         SchemaError: its columns are not the wanted ones.
     """
     name = f"the source {source!r}"
-    if parse_table_name(source) is not None:
-        schema, is_whole = _read_table(source), True
+    schema: Schema | None
+    table = parse_table_name(source)
+    if table is not None:
+        schema, is_whole = open_snapshot(table).schema, True
     elif _is_elsewhere(source):
         return None
     else:
@@ -48,12 +50,6 @@ def check_source(source: str, wanted: Schema | None, document: str, *, more: boo
     if schema is not None and wanted is not None:
         compare_columns(schema, wanted, document, name, is_whole=is_whole, more=more)
     return schema
-
-
-def _read_table(source: str) -> Schema:
-    name = parse_table_name(source)
-    assert name is not None
-    return open_snapshot(name).schema
 
 
 def _is_elsewhere(source: str) -> bool:

@@ -576,9 +576,7 @@ def _open_request(open_source: OpenSource, settings: LoadSettings, say: Progress
     plan = _choose_plan(settings, table)
     is_range = settings.first is not None or settings.last is not None
     if is_range and settings.partition:
-        raise SettingError(
-            f"--partition {settings.partition[0]} and a range (--from, --to) are both given; leave one out"
-        )
+        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
     check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
     check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
     source = open_source(settings.source, plan)

@@ -63,8 +63,8 @@ def check_condition(flag: str, text: str, schema: Schema) -> None:
     """
     check_expression(flag, text, schema)
     try:
-        tree = parse_statement(f"SELECT ({text}\n)").selects[0].unnest()
-    except (StatementError, AttributeError):
+        tree = parse_statement(f"SELECT ({text}\n)").expressions[0].unnest()
+    except StatementError:
         return
     column = schema.get(tree.name) if isinstance(tree, exp.Column) and len(tree.parts) == 1 else None
     if column is not None and column.type != "boolean":
