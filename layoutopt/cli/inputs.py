@@ -150,9 +150,11 @@ def start_spark(
     udfs = session.udfs()  # fails before Spark starts, which takes seconds
     private = encrypt is not None and bool(key_of(encrypt))
     private |= table is not None and TableFiles(table, key=encrypt).keys is not None
-    from layoutopt.spark.core.sessions import spark_session
+    from layoutopt.spark.core.sessions import silence_failed_queries, spark_session
 
     spark = spark_session(name, session.debug, private, **session.spark_properties())
+    if not session.debug:
+        silence_failed_queries()
     from layoutopt.spark.core.functions import declare
 
     declare(spark, *udfs)
