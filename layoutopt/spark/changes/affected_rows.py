@@ -364,8 +364,10 @@ def translate_expression_errors(flag: str, text: str, *, parsed: bool = False) -
     except PySparkException as error:
         if parsed and not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
             raise
-        problem = "fails on a row" if parsed else "is invalid"
-        raise SettingError(f"{flag} {text!r} {problem}: {plain_message(error)}") from error
+        problem, message = "fails on a row" if parsed else "is invalid", plain_message(error)
+        if ")" not in text:  # Spark parses the text within brackets
+            message = message.replace("at or near ')'", "at or near its end")
+        raise SettingError(f"{flag} {text!r} {problem}: {message}") from error
 
 
 def is_true(condition: str) -> SparkColumn:
