@@ -18,8 +18,10 @@ Each message is one sentence with the offending value and what to do.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Final
 
 
 class LayoutoptError(Exception):
@@ -140,6 +142,25 @@ class ContentMismatchError(TableError):
 
 class BoundError(TableError):
     """A bound (memory, vectors, rows) would be exceeded; the message names the setting."""
+
+
+# A message lists at most so many names.
+_MOST_LISTED: Final = 40
+
+
+def expected_names(name: str, known: Iterable[str]) -> str:
+    """Return what a message says after an unknown name: the nearest known name, or all of them.
+
+    >>> expected_names("prodct", ["product", "day"]), expected_names("x", ["product", "day"])
+    ("did you mean 'product'?", 'expected one of product, day')
+    """
+    names = list(dict.fromkeys(known))
+    by_folded = {known_name.lower(): known_name for known_name in names}
+    nearest = get_close_matches(name.lower(), by_folded, 1)
+    if nearest:
+        return f"did you mean {by_folded[nearest[0]]!r:.80}?"
+    more = f", ... ({len(names)} in all)" if len(names) > _MOST_LISTED else ""
+    return f"expected one of {', '.join(names[:_MOST_LISTED])}{more}" if names else "there is none"
 
 
 def find_interrupt(error: BaseException | None) -> KeyboardInterrupt | None:

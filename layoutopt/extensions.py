@@ -16,7 +16,7 @@ from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
 from typing import Literal, TypeVar
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 
 Kind = Literal["partitioners", "methods", "log_formats", "engines", "indexes"]
 T = TypeVar("T")
@@ -39,8 +39,7 @@ def find(kind: Kind, name: str, built_in: Mapping[str, T], word: str) -> T:
             f"the {word} {name!r} is defined by {' and by '.join(sorted(claims))}; uninstall one of them"
         )
     if not claims:
-        known = ", ".join(names(kind, built_in))
-        raise SettingError(f"unknown {word} {name!r}: expected one of {known}")
+        raise SettingError(f"unknown {word} {name!r}: {expected_names(name, names(kind, built_in))}")
     (point,) = claims.values()
     try:
         extension: T = point.load()

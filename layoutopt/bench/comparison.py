@@ -13,7 +13,7 @@ from layoutopt.bench.experiment import Experiment
 from layoutopt.bench.steps import Say, run, spark_when_needed
 from layoutopt.bench.tpch import YEAR, tpch_at, year_block_rows
 from layoutopt.bench.tpch_queries import chosen_streams
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 from layoutopt.model.methods import BUILT_IN, COMPARED
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def run_brushing(
     """
     unknown = [name for name in names if name not in SOURCES]
     if unknown:
-        raise SettingError(f"unknown brushing workload {unknown[0]!r}: expected one of {', '.join(SOURCES)}")
+        raise SettingError(f"unknown brushing workload {unknown[0]!r}: {expected_names(unknown[0], SOURCES)}")
     with spark_when_needed("layoutopt-brushing") as spark:
         streams = [workload(name, rows, root, spark) for name in names or SOURCES]
         return {

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal
 
 from layoutopt.bench.experiment import Evaluated, Tables
 from layoutopt.bench.steps import Step
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 
 Shape = Literal["bars", "stacked", "lines"]
 Better = Literal["more", "less", ""]
@@ -206,7 +206,7 @@ def choose_figures(figures: Mapping[str, Figure], names: Sequence[str]) -> tuple
             if name in (figure.name, figure.name.rstrip("abcd"), figure.chapter, EVERY_FIGURE)
         }
         if not named:
-            known = ", ".join(figures)
-            raise SettingError(f"--figures names {name!r}, which is not a figure; expected one of {known}, or list")
+            known = [*figures, "list"]
+            raise SettingError(f"--figures names {name!r}, which is not a figure: {expected_names(name, known)}")
         chosen |= named
     return tuple(sorted((figures[name] for name in figures if name in chosen), key=lambda figure: figure.timed))

@@ -26,7 +26,7 @@ from layoutopt.bench.comparison import comparison_of
 from layoutopt.bench.experiment import TEST, LoggedQuery, Session, Source, Variant, WrongAnswerError
 from layoutopt.bench.steps import Json, Say, Step, run, spark_when_needed
 from layoutopt.bench.tpch import MONTH, MONTH_BLOCK_ROWS, YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 from layoutopt.inspect.cost import scan_work
 from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, QueryWork
 from layoutopt.scan.table import open_table
@@ -276,7 +276,7 @@ def run_queries(
     """
     unknown = [name for name in cases if name not in CASES]
     if unknown:
-        raise SettingError(f"unknown case of queries {unknown[0]!r}: expected one of {', '.join(CASES)}")
+        raise SettingError(f"unknown case of queries {unknown[0]!r}: {expected_names(unknown[0], CASES)}")
 
     def measure(case: Case) -> dict[str, dict[str, Any]]:
         labels = [query.template for query in case.queries()]

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Final, TypeVar
 
 from layoutopt.bench.experiment import LoggedQuery
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 
 TABLE: Final = "tpch"
 
@@ -150,7 +150,7 @@ def chosen_streams(names: Sequence[str]) -> tuple[str, ...]:
     """
     for name in names:
         if name not in STREAMS:
-            raise SettingError(f"--streams names {name!r}, which is not a stream; expected one of {', '.join(STREAMS)}")
+            raise SettingError(f"--streams names {name!r}, which is not a stream: {expected_names(name, STREAMS)}")
     return tuple(names or STREAMS)
 
 

@@ -7,10 +7,14 @@ another one, or for one in another time zone. Names are made from values and nev
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from typing import Final
 
 import numpy as np
 
@@ -19,6 +23,7 @@ from layoutopt.catalog.snapshot import PartitionEntry, Scalar, Snapshot
 from layoutopt.catalog.statistics import MAX_TEXT
 from layoutopt.errors import SettingError
 from layoutopt.model.schema import Schema
+from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import to_key
 
 PlainValue = bool | int | Decimal | str | None
@@ -171,6 +176,66 @@ def no_partitions(request: object) -> SettingError:
 def no_partition_range() -> SettingError:
     """Return the error for a range of partitions of a table without partitions."""
     return SettingError("the plan has no partitions, but a range of them is requested; leave --from and --to out")
+
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
+_NUMBERED_TYPES: Final = ("date", *_TIMES, *INTEGER_BITS)
+
+
+def parse_plain_value(text: str, type: str, flag: str) -> PlainValue:
+    """Return the plain value of a text after a flag, in a form that Spark reads alike; raises SettingError.
+
+    >>> parse_plain_value("2026-01-31", "date", "--from ")
+    20484
+    """
+    if type == "string":
+        return text
+    stripped, form = text.strip(), f"{flag}VALUE"
+    if type == "date":
+        form = f"{flag}2026-01-31"
+        if match := _DATE.fullmatch(stripped):
+            with suppress(ValueError):  # as of February 30
+                return (dt.date(*map(int, match.groups())) - dt.date(1970, 1, 1)).days
+    elif type in INTEGER_BITS and _INTEGER.fullmatch(stripped):
+        value, bound = int(stripped), 1 << INTEGER_BITS[type] - 1
+        if -bound <= value < bound:
+            return value
+    raise wrong_partition_value(text, type, form)
+
+
+def check_requests(
+    names: PartitionNames, requests: Sequence[object], first: str | None = None, last: str | None = None
+) -> None:
+    """Check requested partitions before a source is opened; texts that Spark may understand pass.
+
+    Raises:
+        SettingError: the table has no partitions, a text names another column or surely is no value of the column, or
+            the range is empty.
+    """
+    by, type = names.column, names.type
+    if by is None:
+        if requests:
+            raise no_partitions(requests[0])
+        if first is not None or last is not None:
+            raise no_partition_range()
+        return
+    for request in requests:
+        _check_value(parse_request(request, by, type == "string"), type, f"--partition {by}=")
+    ends = [_check_value(text, type, flag) for flag, text in (("--from ", first), ("--to ", last))]
+    if None not in ends and ends[0] > ends[1]:  # type: ignore[operator]  # of one type
+        raise SettingError(f"--from {first} is after --to {last}, so no partition is between them; exchange them")
+
+
+def _check_value(text: str | None, type: str, flag: str) -> PlainValue:
+    """Return the value of a text; None if only Spark can read it."""
+    try:
+        return None if text is None else parse_plain_value(text, type, flag)
+    except SettingError:
+        is_read = type == "date" and _DATE.fullmatch(str(text).strip())
+        if is_read or (type in _NUMBERED_TYPES and not any(map(str.isdigit, str(text)))):
+            raise
+        return None
 
 
 def wrong_partition_value(text: str, type: str, form: str) -> SettingError:

@@ -593,6 +593,11 @@ def _marker(key: str | None) -> bytes:
     return json.dumps({"format": FORMAT, "version": ENCRYPTED, "encryption": new_encryption(key)}).encode()
 
 
+def check_table_root(files: TableFiles) -> bool:
+    """Return whether a path is a table, or else free for a new one; raise NotATableError if it holds something else."""
+    return _is_claimed(files, "no layoutopt table; name an empty or new folder to load into")
+
+
 def ensure_table_root(files: TableFiles) -> Snapshot | None:
     """Claim a path for a table before a load writes its first data file; return the newest snapshot, or None.
 
@@ -604,7 +609,7 @@ def ensure_table_root(files: TableFiles) -> Snapshot | None:
         CatalogError: the newest snapshot is damaged or of a version that can't be read, or the store can't create files
             exclusively.
     """
-    if not _is_claimed(files, "no layoutopt table; name an empty or new folder to load into"):
+    if not check_table_root(files):
         with suppress(FileExistsError):  # a concurrent loader claimed it
             files.write_new(MARKER, _marker(files.key))
     _check_marker(files)

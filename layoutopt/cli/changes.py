@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, start_spark
+from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, start_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -59,7 +59,7 @@ def append(settings: AppendSettings, session: Session) -> None:
                 report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
             log.write("spark", reason=str(reason))
-            spark = start_spark(session, table=settings.table_path)
+            spark = prepare_spark(session, table=settings.table_path)
             from layoutopt.spark.changes.append import append_rows
 
             report = append_rows(spark, settings, work.say, log)
@@ -125,7 +125,7 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     from layoutopt.spark.changes.optimize import optimize_table
 
     with event_log(settings.log_json) as log, session.working("optimizing", log) as work:
-        report = optimize_table(start_spark(session, table=settings.table_path), settings, work.say, log)
+        report = optimize_table(prepare_spark(session, table=settings.table_path), settings, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.pages import plot_regained
 
@@ -138,7 +138,7 @@ def _change(settings: Changing, session: Session, title: str, change: Callable[.
     from layoutopt.report.inspections import print_change
 
     with event_log(settings.log_json) as log, session.working(title, log) as work:
-        report = change(start_spark(session, table=settings.table_path), settings, work.say, log)
+        report = change(prepare_spark(session, table=settings.table_path), settings, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
 
 

@@ -22,9 +22,9 @@ import typer
 from layoutopt.cli.help import EXPERT, OPTIONS, TUNING, Verb
 from layoutopt.cli.progress import Progress, show_progress
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
-from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
+from layoutopt.config.files import VERBS, make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import use_reference
-from layoutopt.errors import LayoutoptError, decode_error, find_interrupt
+from layoutopt.errors import LayoutoptError, decode_error, expected_names, find_interrupt
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.report.texts import printable
 
@@ -281,7 +281,7 @@ def _report_error(error: Exception) -> int:
     if original is not None:  # raised in a Spark worker
         return _print_error(str(original), original.exit_code)
     if isinstance(error, _USAGE_ERROR):
-        return _print_error(f"{error.format_message().rstrip('.')}; see --help", BAD_USAGE)
+        return _print_error(f"{_describe_usage(error)}; see --help", BAD_USAGE)
     if isinstance(error, _InterruptedError | typer.Abort):
         return _print_error(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in _OPTIONAL:
@@ -301,18 +301,34 @@ def _report_error(error: Exception) -> int:
         return _print_error(
             f"{error.filename or 'a file'}: {error.strerror or error}; check the path and the disk", FAILED
         )
-    message = _JAVA_STACK.split(str(error), maxsplit=1)[0].strip()
-    return _print_error(
-        f"unexpected {type(error).__name__}: {message}; run again with --debug for the traceback", FAILED
-    )
+    if type(error).__module__.startswith(("pyspark.", "py4j.")):
+        from layoutopt.spark.core.failures import plain_message
+
+        reason = f"Spark failed: {plain_message(error)}"
+    else:
+        reason = f"unexpected {type(error).__name__}: {error}"
+    return _print_error(f"{reason}; run again with --debug for the traceback", FAILED)
 
 
-# The start of the Java stack trace in Spark's messages.
-_JAVA_STACK = re.compile(r"\s+at (?=[a-z]+\.)|\s*Driver stacktrace")
+def _describe_usage(error: Any) -> str:
+    """Return the problem of typer's error about arguments, without its class and in one sentence."""
+    message = str(error.format_message()).rstrip(".")
+    verb = _UNKNOWN_VERB.match(message)
+    if verb is not None:
+        return f"unknown verb {verb[1]!r}: {expected_names(verb[1], VERBS)}"
+    flag = getattr(error, "option_name", None)
+    if flag is not None and message.startswith("No such option"):
+        flags = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]
+        return f"unknown flag {flag!r}: {expected_names(flag, flags)}"
+    extra = _EXTRA_ARGUMENTS.match(message)
+    return f"the arguments {extra[1]!r} are too many; leave them out" if extra else message
 
 # The extras of libraries that are imported where they are needed.
 _OPTIONAL: Final = {"pyspark": "spark", "py4j": "spark"}
 
+# typer's messages about verbs and arguments.
+_UNKNOWN_VERB: Final = re.compile(r"No such command '(.*?)'")
+_EXTRA_ARGUMENTS: Final = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 # PySpark's errors after its Java process ended.
 _LOST_CONNECTIONS = frozenset({"Py4JError", "Py4JNetworkError"})
 

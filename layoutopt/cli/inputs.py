@@ -135,6 +135,15 @@ def spark_if_needed(session: Session, settings: SessionSettings) -> AnySession:
     return cache(partial(start_spark, session))
 
 
+def prepare_spark(session: Session, *, table: str, encrypt: str | None = None) -> AnySession:
+    """Return a function that starts a Spark session for a table on its first call, after what it does first is checked.
+
+    A session whose properties may change what a path means is started at once: its source can't be checked here.
+    """
+    start = cache(partial(start_spark, session, table=table, encrypt=encrypt))
+    return start() if find_reading_property(session) else start
+
+
 def start_spark(
     session: Session, name: str = "layoutopt", *, table: str | None = None, encrypt: str | None = None
 ) -> SparkSession:
@@ -155,9 +164,11 @@ def start_spark(
     udfs = session.udfs()  # fails before Spark starts, which takes seconds
     private = encrypt is not None and bool(key_of(encrypt))
     private |= table is not None and TableFiles(table, key=encrypt).keys is not None
-    from layoutopt.spark.core.sessions import spark_session
+    from layoutopt.spark.core.sessions import silence_failed_queries, spark_session
 
     spark = spark_session(name, session.debug, private, **session.spark_properties())
+    if not session.debug:
+        silence_failed_queries()
     from layoutopt.spark.core.functions import declare
 
     declare(spark, *udfs)

@@ -54,8 +54,8 @@ def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
     if settings.output.suffix != ".parquet":
         raise SettingError(f"--output is {str(settings.output)!r}; name a .parquet file for the pairs")
     document = read_features(settings.features)
-    check_settings(spark, document.features.settings, "the features document")
-    rows = conform_columns(open_source(spark, settings.source), document.schema, "the features document")
+    check_settings(spark, document.features.settings, "the features file")
+    rows = conform_columns(open_source(spark, settings.source), document.schema, "the features file")
     counts = count_vectors(rows, document.features.features, settings.partition_by)
     pairs = pairs_table(counts, PartitionNames.of(document.schema, settings.partition_by))
     pq.write_table(pairs, settings.output)

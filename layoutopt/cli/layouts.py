@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import is_loaded_locally, spark_if_needed, start_spark
+from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, spark_if_needed, start_spark
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
@@ -110,8 +110,9 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     of any size.
     """
     from layoutopt.report.advice import print_advice
-    from layoutopt.spark.planning.advise import advise_when_started
+    from layoutopt.spark.planning.advise import advise_when_started, check_request
 
+    check_request(settings, is_local=find_reading_property(session) is None)
     with session.working("advising") as work, ThreadPoolExecutor(1) as pool:
         # The log is read while Spark starts.
         spark = pool.submit(start_spark, session)
@@ -145,7 +146,7 @@ def load(settings: LoadSettings, session: Session) -> None:
 
             report = run_load(LocalSource, settings, work.say, log)
         else:
-            spark = start_spark(session, table=settings.table_path, encrypt=settings.encrypt)
+            spark = prepare_spark(session, table=settings.table_path, encrypt=settings.encrypt)
             from layoutopt.spark.loading import load as spark_load
 
             report = spark_load.run_load(spark, settings, work.say, log)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, start_spark
+from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, prepare_spark, start_spark
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -233,14 +233,19 @@ def _make_spark_checker(table_path: str, session: Session) -> FileChecker:
 
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
-    _check_is_table(table_path)
+    from layoutopt.external.source_check import check_source
     from layoutopt.local.parquet_files import find_spark_gap
 
+    schema = open_at(session, table_path).schema
     if gap := find_spark_gap(source):
         raise SettingError(f"{gap}, so `verify` can't compare {source!r}; leave out --source, as the load compared it")
+    spark = prepare_spark(session, table=table_path)
+    if callable(spark):
+        check_source(source, schema, "the table")
+    from layoutopt.spark.core.sessions import start_session
     from layoutopt.spark.core.source import open_source
 
-    return open_source(start_spark(session, table=table_path), source)
+    return open_source(start_session(spark), source)
 
 
 def _compare_with_source(

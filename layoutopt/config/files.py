@@ -64,7 +64,7 @@ from layoutopt.config.settings import (
     VacuumSettings,
     VerifySettings,
 )
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 
 if TYPE_CHECKING:
     from layoutopt.model.udf import Udf
@@ -111,7 +111,7 @@ def read_values(path: str | Path, kind: type[VerbSettings]) -> dict[str, Any]:
         name = by_key.get(key.replace("_", "-"))
         if name is None:
             raise SettingError(
-                f"{str(path)!r} has an unknown key {key!r} in [{verb}]; expected one of {', '.join(by_key)}"
+                f"{str(path)!r} has an unknown key {key!r} in [{verb}]: {expected_names(key.replace('_', '-'), by_key)}"
             )
         given[name] = value
     try:
@@ -176,7 +176,7 @@ def _read_sections(path: str | Path) -> dict[str, dict[str, Any]]:
     known = (*VERBS, SPARK_SECTION, UDF_SECTION, ENCRYPTION_SECTION)
     for name, section in content.items():
         if name not in known or not isinstance(section, dict):
-            raise SettingError(f"{str(path)!r} has an unknown table {name!r}; expected one of {', '.join(known)}")
+            raise SettingError(f"{str(path)!r} has an unknown table {name!r}: {expected_names(name, known)}")
     return content
 
 
@@ -189,8 +189,30 @@ def _describe(kind: type[VerbSettings], error: Any, where: str) -> str:
         how = f"after the command (--{key} for a script of jobs/)" if placed else f"as --{key}"
         return f"{key!r} is missing{where}; give it {how}, or in the configuration file"
     if error["type"] == "extra_forbidden":
-        return f"unknown setting {key!r}{where}; expected one of {', '.join(map(str, kind.model_fields))}"
-    return f"invalid value {key} = {str(error['input'])!r}{where}: {error['msg'].removeprefix('Value error, ')}"
+        keys = [key_of(name, field) for name, field in kind.model_fields.items()]
+        return f"unknown setting {key!r}{where}: {expected_names(key, keys)}"
+    return f"invalid value {key} = {str(error['input'])!r}{where}: {_expect(error)}"
+
+
+# By the type of a validation error: what was expected, with the placeholders of the error's context.
+_EXPECTED: Final = {
+    "int": "expected a whole number", "float": "expected a number", "decimal": "expected a number",
+    "bool": "expected true or false", "string": "expected a text", "path": "expected a path",
+    "tuple": "expected a list", "byte_size": "expected a size in bytes, like 128MB",
+    "greater_than_equal": "expected at least {ge}", "greater_than": "expected more than {gt}",
+    "less_than_equal": "expected at most {le}", "less_than": "expected less than {lt}",
+    "too_short": "expected at least {min_length}",
+}  # fmt: skip
+
+
+def _expect(error: Any) -> str:
+    """Return what a validation error expected; the library's own words mean little to users."""
+    type, context = str(error["type"]), error.get("ctx", {})
+    if type == "literal_error":
+        return expected_names(str(error["input"]), re.findall(r"'(.*?)'", context["expected"]))
+    kinds = (type, type.split("_")[0])
+    template = next((_EXPECTED[kind] for kind in kinds if kind in _EXPECTED), "")
+    return template.format(**context) or str(error["msg"]).removeprefix("Value error, ")
 
 
 _UDF_TEXT: Final = re.compile(r"(?:(?P<name>\w+)\s*=\s*)?(?P<module>[\w.]+):(?P<function>[\w.]+)")

@@ -318,6 +318,7 @@ def _parse_index(text: str, schema: Schema, settings: SessionSettings | None, ud
         subject, _, kind = subject.rpartition(":")
     if not subject:
         raise SettingError(f"--index {text!r} names no type; write COLUMN:TYPE, as in user:bloom")
+    find_index(kind)  # an unknown type is told before an expression with a colon
     point = _POINT.fullmatch(subject)
     if point is None:
         expression = _to_elements(parse_expression(subject, schema, settings, udfs), text)

@@ -25,9 +25,9 @@ from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
@@ -574,6 +574,11 @@ def _log_result(
 def _open_request(open_source: OpenSource, settings: LoadSettings, say: Progress, log: EventLog) -> _Request:
     table = _open_newest(settings)
     plan = _choose_plan(settings, table)
+    is_range = settings.first is not None or settings.last is not None
+    if is_range and settings.partition:
+        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
+    check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
+    check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
     source = open_source(settings.source, plan)
     request = _Request(source, settings, plan, table, log, say)
     partitions = _find_partitions(request)
@@ -615,8 +620,6 @@ def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
     """Find the requested partitions, including those without rows where that is allowed."""
     settings, by = request.settings, request.plan.partition_by
     is_range = settings.first is not None or settings.last is not None
-    if is_range and settings.partition:
-        raise SettingError(f"--partition {settings.partition[0]} and a range are both given; leave one of them out")
     if is_range:
         partitions = request.source.select_range(settings.first, settings.last)
         if not partitions and not settings.allow_empty:

@@ -6,15 +6,11 @@ NeedsSparkError before anything is written. DuckDB's own reader of Parquet is th
 
 from __future__ import annotations
 
-import datetime as dt
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Final
 
 import pyarrow as pa
 
@@ -25,8 +21,8 @@ from layoutopt.catalog.partition_names import (
     no_partition_range,
     no_partitions,
     null_first_key,
+    parse_plain_value,
     parse_request,
-    wrong_partition_value,
 )
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import absolute, is_url
@@ -59,16 +55,12 @@ from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Column, Schema
-from layoutopt.model.types import INTEGER_BITS
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import TaskResult
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_DATE: Final = re.compile(r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})")
 
 
 @dataclass(frozen=True)
@@ -263,7 +255,9 @@ class LocalSource:
             raise no_partitions(texts[0])
         type = self._plan.schema.find(by).type
         requests = [parse_request(text, by, type == "string") for text in texts]
-        values = {None if text is None else _parse_value(text, type, f"--partition {by}="): None for text in requests}
+        values = {
+            None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in requests
+        }
         by_value = {partition.value: partition for partition in self._partitions}
         return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
@@ -274,7 +268,9 @@ class LocalSource:
             raise no_partition_range()
         type = self._plan.schema.find(by).type
         ends = (("--from ", first), ("--to ", last))
-        low, high = (None if text is None else null_first_key(_parse_value(text, type, flag)) for flag, text in ends)
+        low, high = (
+            None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends
+        )
         return tuple(
             partition
             for partition in self._partitions
@@ -322,23 +318,6 @@ class LocalSource:
             return False
         written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
         return sum_whole_rows(written, schema)[1] == of_source
-
-
-def _parse_value(text: str, type: str, flag: str) -> PlainValue:
-    """Return the plain value of a text after a flag, in a form that Spark reads alike; raises SettingError."""
-    if type == "string":
-        return text
-    stripped, form = text.strip(), f"{flag}VALUE"
-    if type == "date":
-        form = f"{flag}2026-01-31"
-        if match := _DATE.fullmatch(stripped):
-            with suppress(ValueError):  # as of February 30
-                return (dt.date(*map(int, match.groups())) - dt.date(1970, 1, 1)).days
-    elif _INTEGER.fullmatch(stripped):
-        value, bound = int(stripped), 1 << INTEGER_BITS[type] - 1
-        if -bound <= value < bound:
-            return value
-    raise wrong_partition_value(text, type, form)
 
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, ClassVar, Final
 
-from layoutopt.errors import PlanError, SchemaError
+from layoutopt.errors import PlanError, SchemaError, expected_names
 from layoutopt.model.records import As, Form, Record
 from layoutopt.model.types import leaf_paths, quote_name, type_name, type_sql
 from layoutopt.model.vectors import words_for
@@ -53,7 +53,7 @@ class Schema(Record):
         """Return the column of that name in any case; raise SchemaError if no column has that name."""
         column = self.get(name)
         if column is None:
-            raise SchemaError(f"there is no column {name!r:.80}; the columns are {', '.join(self.names)}")
+            raise SchemaError(f"there is no column {name!r:.80}: {expected_names(name, self.names)}")
         return column
 
     def writable(self) -> Schema:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import CodeType, MappingProxyType
 from typing import Any, Final
 
-from layoutopt.errors import QueryError, SettingError, encode_error
+from layoutopt.errors import QueryError, SettingError, encode_error, expected_names
 
 # The key of what a boolean function implies where it is TRUE.
 WHERE_TRUE: Final = "true"
@@ -73,9 +73,7 @@ class Udf:
         known = (WHERE_TRUE,) if self.returns == "boolean" else OPERATORS
         for key, text in self.implies.items():
             if key not in known:
-                raise SettingError(
-                    f"unknown key {key!r} of what {self.name} implies: expected one of {', '.join(known)}"
-                )
+                raise SettingError(f"unknown key {key!r} of what {self.name} implies: {expected_names(key, known)}")
             compared = () if key == WHERE_TRUE else ("value",)
             unknown = set(re.findall(r":([A-Za-z_]\w*)", text)) - {*self.parameters, *compared}
             if unknown:

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 from layoutopt.model.arrays import Bits, Floats, Ints, Places
 
 # Bits of a curve's position, in int64 without the sign bit.
@@ -74,7 +74,7 @@ def order_rows(kind: str, keys: Sequence[Ints], rows: int, block_rows: int, rang
         SettingError: the kind is unknown, has no columns to order by, or ``ranges`` don't fit the columns.
     """
     if kind not in ORDER_KINDS:
-        raise SettingError(f"unknown order {kind!r}: expected one of {', '.join(ORDER_KINDS)}")
+        raise SettingError(f"unknown order {kind!r}: {expected_names(kind, ORDER_KINDS)}")
     if kind != "input" and not keys:
         raise SettingError(f"order {kind!r} needs columns to order by; name them with --by")
     if kind == "range":

@@ -101,6 +101,8 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
 def publication(root: str, format: str, location: str | None = None) -> Publication:
     """Return a publication at an absolute location, by default the table's own folder."""
     place = location or root
+    if place.startswith(IN_CATALOG) and format != "iceberg":
+        raise PublicationError(f"{place!r} is a place in an Iceberg catalog, not for {format}; give a folder or URL")
     whole = place if place.startswith(IN_CATALOG) else TableFiles(place).full_path("").rstrip("/")
     return Publication(format, whole)
 

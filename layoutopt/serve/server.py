@@ -108,7 +108,8 @@ def read_tokens(path: Path | None) -> tuple[str, ...]:
     try:
         tokens = tuple(line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip())
     except (OSError, UnicodeDecodeError) as error:
-        raise SettingError(f"the token file {str(path)!r} can't be read ({error}); name another") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise SettingError(f"the token file {str(path)!r} can't be read ({reason}); name another") from error
     if not tokens or min(map(len, tokens)) < _SHORTEST_TOKEN:
         raise SettingError(
             f"the token file {str(path)!r} needs a token of at least {_SHORTEST_TOKEN} characters a line; "

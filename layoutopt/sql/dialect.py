@@ -6,7 +6,6 @@ sqlglot drops or changes some parts of a text whose meaning Spark keeps; such te
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,16 +15,16 @@ from typing import Final
 from sqlglot import exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.dialects.spark import Spark
-from sqlglot.errors import ErrorLevel, SqlglotError
+from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, expected_names
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, SUFFIXED
 from layoutopt.sql.lexing import is_spark_function, without_comments
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
-_SQLGLOT_CLASS = re.compile(r" for <class '[^']*'>")  # a detail of sqlglot's messages
+_MOST_SHOWN: Final = 60  # characters of a text in a message
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
 # Spark's units of ``trunc`` and ``date_trunc``; the value is NULL for others.
@@ -77,16 +76,14 @@ def get_dialect(name: str) -> Dialect:
     """Return the dialect of that name; ``spark`` means Spark 4.
 
     Raises:
-        SettingError: sqlglot has no such dialect.
+        SettingError: there is no such dialect.
     """
     if name.casefold() in ("spark", "spark4"):
         return Spark4()
     try:
         return Dialect.get_or_raise(name.casefold())
     except ValueError as error:
-        raise SettingError(
-            f"{name!r} is not a SQL dialect that sqlglot reads; try spark, postgres or duckdb"
-        ) from error
+        raise SettingError(f"unknown SQL dialect {name!r}: {expected_names(name, sorted(Dialect.classes))}") from error
 
 
 def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
@@ -116,9 +113,7 @@ def _parse_cached(sql: str, dialect: str) -> exp.Expr:
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
     except (SqlglotError, ValueError, RecursionError) as error:
-        raise StatementError(
-            "parse-error", f"the text can't be translated to Spark's SQL: {_first_line(error)}"
-        ) from error
+        raise StatementError("parse-error", "the text can't be translated to Spark's SQL") from error
     return _parse(translated, Spark4())[0]
 
 
@@ -130,7 +125,7 @@ def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
     except RecursionError as error:
         raise StatementError("parse-error", "the text is nested too deeply to be parsed") from error
     except (SqlglotError, ValueError) as error:
-        raise StatementError("parse-error", f"the text can't be parsed: {_first_line(error)}") from error
+        raise StatementError("parse-error", f"the text can't be parsed {_describe_place(error)}") from error
     if not trees:
         raise StatementError("empty", "the text holds no statement")
     if len(trees) > 1:
@@ -298,6 +293,10 @@ def _cut_text(text: str, tokens: list[Token]) -> str:
     return text[tokens[0].start : tokens[-1].end + 1]
 
 
-def _first_line(error: Exception) -> str:
-    line = str(error).strip().split("\n")[0].rstrip(".")
-    return _SQLGLOT_CLASS.sub("", line)
+def _describe_place(error: Exception) -> str:
+    """Return where a text can't be parsed: at the last words that were read."""
+    places = error.errors if isinstance(error, ParseError) else []
+    if not places or not places[0]["highlight"]:
+        return "since a quote, a bracket or a comment is not closed"
+    before = str(places[0]["start_context"]).split()[-1:]
+    return f"at {' '.join([*before, str(places[0]['highlight'])])[-_MOST_SHOWN:]!r}"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layoutopt.errors import QueryError
+from layoutopt.errors import QueryError, expected_names
 
 # Reason code of a skipped statement -> its meaning.
 STATEMENT_REASONS = {
@@ -46,6 +47,18 @@ class StatementError(QueryError):
         super().__init__(detail)
         self.code = code
         self.detail = detail
+
+
+class UnknownColumnError(StatementError):
+    """A statement that names a column which no table has.
+
+    Attributes:
+        column: as the statement spells it, with qualifiers.
+    """
+
+    def __init__(self, column: str, name: str, known: Sequence[str]) -> None:
+        super().__init__("unknown-column", f"there is no column {column!r}: {expected_names(name, known)}")
+        self.column = column
 
 
 class Unusable(Exception):  # noqa: N818 (a signal inside this package, never an error that a user sees)

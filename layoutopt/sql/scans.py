@@ -110,12 +110,20 @@ def _refuse_columns_like_functions(query: exp.Expr, schemas: Iterable[Schema]) -
         raise StatementError("unsupported", f"{name} may be a column or a function; write a table's name before it")
 
 
+# The verb that does what a statement asks for.
+_VERBS: Final[dict[type[exp.Expr], str]] = {
+    exp.Delete: "delete", exp.Update: "update", exp.Merge: "merge", exp.Insert: "append",
+}  # fmt: skip
+
+
 def _find_query(tree: exp.Expr) -> exp.Expr:
     if isinstance(tree, exp.Insert | exp.Create) and isinstance(tree.expression, exp.Query):
         return tree.expression
     if isinstance(tree, exp.Query):
         return tree
-    raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is not a query")
+    verb = next((verb for kind, verb in _VERBS.items() if isinstance(tree, kind)), None)
+    hint = f"; use `layoutopt {verb}`" if verb else "; write SELECT"
+    raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is not a query{hint}")
 
 
 def _build_scan(

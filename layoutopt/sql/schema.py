@@ -88,7 +88,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
             text = path.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
-        return _select_table(schemas_from(text, dialect=dialect), table)
+        return _select_table(schemas_from(text, dialect=dialect), table, f"the file {str(path)!r}")
     return read_files_schema(path, "Parquet", _read_parquet_columns)
 
 
@@ -171,9 +171,9 @@ def spark_type(kind: exp.DataType) -> str:
     return text
 
 
-def _select_table(schemas: dict[str, Schema], table: str | None) -> Schema:
+def _select_table(schemas: dict[str, Schema], table: str | None, name: str = "the DDL") -> Schema:
     if not schemas:
-        raise SchemaError("the DDL holds no CREATE TABLE with columns; give one")
+        raise SchemaError(f"{name} holds no CREATE TABLE with columns; give one, or a path of Parquet")
     if table is None:
         if len(schemas) > 1:
             raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one")
@@ -209,7 +209,8 @@ def read_files_schema(path: Path, format: str, read_columns: Callable[[Path], It
         try:
             return tuple(read_columns(file))
         except OSError as error:
-            raise SourceError(f"the file {str(file)!r} can't be read; check the path ({error})") from error
+            reason = "does not exist" if not file.exists() else f"can't be read ({error.strerror or error})"
+            raise SourceError(f"the file {str(file)!r} {reason}; check the path") from error
         except pa.ArrowException as error:
             if isinstance(error, pa.ArrowInvalid) and not _has_magic(file):
                 raise SourceError(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from sqlglot import exp
 
 from layoutopt.model.schema import Schema
-from layoutopt.sql.problems import StatementError
+from layoutopt.sql.problems import StatementError, UnknownColumnError
 
 if TYPE_CHECKING:
     from layoutopt.sql.query_blocks import QueryBlock
@@ -455,7 +455,7 @@ class Scope:
         """Return the meaning of a column reference.
 
         Raises:
-            StatementError: ``unknown-column``.
+            UnknownColumnError: no table has such a column.
         """
         parts = tuple(part.name for part in column.parts)
         if parts not in self._resolutions:
@@ -476,9 +476,8 @@ class Scope:
         if self.find_alias(parts[0]) is not None:
             return Resolution(search.columns, is_own=True)
         if not search.matches:
-            raise StatementError(
-                "unknown-column", f"the tables of the query have no column {column.sql('spark')!r}; correct the name"
-            )
+            known = [attribute.name for attribute in self.columns.visible if attribute.name is not None]
+            raise UnknownColumnError(column.sql("spark"), column.name, known)
         return Resolution(search.columns, own_matches > 0, self._only_candidate(search))
 
     def _only_candidate(self, search: _Search) -> ColumnRef | None:

@@ -17,7 +17,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
-from layoutopt.sql.dialect import guess_dialect
+from layoutopt.sql.dialect import get_dialect, guess_dialect
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans, qualified_names, table_names
 from layoutopt.workload.entries import LogEntry
@@ -67,7 +67,7 @@ def analyze(
         LogError: no statement can be used; the message has the problem of the first one.
         SettingError: unknown dialect.
     """
-    entries = list(entries)
+    entries = check_log(entries, dialect)
     name = table if table is not None else _find_most_read_table(entries, dialect)
     in_schema = None if "." in name else _find_most_read_schema(entries, name, dialect)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
@@ -102,12 +102,25 @@ def analyze(
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
         if table is not None and skipped and skipped[0].reason == "no-table":
-            details += (
-                f"; the log reads {_find_most_read_table(entries, dialect)!r}: name it with --table if that is meant"
-            )
+            read = _find_most_read_table(entries, dialect)
+            details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
+
+
+def check_log(entries: Iterable[LogEntry], dialect: str) -> list[LogEntry]:
+    """Return the entries of a log.
+
+    Raises:
+        LogError: no record has a statement.
+        SettingError: unknown dialect.
+    """
+    get_dialect(dialect)
+    entries = list(entries)
+    if entries and all(entry.problem for entry in entries):
+        raise LogError(f"no record of the log has a statement; the first: {entries[0].problem}")
+    return entries
 
 
 def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
@@ -127,7 +140,7 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
             spelled.setdefault(name.lower(), name)
             names[name.lower()] += 1
     if not names:
-        hint = _hint_dialect(unreadable, dialect) or "; name the table or check the log's dialect (--dialect)"
+        hint = _hint_dialect(unreadable, dialect) or "; give a log of queries with FROM"
         raise LogError(f"no statement of the log reads a table{hint}")
     return spelled[names.most_common(1)[0][0]]
 

@@ -178,7 +178,8 @@ def _read_csv(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
     names = reader.fieldnames or ()
     if names and column not in names:
         raise LogError(
-            f"the log has no column {column!r}; its columns are {', '.join(names)}: name the one with the SQL"
+            f"the log {str(stream.name)!r} has no column {column!r}, it has {', '.join(names)}: name the one with the "
+            "SQL by --column"
         )
     for number, record in enumerate(reader):
         yield _make_entry(number, record, column)
@@ -187,9 +188,7 @@ def _read_csv(stream: IO[str], column: str, dialect: str) -> Iterator[LogEntry]:
 def _make_entry(number: int, record: dict[str, object], column: str) -> LogEntry:
     sql = record.get(column)
     if not isinstance(sql, str) or not sql.strip():
-        fields = ", ".join(list(record)[:_FIELDS_SHOWN])
-        hint = f", it has {fields}: --column names the one with the SQL" if fields and column not in record else ""
-        problem = record.get(DAMAGED, f"the record has no text in {column!r}{hint}")
+        problem = record.get(DAMAGED, f"the record has no text in {column!r}{_hint_column(record, column)}")
         return LogEntry(number, "", problem=str(problem))
     count = _to_count(record.get("count"))
     if count is None:
@@ -197,6 +196,15 @@ def _make_entry(number: int, record: dict[str, object], column: str) -> LogEntry
     return LogEntry(
         number, strip_statement(sql), _to_text(record.get("timestamp")), _to_text(record.get("user")), count
     )
+
+
+def _hint_column(record: Mapping[str, object], column: str) -> str:
+    """Return which field to name by --column: the one with a statement, if any."""
+    if not record or column in record:
+        return ""
+    statements = [name for name, value in record.items() if isinstance(value, str) and _STATEMENT.match(value.strip())]
+    fields, name = ", ".join(list(record)[:_FIELDS_SHOWN]), statements[0] if statements else "NAME"
+    return f", it has {fields}: give --column {name}"
 
 
 def _to_count(value: object) -> float | None:
@@ -257,6 +265,7 @@ def _to_seconds(query: Query, zone: dt.tzinfo) -> float:
     except ValueError:
         problem = f"the timestamp {query.timestamp!r}" if query.timestamp else "no timestamp"
         raise LogError(
-            f"statement {query.id} of the log has {problem}: expected the time when it ran, like 2026-11-22T10:00:00"
+            f"statement {query.id} of the log has {problem}: expected the time when it ran, like 2026-11-22T10:00:00; "
+            "without times, leave out what weighs statements by age (--half-life, --auto)"
         ) from None
     return (moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)).timestamp()

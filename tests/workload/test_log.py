@@ -66,7 +66,7 @@ def test_jsonl_records_carry_time_user_and_count(tmp_path: Path) -> None:
     [
         ("{broken", "not JSON"),
         ("[1]", "no JSON object"),
-        ('{"query": "SELECT 1"}', "no text in 'sql', it has query: --column"),
+        ('{"query": "SELECT 1"}', "no text in 'sql', it has query: give --column query"),
         ('{"sql": ""}', "no text in 'sql'"),
         ('{"sql": 5}', "no text in 'sql'"),
         ('{"sql": "SELECT 1", "count": "many"}', "'many'"),

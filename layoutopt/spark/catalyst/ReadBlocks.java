@@ -95,7 +95,28 @@ public class ReadBlocks extends Rule {
     return null;
   }
 
-  public TreeNode apply(TreeNode plan) { return visit((LogicalPlan) plan, null); }
+  public TreeNode apply(TreeNode plan) {
+    String verb = (String) VERBS.get(plan.nodeName());
+    if (verb != null) refuseChange((LogicalPlan) ((LogicalPlan) plan).children().apply(0), verb);
+    return visit((LogicalPlan) plan, null);
+  }
+
+  /** Spark's statements that change a table, and the verbs of the command line that do so. */
+  private static final Map VERBS = new HashMap();
+
+  static {
+    VERBS.put("DeleteFromTable", "delete");
+    VERBS.put("UpdateTable", "update");
+    VERBS.put("MergeIntoTable", "merge");
+  }
+
+  /** Refuses to change a registered table: Spark's own message about its view names neither reason nor remedy. */
+  private static void refuseChange(LogicalPlan target, String verb) {
+    while (target.children().size() == 1) target = (LogicalPlan) target.children().apply(0);
+    RegisteredIndex table = RegisteredIndex.of(target);
+    if (table != null)
+      raise("the table " + table.name + " can't be changed by SQL: use `layoutopt " + verb + "` on its folder");
+  }
 
   /** above: the condition that rows of the plan must meet further up; null if unknown. */
   private LogicalPlan visit(LogicalPlan plan, Expression above) {

@@ -40,9 +40,10 @@ from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.rule import get_analyzed_plan
-from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.failures import plain_message, translate_spark_errors
 from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.core.source import hash_column, measure_content
 from layoutopt.spark.core.workers import map_in_workers
 from layoutopt.spark.loading.verify import rows_of_entries
@@ -249,13 +250,20 @@ class TableChange:
         return tuple(entry for value in values for entry in by_key.get(names.key(value), ()))
 
 
-def open_for_change(spark: SparkSession, path: str) -> TableChange:
+def open_for_change(spark: AnySession, path: str, check: Callable[[Table], None] | None = None) -> TableChange:
     """Open a table at its newest snapshot, with its newest plan.
+
+    A session that does not run yet is started once ``check`` has checked the change, which then fails in no time.
 
     Raises:
         NotATableError: there is no table, or it has no plan.
         SettingError: the session's settings or functions differ from those of the table's plans.
     """
+    if callable(spark):
+        table = open_own_table(path)
+        if check is not None:
+            check(table)
+        spark = spark()
     table = open_own_table(path, udfs=tuple(find_declared_udfs(spark).values()))
     return TableChange(spark, path, table, newest_checked_plan(spark, table.catalog))
 
@@ -356,8 +364,10 @@ def translate_expression_errors(flag: str, text: str, *, parsed: bool = False) -
     except PySparkException as error:
         if parsed and not (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
             raise
-        message = str(error).strip().splitlines()[0]
-        raise SettingError(f"{flag} {text!r} {'fails on a row' if parsed else 'is invalid'}: {message}") from error
+        problem, message = "fails on a row" if parsed else "is invalid", plain_message(error)
+        if ")" not in text:  # Spark parses the text within brackets
+            message = message.replace("at or near ')'", "at or near its end")
+        raise SettingError(f"{flag} {text!r} {problem}: {message}") from error
 
 
 def is_true(condition: str) -> SparkColumn:

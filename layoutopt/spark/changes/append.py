@@ -7,7 +7,6 @@ small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optim
 from __future__ import annotations
 
 from collections.abc import Collection
-from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -15,11 +14,14 @@ from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.source_check import check_source
+from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
+from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import SparkSource
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
@@ -48,11 +50,17 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
 
 
 def append_rows(
-    spark: SparkSession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
     """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
     def open_source(source: str, catalog: Catalog) -> SparkSource:
-        return SparkSource(spark, source, newest_checked_plan(spark, catalog), "the table")
+        if callable(spark) and catalog.plans:
+            check_source(source, current_plan(catalog).schema, "the table")
+        session = start_session(spark)
+        return SparkSource(session, source, newest_checked_plan(session, catalog), "the table")
 
-    return append.append_rows(open_source, settings, partial(compact_small_entries, spark), say, log)
+    def compact(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+        return compact_small_entries(start_session(spark), path, keys, watch)
+
+    return append.append_rows(open_source, settings, compact, say, log)

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
@@ -25,9 +25,12 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
+from layoutopt.external.source_check import check_source
+from layoutopt.inspect.status import current_plan
 from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quote_name, type_sql, unquote_name
 from layoutopt.publish.publishing import publish_after
+from layoutopt.scan.table import Table
 from layoutopt.spark.changes.affected_rows import (
     LocatedRows,
     TableChange,
@@ -42,15 +45,17 @@ from layoutopt.spark.changes.affected_rows import (
 )
 from layoutopt.spark.changes.pipeline import ChangeReport, NewRows, RowChange, commit_change
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.core.source import conform_columns, measure_content, open_source
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.session.enabling import table_to_dataframe
+from layoutopt.sql.expression_check import check_condition, check_expression, find_column, split_assignments
 
 _NESTED: Final = (ArrayType, MapType, StructType)
 
 
 def delete_rows(
-    spark: SparkSession, settings: DeleteSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: DeleteSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete the rows for which a condition is TRUE.
 
@@ -84,9 +89,11 @@ def delete_rows(
     return replace(report, vacuum=removed)
 
 
-def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
+def _delete(spark: AnySession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
-        change = open_for_change(spark, settings.table_path)
+        change = open_for_change(
+            spark, settings.table_path, lambda table: check_condition("--where", settings.where, table.schema)
+        )
         removed = find_matches(change, settings.where, 0.0 if settings.hard else mark_limit(change, settings))
         values: tuple[PlainValue, ...] = ()
         if settings.hard:  # no copy of rows deleted earlier may be left either
@@ -101,7 +108,7 @@ def _delete(spark: SparkSession, settings: DeleteSettings, watch: Stages) -> Cha
 
 
 def update_rows(
-    spark: SparkSession, settings: UpdateSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: UpdateSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Assign new values to columns of the rows that meet a condition, computed from the old row.
 
@@ -114,9 +121,9 @@ def update_rows(
         return _update(spark, settings, Stages(say, log))
 
 
-def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
+def _update(spark: AnySession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        change = open_for_change(spark, settings.table_path)
+        change = open_for_change(spark, settings.table_path, partial(_check_update, settings))
         assignments = _parse_assignments(change, settings.assignments)
         removed = find_matches(change, settings.where, mark_limit(change, settings))
     report = ChangeReport(settings.table_path, updated=removed.content.rows)
@@ -139,22 +146,19 @@ def _update(spark: SparkSession, settings: UpdateSettings, watch: Stages) -> Cha
     return commit_change(change, "update", report, row_change, watch)
 
 
+def _check_update(settings: UpdateSettings, table: Table) -> None:
+    partition_by = current_plan(table.catalog).partition_by if table.catalog.plans else None
+    for name, value in split_assignments(settings.assignments, table.schema, partition_by).items():
+        check_expression("--set", f"{name} ={value}", table.schema)
+    check_condition("--where", settings.where, table.schema)
+
+
 def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
     """Return the new value of each assigned column, cast to the column's type."""
     rows = change.spark.createDataFrame([], schema_ddl(change.table.schema.columns))
     assignments: dict[str, SparkColumn] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip() or not value.strip():
-            raise SettingError(f"--set {text!r} is not an assignment: expected 'column = expression'")
-        column = change.table.schema.find(unquote_name(name.strip()))
-        if column.name == change.plan.partition_by:
-            raise SettingError(
-                f"--set can't assign {column.name!r}, the partition column; use `layoutopt merge`, which moves rows "
-                "between partitions"
-            )
-        if column.name in assignments:
-            raise SettingError(f"--set assigns {column.name!r} twice; remove one of the assignments")
+    for name, value in split_assignments(texts, change.table.schema, change.plan.partition_by).items():
+        column, text = change.table.schema.find(name), f"{name} ={value}"
         with translate_expression_errors("--set", text):
             expression = F.expr(value)  # brackets would make a struct of several values
             field, *_ = rows.select(expression).schema.fields
@@ -185,7 +189,7 @@ _SURE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", 
 
 
 def merge_rows(
-    spark: SparkSession, settings: MergeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: MergeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
 
@@ -199,10 +203,10 @@ def merge_rows(
         return _merge(spark, settings, Stages(say, log))
 
 
-def _merge(spark: SparkSession, settings: MergeSettings, watch: Stages) -> ChangeReport:
+def _merge(spark: AnySession, settings: MergeSettings, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
-        change = open_for_change(spark, settings.table_path)
-        keys = [change.plan.schema.find(unquote_name(name)).name for name in settings.on]
+        change = open_for_change(spark, settings.table_path, partial(_check_merge, settings))
+        keys = [find_column("--on", unquote_name(name), change.plan.schema).name for name in settings.on]
         source, upserts = _read_merge_source(change, settings)
         _check_keys(source, keys, settings.source)
         source_keys = source.select(*map(quote_name, keys))
@@ -246,6 +250,15 @@ def _value_condition(source: DataFrame, name: str) -> SparkColumn:
             least, greatest = source.agg(F.min(column), F.max(column)).collect()[0]
             return column.between(least, greatest)
     return column.isin(sorted(values)) if values else F.lit(False)
+
+
+def _check_merge(settings: MergeSettings, table: Table) -> None:
+    for name in settings.on:
+        find_column("--on", unquote_name(name), table.schema)
+    has_more = settings.delete_when is not None
+    columns = check_source(settings.source, table.schema, "the table", more=has_more)
+    if settings.delete_when is not None and columns is not None:
+        check_condition("--delete-when", settings.delete_when, columns)
 
 
 def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:

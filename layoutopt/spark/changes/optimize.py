@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Final
 
 from pyspark.sql import SparkSession
@@ -18,10 +19,10 @@ from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import OptimizeSettings
-from layoutopt.errors import CommitConflictError, SettingError
+from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
-from layoutopt.inspect.status import DELETED_SHARE
+from layoutopt.inspect.status import DELETED_SHARE, current_plan
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
@@ -30,8 +31,11 @@ from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
-from layoutopt.spark.changes.replan import Target, find_target
+from layoutopt.spark.changes.replan import Target, check_flags, find_target, read_fitting_plan
+from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.loading.verify import rows_of_entries
+from layoutopt.workload.analyze import check_log
+from layoutopt.workload.log import read_log
 from layoutopt.writer.task_result import LoadReport
 
 # Gains below this share of a partition's bytes read are within the error of the dry run and are ignored.
@@ -75,7 +79,7 @@ class OptimizeReport:
 
 
 def optimize_table(
-    spark: SparkSession, settings: OptimizeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: OptimizeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> OptimizeReport:
     """Rewrite partitions that are worth it, in a commit each; running the command again continues.
 
@@ -91,9 +95,9 @@ def optimize_table(
         return _optimize(spark, settings, say, log)
 
 
-def _optimize(spark: SparkSession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
-    change = open_for_change(spark, settings.table_path)
-    table = change.table
+def _optimize(spark: AnySession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
+    change = open_for_change(spark, settings.table_path, partial(_check_request, settings))
+    spark, table = change.spark, change.table
     _check(table, settings)
     target = find_target(spark, table, change.plan, settings, say)
     candidates = find_candidates(table, target)
@@ -183,12 +187,23 @@ def is_worthwhile(candidate: Candidate, deleted_share: float = DELETED_SHARE) ->
     return candidate.older_plan and (candidate.gain > LEAST_GAIN * candidate.read or bool(candidate.parts))
 
 
+def _check_request(settings: OptimizeSettings, table: Table) -> None:
+    """Check what needs no session: the settings, the plan, and that the log can be read."""
+    _check(table, settings)
+    check_flags(settings)
+    if settings.plan is not None and table.catalog.plans:
+        read_fitting_plan(settings.plan, current_plan(table.catalog))
+    if settings.log is not None:
+        check_log(read_log(settings.log, column=settings.column, dialect=settings.dialect), settings.dialect)
+
+
 def _check(table: Table, settings: OptimizeSettings) -> None:
     if settings.budget_bytes is not None and settings.budget_share is not None:
         raise SettingError("--budget-bytes and --budget-share are both set; set only one of them")
     unknown = [key for key in settings.partition if key not in table.catalog.snapshot.by_key]
     if unknown:
-        raise SettingError(f"the table has no partition {unknown[0]!r}; `layoutopt status` lists them")
+        known = expected_names(unknown[0], table.catalog.snapshot.by_key)
+        raise SettingError(f"the table has no partition {unknown[0]!r}: {known}; `layoutopt status` lists them")
 
 
 def _estimate_prospects(

@@ -136,10 +136,7 @@ def find_target(spark: SparkSession, table: Table, newest: Plan, settings: Optim
         LogError: the log can't be used, or has statements without a time with --auto or --half-life.
         PlanError: the log has nothing to plan by.
     """
-    if settings.log is None:
-        for flag, is_set in (("--auto", settings.auto), ("--half-life", settings.half_life is not None)):
-            if is_set:
-                raise SettingError(f"{flag} needs a recent log; set --log LOG")
+    check_flags(settings)
     plan = newest if settings.plan is None else _read_plan(spark, settings.plan, newest)
     if settings.log is None:
         return _estimate_target(table, plan, plan.queries)
@@ -156,9 +153,23 @@ def find_target(spark: SparkSession, table: Table, newest: Plan, settings: Optim
     return replace(make_fresh_plan(spark, table, newest, queries, say), log=log, half_life=half_life)
 
 
+def check_flags(settings: OptimizeSettings) -> None:
+    """Raise SettingError for flags that need a log."""
+    if settings.log is None:
+        for flag, is_set in (("--auto", settings.auto), ("--half-life", settings.half_life is not None)):
+            if is_set:
+                raise SettingError(f"{flag} needs a recent log; set --log LOG")
+
+
 def _read_plan(spark: SparkSession, path: Path, newest: Plan) -> Plan:
-    plan = read_plan(path)
+    plan = read_fitting_plan(path, newest)
     check_plan(spark, plan, "the plan")
+    return plan
+
+
+def read_fitting_plan(path: Path, newest: Plan) -> Plan:
+    """Read a plan for a table, whose newest plan is given; raise SchemaError if it is for another table."""
+    plan = read_plan(path)
     if (plan.schema, plan.partition_by) != (newest.schema, newest.partition_by):
         raise SchemaError(
             f"the plan {str(path)!r} has other columns or partitions than the table; make a plan with the table's"

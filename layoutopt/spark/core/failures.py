@@ -26,6 +26,14 @@ from layoutopt.model.types import split_parts
 # The beginning of the message of a worker that lacks layoutopt.
 MISSING_PACKAGE: Final = "Spark's workers run a Python without layoutopt"
 
+# What surrounds the sentence of Spark's messages: the class of the error, its code and place, the Java stack trace.
+_CLASS: Final = re.compile(r"^(?:.*?Exception: )?\[[A-Z][A-Z0-9_.]*\] ", re.DOTALL)
+_AFTER: Final = re.compile(
+    r"\s*(?:SQLSTATE: \w+|\n==|\n\s+at |;\n'?\w|\s+at (?=[a-z]+\.)|Driver stacktrace).*", re.DOTALL
+)
+# Advice about settings that would change what a table's conditions mean.
+_ADVICE: Final = re.compile(r"(?:Use `try_\w+`|If necessary set|To return NULL instead).*", re.DOTALL)
+
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
 _BROKEN_FILE = re.compile(
@@ -46,6 +54,16 @@ _WORKER_LOST = re.compile(
 _NO_MEMORY = re.compile(r"OutOfMemoryError|Java heap space|MemoryError|GC overhead limit")
 _CODEC = re.compile(r"Class \S*?(\w+)Codec was not found")
 _NANOSECONDS = re.compile(r"TIMESTAMP\(NANOS|nanosecond", re.IGNORECASE)
+
+
+def plain_message(error: Exception) -> str:
+    """Return the sentence of Spark's message, without classes, codes and stack traces.
+
+    >>> plain_message(ValueError("[PARSE_SYNTAX_ERROR] Syntax error at 'x'. SQLSTATE: 42601 (line 1, pos 3)"))
+    "Syntax error at 'x'"
+    """
+    text = _AFTER.sub("", _CLASS.sub("", str(error).strip()))
+    return " ".join(_ADVICE.sub("", text).split()).rstrip(". ")
 
 
 @contextmanager

@@ -5,6 +5,7 @@ Java starts without its log; whatever else it prints on stderr is passed on.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -111,6 +112,14 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
     if server is not None:
         server.handle_error = lambda *_: None
     return spark
+
+
+def silence_failed_queries() -> None:
+    """Silence the JSON that PySpark logs for each failed query; for processes that print the error themselves."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def _without_log(properties: Mapping[str, str]) -> dict[str, str]:

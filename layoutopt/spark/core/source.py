@@ -44,6 +44,7 @@ from layoutopt.errors import SchemaError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import PARQUET, FileFormat, parse_path, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme, uri_to_path
+from layoutopt.external.source_check import compare_columns
 from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
@@ -343,18 +344,7 @@ def conform_columns(df: DataFrame, schema: Schema, what: str = "the plan") -> Da
         SchemaError: a column is missing, new, or of another type; names it.
     """
     actual = schema_of(df)
-    for column in schema.columns:
-        has = actual.get(column.name)
-        if has is None:
-            raise SchemaError(f"the source lacks the column {column.name!r} of {what}; add it (as NULL) or plan again")
-        if has.type != column.type:
-            raise SchemaError(
-                f"column {column.name!r} is {has.type} in the source but {column.type} in {what}; cast it, or analyze "
-                "the log again with a file of the source as --schema, and plan again"
-            )
-    for column in actual.columns:
-        if schema.get(column.name) is None:
-            raise SchemaError(f"the source's column {column.name!r} is not in {what}; drop it or plan again")
+    compare_columns(actual, schema, what, "the source")
     return df.selectExpr(*(f"{quote_name(actual.find(c.name).name)} AS {quote_name(c.name)}" for c in schema.columns))
 
 

@@ -19,6 +19,7 @@ from layoutopt.config.settings import LoadSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
+from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
 from layoutopt.local.segments import Cutter, cut_in_input_order
@@ -26,6 +27,7 @@ from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
+from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.core.source import (
     check_partition_column,
     conform_columns,
@@ -94,7 +96,7 @@ def load(
 
 
 def run_load(
-    spark: SparkSession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> LoadsReport:
     """Load by Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
     return loading.run_load(partial(SparkSource, spark), settings, say, log)
@@ -103,10 +105,14 @@ def run_load(
 class SparkSource:
     """The source of a load as Spark opens it: a :class:`~layoutopt.loading.load.LoadSource`.
 
-    ``document`` names what has the columns in messages.
+    ``document`` names what has the columns in messages. A session that does not run yet is started once the source has
+    been checked.
     """
 
-    def __init__(self, spark: SparkSession, source: str, plan: Plan, document: str = "the plan") -> None:
+    def __init__(self, spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> None:
+        if callable(spark):
+            check_source(source, plan.schema, document)
+        spark = start_session(spark)
         check_plan(spark, plan, document)
         rows = open_source(spark, source, merged=False)
         if {name.lower() for name in plan.schema.names} - {name.lower() for name in rows.columns}:

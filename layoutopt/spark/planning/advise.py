@@ -31,12 +31,13 @@ from layoutopt.advice import (
     statements_of,
 )
 from layoutopt.config.settings import AdviseSettings, PlanSettings
-from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError
+from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
 from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
 from layoutopt.external.formats import check_has_row_groups, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_scheme
+from layoutopt.external.source_check import check_source
 from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.methods.interface import FEATURES
@@ -66,8 +67,9 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
 from layoutopt.spark.planning.frame_rows import FrameRows
+from layoutopt.sql.expression_check import find_column
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
-from layoutopt.workload.analyze import Analysis, analyze
+from layoutopt.workload.analyze import Analysis, analyze, check_log
 from layoutopt.workload.log import read_log
 
 # The methods that only a load can carry out; those that take the longest to try come first.
@@ -116,10 +118,7 @@ def advise_when_started(
 ) -> Advice:
     """Advise as :func:`advise`, with a session that may start while the log is read."""
     say = progress or silent
-    for name in settings.engine:
-        if name not in ENGINES:
-            raise SettingError(f"unknown engine {name!r}: expected one of {', '.join(ENGINES)}")
-    check_has_row_groups(settings.source, "advise")
+    check_request(settings)
     settings = settings.model_copy(update={"source": pin_version(settings.source)})
     guess = _read_schema(settings.source)
     log = None if guess is None else _read_log(settings, guess, udfs, say)
@@ -130,6 +129,24 @@ def advise_when_started(
     if log is None or [(c.name, c.type) for c in log.schema.columns] != [(c.name, c.type) for c in schema.columns]:
         log = _read_log(settings, schema, udfs, say)
     return _build_advice(rows, settings, log, say)
+
+
+def check_request(settings: AdviseSettings, *, is_local: bool = False) -> None:
+    """Check the settings; with ``is_local`` also a source of this machine, and the log, before a session starts.
+
+    Raises:
+        LayoutoptError: as :func:`advise`.
+    """
+    for name in settings.engine:
+        if name not in ENGINES:
+            raise SettingError(f"unknown engine {name!r}: {expected_names(name, ENGINES)}")
+    check_has_row_groups(settings.source, "advise")
+    schema = check_source(settings.source, None, "") if is_local else None
+    if schema is not None:
+        if settings.partition_by is not None:
+            find_column("--partition-by", settings.partition_by, schema)
+        entries = read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system)
+        check_log(entries, settings.dialect)
 
 
 def _read_schema(source: str) -> Schema | None:

@@ -11,21 +11,23 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from layoutopt import extensions
 from layoutopt.config.documents import read_features
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AnalyzeSettings, PlanSettings
-from layoutopt.errors import LogError
+from layoutopt.errors import LogError, SettingError, expected_names
 from layoutopt.events import Progress
 from layoutopt.external.external_tables import read_schema
 from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
-from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
+from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import plan_best
+from layoutopt.sql.expression_check import find_column
 from layoutopt.workload.log import query_times
 
 if TYPE_CHECKING:
@@ -176,6 +178,12 @@ def compare_on_log(
     Raises:
         LogError, SchemaError, SourceError, SettingError: as `analyze`, `plan` and `load` do.
     """
+    known = extensions.names("methods", dict.fromkeys(CHOICES))
+    for method in methods:
+        if method not in known:
+            raise SettingError(f"unknown method {method!r}: {expected_names(method, known)}")
+    if settings.partition_by is not None:
+        find_column("--partition-by", settings.partition_by, read_schema(settings.source))
     return compare_methods(comparison_on_log(settings, say), methods, spark, say)
 
 

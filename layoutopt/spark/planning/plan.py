@@ -15,6 +15,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
 from layoutopt.external.formats import parse_source_name
+from layoutopt.external.source_check import check_source
 from layoutopt.methods.interface import PlanningCache, PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
@@ -98,13 +99,15 @@ def open_source_rows(
         SettingError, SchemaError, SourceError: as :func:`layoutopt.planning.plan.make_plan`.
     """
     partition_by, plain = request.partition_by, None
+    if callable(spark) and isinstance(source, str):
+        check_source(source, document.schema, "the features file")
     open_frame = cache(partial(open_by_spark, spark, source, document, partition_by))
     is_local = isinstance(source, str | Path) and parse_source_name(source) is None
     if not callable(spark):
         from layoutopt.spark.core.functions import check_features
         from layoutopt.spark.core.sessions import has_local_paths
 
-        check_features(spark, document.features, "the features document")
+        check_features(spark, document.features, "the features file")
         is_local = is_local and has_local_paths(spark)
     if is_local:
         try:
@@ -134,7 +137,7 @@ def open_by_spark(
     from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
     from layoutopt.spark.planning.frame_rows import FrameRows
 
-    check_features(session, document.features, "the features document")
-    rows = conform_columns(open_source(session, source), document.schema, "the features document")
+    check_features(session, document.features, "the features file")
+    rows = conform_columns(open_source(session, source), document.schema, "the features file")
     check_partition_column(rows, partition_by)
     return FrameRows(rows, partition_by)

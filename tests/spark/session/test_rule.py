@@ -24,7 +24,8 @@ from tests.spark.session.answers import answer
 from tests.spark.settings import under
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.left_to_spark]
 
@@ -147,6 +148,19 @@ def test_a_scan_may_stand_twice_with_and_without_a_projection(session: SparkSess
         found, plain = session.sql(sql), session.sql(sql.replace("FROM t", "FROM hive"))
         assert answer(found) == answer(plain) != []
         assert found.count() == plain.count()
+
+
+@pytest.mark.parametrize(
+    ("statement", "verb"),
+    [
+        ("DELETE FROM t WHERE id = 1", "delete"),
+        ("UPDATE t SET id = 1 WHERE id = 2", "update"),
+        ("MERGE INTO t USING (SELECT 1 AS i) s ON t.id = s.i WHEN MATCHED THEN DELETE", "merge"),
+    ],
+)
+def test_a_statement_that_changes_a_table_names_the_verb(session: SparkSession, statement: str, verb: str) -> None:
+    with pytest.raises(PySparkException, match=f"the table t can't be changed by SQL: use `layoutopt {verb}`"):
+        session.sql(statement)
 
 
 def test_why_runs_no_command(session: SparkSession, tmp_path: Path) -> None:
