@@ -266,7 +266,7 @@ class TestDamagedSources:
     def test_no_row_is_lost(
         self, shop: Path, refused: Say, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int
     ) -> None:
-        monkeypatch.setattr("layoutopt.spark.loading.load.LEAST_ROWS", least_rows)
+        monkeypatch.setattr("layoutopt.spark.loading.job.LEAST_ROWS", least_rows)
         table, plan = shop / "table", ["--plan", str(shop / "plan.json")]
         commands: list[list[str | Path]] = [
             ["load", source, tmp_path / "table", *plan],
