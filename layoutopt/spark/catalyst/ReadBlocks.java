@@ -19,6 +19,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.CatalogStorageFormat;
+import org.apache.spark.sql.catalyst.catalog.CatalogTable;
 import org.apache.spark.sql.catalyst.catalog.CatalogTable$;
 import org.apache.spark.sql.catalyst.catalog.CatalogTableType;
 import org.apache.spark.sql.catalyst.expressions.*;
@@ -595,13 +596,8 @@ public class ReadBlocks extends Rule {
 
     /** The name of the scan in Spark's plans and UI. */
     private static scala.Option named(String label, StructType schema) {
-      CatalogTable$ d = CatalogTable$.MODULE$;
-      return scala.Option.apply(d.apply(new TableIdentifier(label), CatalogTableType.EXTERNAL(),
-          CatalogStorageFormat.empty(), schema, d.apply$default$5(), d.apply$default$6(), d.apply$default$7(),
-          d.apply$default$8(), 0L, d.apply$default$10(), d.apply$default$11(), d.apply$default$12(),
-          d.apply$default$13(), d.apply$default$14(), d.apply$default$15(), d.apply$default$16(), d.apply$default$17(),
-          d.apply$default$18(), d.apply$default$19(), d.apply$default$20(), d.apply$default$21(),
-          d.apply$default$22()));
+      return scala.Option.apply(Versions.makeTable(new Object[] {new TableIdentifier(label),
+          CatalogTableType.EXTERNAL(), CatalogStorageFormat.empty(), schema}));
     }
   }
 
@@ -931,6 +927,22 @@ public class ReadBlocks extends Rule {
       java.lang.reflect.Constructor constructor = of.getConstructors()[0];
       try {
         return constructor.newInstance(java.util.Arrays.copyOf(arguments, constructor.getParameterTypes().length));
+      } catch (ReflectiveOperationException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+
+    /** A table of the catalog by its first properties; newer versions have more of those that default. */
+    static Object makeTable(Object[] first) {
+      Object companion = CatalogTable$.MODULE$;
+      java.lang.reflect.Constructor constructor = CatalogTable.class.getConstructors()[0];
+      Object[] arguments = java.util.Arrays.copyOf(first, constructor.getParameterTypes().length);
+      try {
+        for (int i = first.length; i < arguments.length; i++)
+          arguments[i] = companion.getClass().getMethod("apply$default$" + (i + 1), new Class[0]).invoke(companion,
+              new Object[0]);
+        arguments[8] = Long.valueOf(0);  // when it was made: equal scans are equal
+        return constructor.newInstance(arguments);
       } catch (ReflectiveOperationException error) {
         throw new IllegalStateException(error);
       }
