@@ -323,6 +323,7 @@ def _describe_usage(error: Any) -> str:
     extra = _EXTRA_ARGUMENTS.match(message)
     return f"the arguments {extra[1]!r} are too many; leave them out" if extra else message
 
+
 # The extras of libraries that are imported where they are needed.
 _OPTIONAL: Final = {"pyspark": "spark", "py4j": "spark"}
 
