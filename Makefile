@@ -1,13 +1,14 @@
 # Every target first makes .venv with the `layoutopt` command in it. `make help` lists the targets.
 
 SF ?= 0.1
+SPARK_VERSIONS ?= 4.0.5 4.1.4 4.2.1
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata readme bench scaling check test test-long lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata readme bench scaling check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -58,6 +59,19 @@ test: install  ## all fast tests and doctests
 
 test-long: install  ## the tests that take minutes, and more examples of all that generate some
 	$(BIN)/pytest -q -m "long or not spark"
+
+test-versions: install  ## the suites of sessions and loads on older versions of Spark; takes an hour
+	@for version in $(SPARK_VERSIONS); do \
+		there=build/versions/$$version; \
+		test -x $$there/bin/pytest-there || { \
+			$(PYTHON) -m venv $$there && \
+			$$there/bin/pip install --quiet --disable-pip-version-check --no-deps pyspark==$$version && \
+			ls -d $(CURDIR)/.venv/lib/python*/site-packages > $$(ls -d $$there/lib/python*/site-packages)/base.pth && \
+			printf '#!/bin/sh\nexec %s -m pytest "$$@"\n' $(CURDIR)/$$there/bin/python > $$there/bin/pytest-there && \
+			chmod +x $$there/bin/pytest-there; } || exit 1; \
+		echo "Spark $$version"; \
+		LAYOUTOPT_EXAMPLES=0.2 $$there/bin/pytest-there -q -p no:cacheprovider tests/spark/session tests/spark/loading || failed=1; \
+	done; exit $${failed:-0}
 
 lint: install ruff mypy contracts  ## ruff, mypy --strict and the import contracts
 

@@ -68,7 +68,7 @@ _step: ContextVar[Step] = ContextVar("step", default=ignore_step)
 
 @contextmanager
 def following_steps(step: Step) -> Iterator[None]:
-    """Call a function with what :func:`report_step` is told in the block, in this thread."""
+    """Call a function with the arguments of each :func:`report_step` of the block, in this thread."""
     token = _step.set(step)
     try:
         yield
@@ -77,7 +77,7 @@ def following_steps(step: Step) -> Iterator[None]:
 
 
 def report_step(done: int, total: int) -> None:
-    """Tell whoever follows how much of the current step is done, of how much."""
+    """Report how much of the current step is done, of how much."""
     _step.get()(done, total)
 
 

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
 
 
+# Properties by which Spark may read what it does not by default.
+_READING = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.driver.extra", "spark.executor.extra")
+
+
 def open_at(
     session: Session, path: str, version: SnapshotSettings | None = None, *, indexed: bool = False, **options: Any
 ) -> Table:
@@ -80,7 +84,8 @@ def is_loaded_locally(executor: str | None, session: Session, source: str) -> bo
     """
     from layoutopt.local.parquet_files import find_spark_gap
 
-    gap = None if executor == "local" else find_spark_gap(source)
+    may_read_more = any(key.startswith(_READING) for key in session.spark_properties())
+    gap = None if executor == "local" or may_read_more else find_spark_gap(source)
     if gap is not None and executor is not None:
         raise SettingError(f"{gap}; give --executor local")
     return is_local(executor, session, default=gap is not None or not has_pyspark())
@@ -88,7 +93,7 @@ def is_loaded_locally(executor: str | None, session: Session, source: str) -> bo
 
 def find_reading_property(session: Session) -> str | None:
     """Return a property of the configuration that may change what Spark reads (the calendar of old dates, a store)."""
-    keys = (key for key in session.spark_properties() if key.startswith(("spark.sql.", "spark.hadoop.")))
+    keys = (key for key in session.spark_properties() if key.startswith(_READING[:2]))
     return next(keys, None)
 
 

@@ -89,7 +89,7 @@ class _Up:
             ) from error
         values = self._values(partition_by)
         toml, report = self.folder / "layoutopt.toml", self.folder / "report.html"
-        toml.write_text(_to_toml(values), encoding="utf-8")
+        toml.write_text(to_toml(values), encoding="utf-8")
         source, log = describe_source(self.settings.source), describe_file(self.settings.log)
         self._do("analyze", AnalyzeSettings, values["analyze"], analyze, [source, log])
         planned: list[object] = [source, describe_file(str(self.folder / "features.json"))]
@@ -233,10 +233,15 @@ def _gain(plan: Plan) -> float:
 def describe_source(source: str) -> object:
     """Return what changes with a source's content, in JSON."""
     from layoutopt.external.external_tables import pin_version
+    from layoutopt.external.formats import parse_path, parse_table_name
     from layoutopt.external.listing import canonical_name, digest_listing, list_source
 
-    pinned = pin_version(source)
-    return pinned if pinned != source else digest_listing(list_source(canonical_name(source)))
+    if parse_table_name(source) is not None:
+        return pin_version(source)
+    files = parse_path(source)
+    if not files.format.has_row_groups:
+        return describe_file(files.path)
+    return digest_listing(list_source(canonical_name(source)))
 
 
 def describe_file(path: str) -> object:
@@ -250,9 +255,16 @@ def guess_partition_column(source: str) -> str | None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from layoutopt.external.external_tables import open_snapshot
+    from layoutopt.external.formats import parse_path, parse_table_name
     from layoutopt.external.listing import canonical_name, list_source
 
-    files = list_source(canonical_name(source.partition("@")[0])).files
+    table = parse_table_name(source)
+    if table is not None:
+        return next((name for file in open_snapshot(table).files for name in file.constants), None)
+    if not parse_path(source).format.has_row_groups:
+        return None
+    files = list_source(canonical_name(source)).files
     for name in (name for listed in files for name in listed.file.constants):
         return name
     sampled = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]
@@ -273,8 +285,9 @@ def guess_partition_column(source: str) -> str | None:
     return None
 
 
-def _to_toml(values: Mapping[str, Mapping[str, Any]]) -> str:
+def to_toml(values: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return verbs' settings as a configuration file."""
     lines = ["# Written by `layoutopt up`. A verb reads its settings here by --conf; flags override them."]
     for verb, of in values.items():
-        lines += ["", f"[{verb}]", *(f"{key} = {json.dumps(value)}" for key, value in of.items())]
+        lines += ["", f"[{verb}]", *(f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in of.items())]
     return "\n".join(lines) + "\n"

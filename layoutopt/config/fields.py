@@ -143,8 +143,8 @@ class VerbSettings(BaseModel):
     """The settings of one verb; unknown keys are rejected.
 
     Attributes:
-        tuning: those that the help lists apart, which may make results better.
-        expert: those that the help lists last, which few users need.
+        tuning: names of settings that may improve results; the help has a section for them.
+        expert: names of settings that few users need; the help lists them last.
     """
 
     tuning: ClassVar[frozenset[str]] = frozenset()

@@ -116,7 +116,8 @@ def _open_iceberg(place: str) -> Table:
 # Spark's type of a column, among the attributes of its ORC type.
 _SPARK_TYPE: Final = b"spark.sql.catalyst.type"
 # Folders of Hive's transactional tables, some of which hold rows of the past; and the columns of changes to rows.
-_HIVE_FOLDER: Final = re.compile(r"/(base|delta|delete_delta)_[0-9]{7,}")
+_HIVE_FOLDER: Final = re.compile(r"/(base_[0-9]{7,}|(delta|delete_delta)_[0-9]{7,}_[0-9]{7,})")
+_BY_PLACE: Final = re.compile(r"_col[0-9]+", re.IGNORECASE)
 _HIVE_CHANGES: Final = frozenset({"operation", "originaltransaction", "bucket", "rowid", "currenttransaction", "row"})
 
 
@@ -165,7 +166,9 @@ def _count_orc_rows(path: str) -> int:
 
 
 def _find_orc_problem(names: Sequence[str], uris: Sequence[str]) -> str | None:
-    by_place = [name for name in names if name.lower().startswith("_col")]
+    by_place = [name for name in names if _BY_PLACE.fullmatch(name)]
+    if all(name.lower().startswith("_col") for name in names):
+        by_place = list(names)
     if by_place:
         return f"Spark takes columns of ORC that are named like {by_place[0]!r} by their places; rename it"
     if any(map(_HIVE_FOLDER.search, uris)) or {name.lower() for name in names} >= _HIVE_CHANGES:

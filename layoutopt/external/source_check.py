@@ -12,7 +12,7 @@ from layoutopt.errors import SchemaError, SourceError, expected_names
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import FORMATS, PARQUET, parse_path, parse_table_name
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import is_listed
+from layoutopt.sql.schema import list_files
 
 _PREFIX: Final = re.compile(r"(\w+):(?!/)")
 _PATTERN: Final = re.compile(r"[*?\[{]")
@@ -71,7 +71,7 @@ def _list_files(source: str, name: str) -> Sequence[Path]:
         raise SourceError(f"{name} does not exist; check the path")
     if not path.is_dir():
         return (path,)
-    files = [file for file in path.rglob("*") if all(map(is_listed, file.relative_to(path).parts)) and file.is_file()]
+    files = list_files(path)
     if not files:
         raise SourceError(f"{name} has no file with columns; check the path, or wait until its rows have come")
     return files

@@ -6,6 +6,7 @@ Every mention of the table reads a view of its own, so that each scan skips by i
 
 from __future__ import annotations
 
+import atexit
 import datetime as dt
 import os
 import threading
@@ -110,6 +111,16 @@ def _execute(query: EngineQuery) -> Iterator[duckdb.DuckDBPyRelation]:
 
 _DATABASES: Final[dict[tuple[int, str], duckdb.DuckDBPyConnection]] = {}
 _OPEN_LOCK: Final = threading.RLock()
+
+
+@atexit.register
+def _close_databases() -> None:
+    """Close the databases, which otherwise report their functions as leaked when Python exits."""
+    for database in _DATABASES.values():
+        database.close()
+    _DATABASES.clear()
+
+
 # Result types that may be NaN, which DuckDB converts to NULL if a function returns it for a single row.
 _FLOATING: Final = {"FLOAT": pa.float32(), "DOUBLE": pa.float64()}
 

@@ -87,7 +87,8 @@ def _find_open_end(text: str) -> str | None:
     if not tokens:
         return "it is empty"
     last = tokens[-1]
-    is_name = last.token_type in (TokenType.STRING, TokenType.IDENTIFIER, TokenType.VAR, TokenType.NUMBER)
+    is_name = last.token_type in (TokenType.IDENTIFIER, TokenType.VAR, TokenType.NUMBER)
+    is_name |= last.token_type.name.endswith("STRING")
     return f"a value is missing behind {last.text!r}" if not is_name and _OPEN_END.search(last.text) else None
 
 

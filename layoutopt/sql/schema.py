@@ -256,7 +256,7 @@ def check_folders(paths: Sequence[str]) -> list[dict[str, str | None]]:
             raise SourceError(
                 f"the folder {folder!r} has no value after '{empty}='; rename it, for NULL to '{empty}={_NULL}'"
             )
-        first, other = tuple(values[0]), tuple(by_name)
+        first, other = (tuple(map(str.lower, names)) for names in (values[0], by_name))
         if other == first and folder and not other:
             raise SourceError(f"Spark reads no file of the folder {folder!r}; move its files up")
         if other == first:
@@ -484,10 +484,11 @@ def folder_values(path: str) -> dict[str, str | None]:
 def is_listed(name: str) -> bool:
     """Return whether Spark's listing of a folder includes a file or folder of that name.
 
-    >>> is_listed("a.parquet"), is_listed("_SUCCESS"), is_listed("_day=1"), is_listed(".a.parquet.crc")
-    (True, False, True, False)
+    >>> [is_listed(name) for name in ("a.parquet", "_day=1", "_SUCCESS", ".a.parquet.crc", "a.parquet._COPYING_")]
+    [True, True, False, False, False]
     """
-    return not name.startswith(".") and (not name.startswith("_") or "=" in name)
+    is_hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
+    return not is_hidden and not name.endswith("._COPYING_")  # a copy that goes on
 
 
 def folder_columns(values: Iterable[Mapping[str, str | None]]) -> tuple[Column, ...]:

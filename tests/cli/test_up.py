@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
-from layoutopt.cli.up import guess_partition_column
+from layoutopt.cli.up import describe_source, guess_partition_column, to_toml
 from layoutopt.config.files import VERBS, read_values
 from layoutopt.scan.table import open_table
 
@@ -148,6 +149,21 @@ def test_mistakes_are_told_before_anything_is_done(
 def test_a_date_column_of_few_days_is_guessed(tmp_path: Path, rows: pa.Table, expected: str | None) -> None:
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert guess_partition_column(str(tmp_path)) == expected
+
+
+def test_sources_of_any_name_and_format_are_described(tmp_path: Path) -> None:
+    folder = tmp_path / "a@b 😀"
+    folder.mkdir()
+    pq.write_table(some_rows(), folder / "x.parquet")
+    assert guess_partition_column(str(folder)) == "day"
+    assert describe_source(str(folder)) == describe_source(str(folder))
+    orc.write_table(some_rows().slice(0, 10), folder / "x.orc")
+    described = describe_source(f"orc:{folder}")
+    orc.write_table(some_rows().slice(0, 20), folder / "x.orc")
+    assert describe_source(f"orc:{folder}") != described
+    assert guess_partition_column(f"orc:{folder}") is None
+    values = {"load": {"source": str(folder)}}
+    assert tomllib.loads(to_toml(values)) == values
 
 
 def test_the_column_of_folders_is_guessed(tmp_path: Path) -> None:

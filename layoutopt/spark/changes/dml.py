@@ -253,10 +253,11 @@ def _value_condition(source: DataFrame, name: str) -> SparkColumn:
 
 
 def _check_merge(settings: MergeSettings, table: Table) -> None:
+    schema = current_plan(table.catalog).schema
     for name in settings.on:
-        find_column("--on", unquote_name(name), table.schema)
+        find_column("--on", unquote_name(name), schema)
     has_more = settings.delete_when is not None
-    columns = check_source(settings.source, table.schema, "the table", more=has_more)
+    columns = check_source(settings.source, schema, "the table", more=has_more)
     if settings.delete_when is not None and columns is not None:
         check_condition("--delete-when", settings.delete_when, columns)
 

@@ -99,19 +99,22 @@ def run_load(
     spark: AnySession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> LoadsReport:
     """Load by Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
-    return loading.run_load(partial(SparkSource, spark), settings, say, log)
+    is_partial = bool(settings.partition) or settings.first is not None or settings.last is not None
+    return loading.run_load(partial(SparkSource, spark, is_partial=is_partial), settings, say, log)
 
 
 class SparkSource:
     """The source of a load as Spark opens it: a :class:`~layoutopt.loading.load.LoadSource`.
 
     ``document`` names what has the columns in messages. A session that does not run yet is started once the source has
-    been checked.
+    been checked. With ``is_partial``, partitions that are not loaded may have further columns.
     """
 
-    def __init__(self, spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> None:
+    def __init__(
+        self, spark: AnySession, source: str, plan: Plan, document: str = "the plan", *, is_partial: bool = False
+    ) -> None:
         if callable(spark):
-            check_source(source, plan.schema, document)
+            check_source(source, plan.schema, document, more=is_partial)
         spark = start_session(spark)
         check_plan(spark, plan, document)
         rows = open_source(spark, source, merged=False)

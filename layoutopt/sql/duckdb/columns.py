@@ -36,7 +36,8 @@ _QUOTIENT_PLACES: Final = Decimal(1).scaleb(-39)
 _BLANKS: Final = "".join(map(chr, range(33))) + "\x7f"
 # Doubles from here on have no places.
 _WHOLE_FLOATS: Final = 2.0**53
-_SIGNED_DIGITS: Final = 34
+SIGNED_DIGITS: Final = 34
+_MOST_EXPONENT_DIGITS: Final = 4
 _EPOCH: Final = dt.datetime(1970, 1, 1)
 _SPECIAL: Final = MappingProxyType(
     {"nan": math.nan, "inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
@@ -77,8 +78,8 @@ def column_function(name: str, types: Sequence[str], returns: str, zone: str) ->
 def _call(function: RowFunction, row: Sequence[Any], is_try: bool, name: str) -> Any:
     try:
         return function(*row)
-    except FailingError as error:
-        if is_try and not error.args:
+    except (FailingError, ValueError, ArithmeticError) as error:
+        if is_try and isinstance(error, FailingError) and not error.args:
             return None
         text = ", ".join(repr(value)[:60] for value in row)
         problem = f"{name}({text}) fails in Spark or is unknown to the embedded engine"
@@ -185,10 +186,10 @@ def _fit_decimal(value: Decimal, precision: int, scale: int) -> Decimal:
 
 
 def _round_float(is_single: bool, value: float, places: int) -> float:
+    """Return the rounded value; Spark rounds a float as the double that it is."""
     if not math.isfinite(value) or abs(value) >= _WHOLE_FLOATS:
         return value
-    digits = Decimal(str(np.float32(value)) if is_single else repr(value))
-    rounded = digits.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, EXACT)
+    rounded = Decimal(repr(value)).quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, EXACT)
     return math.copysign(_decimal_to_single(rounded) if is_single else float(rounded), 1 if not rounded else value)
 
 
@@ -214,7 +215,7 @@ def _toward(rounding: str, returns: str) -> RowFunction:
 
 def _checked_decimal(value: Decimal) -> Decimal:
     """Return the value; Spark rounds longer ones when it changes their sign."""
-    if len(value.as_tuple().digits) > _SIGNED_DIGITS:
+    if len(value.as_tuple().digits) > SIGNED_DIGITS:
         raise FailingError("unknown")
     return value
 
@@ -258,7 +259,10 @@ def _json_value(text: str, path: str) -> str | None:
     if "{" not in text and "[" not in text:
         return None
     try:
-        value = json.loads(text, parse_int=_Number, parse_float=_refuse_json, object_pairs_hook=_unique_keys)
+        value = json.loads(
+            text, parse_int=_Number, parse_float=_refuse_json, parse_constant=_refuse_json,
+            object_pairs_hook=_unique_keys,
+        )  # fmt: skip
     except ValueError as error:
         raise FailingError("unknown") from error
     for key, place in re.findall(r"\.(\w+)|\[(\d+)\]", path):
@@ -321,7 +325,7 @@ def _cast_text(target: str, zone: str, text: str) -> Any:
         return _parse_float(target, stripped)
     if target == "boolean" and stripped.lower() not in _BOOLEANS:
         raise FailingError
-    if decimal_digits(target) and not _NUMBER.fullmatch(stripped):
+    if decimal_digits(target) and not _is_number(stripped):
         raise FailingError
     if target == "date" and not _DATE.fullmatch(stripped):
         raise FailingError
@@ -336,7 +340,15 @@ def _cast_text(target: str, zone: str, text: str) -> Any:
 
 _BOOLEANS: Final = frozenset({"t", "true", "y", "yes", "1", "f", "false", "n", "no", "0"})
 _DATE: Final = re.compile(r"[+-]?\d{4,7}(?:-\d{1,2}(?:-\d{1,2}(?:[ T].*)?)?)?", re.ASCII | re.DOTALL)
-_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
+_NUMBER: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)(?:[eE][+-]?(\d+))?", re.ASCII)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether a text is a number; its exponent must be short enough for all libraries to read it alike."""
+    match = _NUMBER.fullmatch(text)
+    if match is not None and len(match[3] or "") > _MOST_EXPONENT_DIGITS:
+        raise FailingError("unknown")
+    return match is not None
 
 
 def _parse_float(target: str, text: str) -> float:
@@ -344,7 +356,7 @@ def _parse_float(target: str, text: str) -> float:
     if value is not None:
         return value
     digits = re.sub(r"[dDfF]$", "", text)
-    if not _NUMBER.fullmatch(digits):
+    if not _is_number(digits):
         raise FailingError("unknown") if re.search("[xX]", text) else FailingError
     return float(digits) if target == "double" else _decimal_to_single(Decimal(digits))
 

@@ -31,7 +31,7 @@ from layoutopt.model.types import INTEGER_BITS, decimal_digits, nested_parts
 from layoutopt.model.udf import Udf, Udfs
 from layoutopt.sql.calls import split_branches
 from layoutopt.sql.constant_folding import DAYS, MONTHS, fold, split_shift, type_beside_decimal
-from layoutopt.sql.duckdb.columns import column_function
+from layoutopt.sql.duckdb.columns import SIGNED_DIGITS, column_function
 from layoutopt.sql.elements import without_lambda
 from layoutopt.sql.expressions import read_subject
 from layoutopt.sql.functions import (
@@ -232,6 +232,14 @@ def check_groups(names: Sequence[str]) -> None:
     for name in names:
         if not is_portable(name):
             raise refuse(f"grouping by a {name}")
+
+
+def check_distinct(names: Sequence[str]) -> None:
+    """Refuse types whose distinct values the engines may show differently: Spark shows -0.0 as 0.0."""
+    check_groups(names)
+    for name in names:
+        if is_floating(name):
+            raise refuse(f"distinct values of {name}")
 
 
 class ExpressionTyper(ABC):
@@ -965,7 +973,6 @@ _GIVEN: Final = {"rlike": "boolean"}
 _MAX_DIGITS: Final = 38
 _MAX_PLACES: Final = 30
 _LEAST_PLACES: Final = 6
-_SIGNED_DIGITS: Final = 34
 
 
 def _common_type(left: str, right: str) -> str:
@@ -1005,7 +1012,9 @@ def _arithmetic_types(operator: str, left: str, right: str) -> tuple[str | None,
     elif operator == "/":
         scale = max(_LEAST_PLACES, s1 + p2 + 1)
         precision = p1 - s1 + s2 + scale
-    elif operator in ("%", "pmod"):
+    elif operator == "pmod":
+        raise Unusable("unsupported-expression", "pmod of decimals is not supported")
+    elif operator == "%":
         scale = max(s1, s2)
         precision = min(p1 - s1, p2 - s2) + scale
     elif operator == "div":
@@ -1032,7 +1041,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
 def _is_long(name: str) -> bool:
     """Return whether a decimal has more digits than those of which Spark changes the sign exactly."""
     digits = decimal_digits(name)
-    return digits is not None and digits[0] > _SIGNED_DIGITS
+    return digits is not None and digits[0] > SIGNED_DIGITS
 
 
 def _data_type(name: str) -> exp.DataType:

@@ -18,14 +18,16 @@ from sqlglot.optimizer.pushdown_projections import pushdown_projections
 from sqlglot.optimizer.qualify import qualify
 from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
+from sqlglot.tokenizer_core import TokenType
 
 from layoutopt.errors import QueryError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
-from layoutopt.sql.dialect import Spark4, parse_statement
+from layoutopt.sql.dialect import Spark4, get_dialect, parse_statement
 from layoutopt.sql.duckdb.expressions import (
     ExpressionTyper,
     PortableFunction,
+    check_distinct,
     check_groups,
     is_portable,
     one_zero,
@@ -40,7 +42,7 @@ from layoutopt.sql.types import is_floating
 
 # Escapes in texts that Spark and sqlglot read alike.
 _ESCAPES = re.compile(r"""\\(?:['"\\nrt%_]|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8})""")
-_OTHER_ESCAPE = re.compile(r"\\|\b[rR]['\"]")
+_RAW_TEXT = re.compile(r"\b[rR]['\"]")
 _JOINS = frozenset({"", "INNER", "CROSS", "OUTER", "SEMI", "ANTI"})
 _SELECT_PARTS = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "order", "limit", "offset", "distinct", "with_"}
@@ -88,7 +90,7 @@ class Typer(ExpressionTyper):
         self._check_grouping(select)
         outputs = [Column(item.alias_or_name, self.type_of(item.unalias())) for item in select.selects]
         if select.args.get("distinct") is not None:
-            check_groups([column.type for column in outputs])
+            check_distinct([column.type for column in outputs])
         self._check_ordering(select, outputs)
         return outputs
 
@@ -166,7 +168,7 @@ class Typer(ExpressionTyper):
         if unknown or len(sides) != 2 or [c.type for c in sides[0]] != [c.type for c in sides[1]]:
             raise refuse("a set operation over columns of different types")
         if node.args.get("distinct") or not isinstance(node, exp.Union):
-            check_groups([column.type for column in sides[0]])
+            check_distinct([column.type for column in sides[0]])
         self._check_ordering(node, sides[0])
         return sides[0]
 
@@ -274,11 +276,19 @@ def portable_sql(
     return PortableSql(tree.sql(dialect="duckdb"), typed, is_flat, tuple(typer.functions.values()), typer.uses_times)
 
 
+def _has_raw_text(sql: str) -> bool:
+    return any(token.token_type == TokenType.RAW_STRING for token in get_dialect("spark").tokenize(sql))
+
+
 def _parse_query(sql: str) -> exp.Query:
-    if _OTHER_ESCAPE.search(_ESCAPES.sub("", sql)):
+    if "\\" in _ESCAPES.sub("", sql):
         raise refuse("an unusual escape in a text")
     try:
         statement = parse_statement(sql)
+        if _RAW_TEXT.search(sql) and any(
+            t.token_type == TokenType.RAW_STRING for t in get_dialect("spark").tokenize(sql)
+        ):
+            raise refuse("a raw text")
     except StatementError as error:
         raise QueryError(f"{short(sql)!r} is not one SELECT statement of Spark's ({error}); correct it") from error
     if not isinstance(statement, exp.Query):

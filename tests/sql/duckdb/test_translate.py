@@ -53,6 +53,8 @@ def nasty_rows() -> pa.Table:
 
 
 PORTABLE = [
+    "SELECT id FROM t WHERE s = 'R' OR s <> 'a r'",
+    "SELECT id, round(cast(g + 0.25 AS float), 1), round(f, 1), round(g, 1) FROM t",
     "SELECT * FROM t",
     "SELECT id, s FROM t WHERE d < date '1994-01-01' + interval '1' year AND price > 0.055",
     "SELECT id FROM t WHERE d BETWEEN '1994-01-31' AND '1995-01-01' OR d IS NULL",
