@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
@@ -21,15 +20,14 @@ from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import TID, Column, Schema
-from layoutopt.scan.engine import connect
+from layoutopt.scan.engine import EngineQuery, Source, answer
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.read import intersect_tids, read_segments
 from layoutopt.scan.segments import SegmentRead, plan_file_reads, segments_to_read
-from layoutopt.sql.duckdb.translate import portable_sql
+from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 from layoutopt.sql.scans import plain_condition
-from layoutopt.sql.schema import plain_name
 from layoutopt.writer.evaluation import matching_rows
 
 Progress = Callable[[int, int], None]
@@ -110,23 +108,37 @@ def _find_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
     try:
         condition = plain_condition(sql, dialect)
         if condition is not None:
-            bits_sql(table.schema, [condition], table.settings.time_zone)
+            bits_query(table.schema, [condition], table.settings.time_zone)
     except QueryError:
         return None
     return condition
 
 
-def add_places(rows: pa.Table) -> pa.Table:
-    """Return the rows as :func:`bits_sql` reads them: with plain column names, and each row's place."""
-    renamed = rows.rename_columns([plain_name(name) for name in rows.column_names])
-    return renamed.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Table, time_zone: str) -> list[Bits]:
+    """Return for each condition in Spark's dialect the rows that make it TRUE, bool[rows], by DuckDB.
+
+    Args:
+        schema: of the rows.
+        conditions: on these columns.
+        rows: the rows.
+        time_zone: of the session.
+
+    Raises:
+        QueryError: DuckDB may differ from Spark, or fails on a row, perhaps on one that no query reads.
+    """
+    query = bits_query(schema, conditions, time_zone)
+    placed = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    source = Source("t", placed.schema, lambda: iter(placed.to_batches()))
+    bits = answer(EngineQuery(query.sql, query.columns, (source,), time_zone, False, query.functions, query.uses_times))
+    order = np.argsort(np.asarray(bits.column(0)))
+    return [np.asarray(column, dtype=np.bool_)[order] for column in bits.columns[1:]]
 
 
-def bits_sql(schema: Schema, conditions: Sequence[str], time_zone: str) -> str:
-    """Return a DuckDB query for each row's place and whether the row makes each condition TRUE."""
+def bits_query(schema: Schema, conditions: Sequence[str], time_zone: str) -> PortableSql:
+    """Return a query for each row's place and whether the row makes each condition TRUE; raises QueryError."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
     schema = Schema((*schema.columns, Column(PLACE, "bigint")))
-    return portable_sql(f"SELECT {PLACE}, {bits} FROM t", {"t": schema}, "t", time_zone).sql
+    return portable_sql(f"SELECT {PLACE}, {bits} FROM t", {"t": schema}, "t", time_zone)
 
 
 class Matches:
@@ -202,12 +214,10 @@ def _match_rows(table: OpenedTable, questions: Sequence[Question], rows: pa.Tabl
     ]
     schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
     zone = table.settings.time_zone
-    with connect(zone) as connection:
-        connection.register("t", add_places(rows))
-        for start in range(0, len(by_text), _CONDITIONS_AT_ONCE):
-            part = by_text[start : start + _CONDITIONS_AT_ONCE]
-            masks = _evaluate_texts(connection, schema, [text for _, text in part], zone)
-            yield from zip((index for index, _ in part), masks, strict=True)
+    for start in range(0, len(by_text), _CONDITIONS_AT_ONCE):
+        part = by_text[start : start + _CONDITIONS_AT_ONCE]
+        masks = _evaluate_texts(schema, [text for _, text in part], rows, zone)
+        yield from zip((index for index, _ in part), masks, strict=True)
     for index, question in enumerate(questions):
         if question.condition is None:
             mask = matching_rows(question.root, rows)
@@ -216,15 +226,11 @@ def _match_rows(table: OpenedTable, questions: Sequence[Question], rows: pa.Tabl
             yield index, mask
 
 
-def _evaluate_texts(
-    connection: duckdb.DuckDBPyConnection, schema: Schema, conditions: Sequence[str], zone: str
-) -> list[Bits | None]:
-    """Return for each condition the rows of ``t`` that make it TRUE, bool[rows]; None if DuckDB fails on it."""
+def _evaluate_texts(schema: Schema, conditions: Sequence[str], rows: pa.Table, zone: str) -> Sequence[Bits | None]:
+    """Return for each condition the rows that make it TRUE, bool[rows]; None if DuckDB fails on it."""
     try:
-        table = connection.sql(bits_sql(schema, conditions, zone)).to_arrow_table()
-    except duckdb.Error:
+        return evaluate_conditions(schema, conditions, rows, zone)
+    except QueryError:
         if len(conditions) == 1:
             return [None]
-        return [mask for text in conditions for mask in _evaluate_texts(connection, schema, [text], zone)]
-    order = np.argsort(np.asarray(table.column(0)))
-    return [np.asarray(column, dtype=np.bool_)[order] for column in table.columns[1:]]
+        return [mask for text in conditions for mask in _evaluate_texts(schema, [text], rows, zone)]

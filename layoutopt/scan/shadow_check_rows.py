@@ -111,33 +111,23 @@ def load_segment(files: TableFiles, source: PlanBlocks, segment: int) -> Segment
 
 
 @lru_cache(maxsize=1000)
-def compile_condition(schema: Schema, condition: str, zone: str) -> str | None:
-    """Return a DuckDB query for the rows that meet a condition; None if it may mean something else there."""
-    from layoutopt.scan.matches import bits_sql
+def can_match(schema: Schema, condition: str, zone: str) -> bool:
+    """Return whether DuckDB evaluates a condition in Spark's dialect as Spark does."""
+    from layoutopt.scan.matches import bits_query
 
     try:
-        return bits_sql(schema, [condition], zone)
+        bits_query(schema, [condition], zone)
     except QueryError:
-        return None
+        return False
+    return True
 
 
 def match_condition(schema: Schema, condition: str, rows: pa.Table, zone: str) -> Bits | None:
     """Return the rows for which a condition in Spark's dialect is TRUE; None if DuckDB may differ from Spark."""
-    import duckdb
-
-    from layoutopt.scan.engine import connect
-    from layoutopt.scan.matches import add_places
+    from layoutopt.scan.matches import evaluate_conditions
 
     columns = tuple(column for column in schema.columns if column.name in rows.column_names)
-    query = compile_condition(Schema(columns), condition, zone)
-    if query is None:
+    try:
+        return evaluate_conditions(Schema(columns), [condition], rows, zone)[0]
+    except QueryError:  # for example a cast that fails on a row that no query reads
         return None
-    with connect(zone) as connection:
-        connection.register("t", add_places(rows))
-        try:
-            result = connection.sql(query).to_arrow_table()
-        except duckdb.Error:  # for example a cast that fails on a row that no query reads
-            return None
-    matches = np.zeros(rows.num_rows, dtype=np.bool_)
-    matches[np.asarray(result.column(0))] = np.asarray(result.column(1))
-    return matches

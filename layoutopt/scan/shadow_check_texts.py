@@ -23,7 +23,7 @@ from layoutopt.scan.engine import EngineQuery, run, view_source
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, choose_layouts
 from layoutopt.scan.shadow_check import mask_delivered, raise_if_lost, segments_with_skips
-from layoutopt.scan.shadow_check_rows import compile_condition, load_segment, match_condition
+from layoutopt.scan.shadow_check_rows import can_match, load_segment, match_condition
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 from layoutopt.sql.scans import plain_condition
@@ -48,7 +48,7 @@ def check_text(sql: str, reads: Sequence[TableRead], settings: SessionSettings) 
 def _check_condition(sql: str, read: TableRead, zone: str) -> bool:
     """Return whether the text's condition was evaluated on every row that is skipped."""
     condition, schema = _find_condition(sql), read.table.schema
-    if condition is None or compile_condition(schema, condition, zone) is None:
+    if condition is None or not can_match(schema, condition, zone):
         return False
     columns = [column for column in read.columns if column.name.lower() in condition.lower()]
     if not columns:

@@ -193,7 +193,7 @@ def test_figures_are_chosen_by_name_number_and_chapter() -> None:
     assert [figure.name for figure in choose_figures(FIGURES, ["3.5"])] == ["3.5a", "3.5b", "3.5c"]
     assert {figure.chapter for figure in choose_figures(FIGURES, ["5"])} == {"5"}
     assert len(choose_figures(FIGURES, [])) == len(FIGURES)
-    with pytest.raises(SettingError, match=r"'9\.9', which is not a figure; expected one of 3\.2a"):
+    with pytest.raises(SettingError, match=r"'9\.9', which is not a figure: did you mean '5\.9'"):
         choose_figures(FIGURES, ["9.9"])
 
 

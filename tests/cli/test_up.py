@@ -101,7 +101,7 @@ def test_an_answer_says_what_was_read_and_may_go_to_a_file(here: Path, capsys: p
     up(capsys, "--quick")
     ask = ["query", "layoutopt-events/table", "SELECT day, n FROM events WHERE n > 990"]
     assert main(ask) == DONE
-    assert "MB" in capsys.readouterr().out.splitlines()[-1]
+    assert " blocks, " in capsys.readouterr().out.splitlines()[-1]
     assert main([*ask, "-o", "answer.parquet", "--json"]) == DONE
     said = json.loads(capsys.readouterr().out)
     assert said["rows_total"] == pq.read_metadata(here / "answer.parquet").num_rows == ROWS * 9 // 1000

@@ -16,5 +16,5 @@ LOG = [
     query(0, "SELECT id, price FROM t WHERE kind IN ('air', 'rail') AND year = 1995"),
     query(1, "SELECT count(*) FROM t"),
     query(4, "SELECT kind FROM t WHERE id > 295"),
-    query(5, "SELECT id FROM t WHERE upper(kind) = 'AIR'"),
+    query(5, "SELECT id FROM t WHERE cast(score AS string) = '0.5'"),
 ]

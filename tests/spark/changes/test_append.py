@@ -91,7 +91,7 @@ def test_the_command_line_starts_spark_only_where_it_has_to(
         started.append("spark")
         return spark
 
-    monkeypatch.setattr("layoutopt.cli.changes.start_spark", start)
+    monkeypatch.setattr("layoutopt.cli.inputs.start_spark", start)
     spaced = str(tmp_path / "by Spark")
     for starts in (0, 1):
         rows = living.new_rows(10)

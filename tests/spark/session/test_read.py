@@ -199,6 +199,7 @@ def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSes
     assert answer(found) == answer(expected) != []
 
 
+@pytest.mark.unshadowed  # the features are written in another zone than the plan's
 def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     """A zone in which the session's clock is not the table's."""
     plan = building(SCHEMA, [*CONDITIONS, "hour(seen) = 3"], settings=SessionSettings(time_zone="Asia/Tokyo"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 
 from layoutopt.errors import SettingError
 from layoutopt.scan.table import open_table
@@ -24,8 +25,7 @@ from tests.spark.session.answers import answer
 from tests.spark.settings import under
 
 if TYPE_CHECKING:
-    from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.left_to_spark]
 
