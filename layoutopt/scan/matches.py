@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -108,7 +108,7 @@ def _find_condition(table: OpenedTable, sql: str, dialect: str) -> str | None:
     try:
         condition = plain_condition(sql, dialect)
         if condition is not None:
-            bits_query(table.schema, [condition], table.settings.time_zone)
+            bits_query(table.schema, (condition,), table.settings.time_zone)
     except QueryError:
         return None
     return condition
@@ -126,7 +126,7 @@ def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Tabl
     Raises:
         QueryError: DuckDB may differ from Spark, or fails on a row, perhaps on one that no query reads.
     """
-    query = bits_query(schema, conditions, time_zone)
+    query = bits_query(schema, tuple(conditions), time_zone)
     placed = rows.append_column(PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     source = Source("t", placed.schema, lambda: iter(placed.to_batches()))
     bits = answer(EngineQuery(query.sql, query.columns, (source,), time_zone, False, query.functions, query.uses_times))
@@ -134,7 +134,8 @@ def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Tabl
     return [np.asarray(column, dtype=np.bool_)[order] for column in bits.columns[1:]]
 
 
-def bits_query(schema: Schema, conditions: Sequence[str], time_zone: str) -> PortableSql:
+@lru_cache(maxsize=1000)
+def bits_query(schema: Schema, conditions: tuple[str, ...], time_zone: str) -> PortableSql:
     """Return a query for each row's place and whether the row makes each condition TRUE; raises QueryError."""
     bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
     schema = Schema((*schema.columns, Column(PLACE, "bigint")))

@@ -116,7 +116,7 @@ def can_match(schema: Schema, condition: str, zone: str) -> bool:
     from layoutopt.scan.matches import bits_query
 
     try:
-        bits_query(schema, [condition], zone)
+        bits_query(schema, (condition,), zone)
     except QueryError:
         return False
     return True
