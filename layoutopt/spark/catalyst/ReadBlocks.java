@@ -37,6 +37,7 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.execution.LogicalRDD;
+import org.apache.spark.sql.execution.LogicalRDD$;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.FileFormat;
 import org.apache.spark.sql.execution.datasources.FileIndex;
@@ -559,9 +560,9 @@ public class ReadBlocks extends Rule {
       Statistics size = new Statistics(scala.math.BigInt.apply(Math.max(bytes, 1)), scala.Option.apply(null),
           AttributeMap$.MODULE$.empty(), false);
       Object session = ((HadoopFsRelation) relation.relation()).sparkSession();
-      return over((LogicalPlan) Versions.make(LogicalRDD.class, new Object[] {held.output(), held.rdd(),
-          held.outputPartitioning(), held.outputOrdering(), Boolean.FALSE, scala.Option.apply(null), session,
-          scala.Option.apply(size), scala.Option.apply(null), Boolean.FALSE}));
+      return over((LogicalPlan) Versions.make(LogicalRDD.class, LogicalRDD$.MODULE$, new Object[] {
+          held.output(), held.rdd(), held.outputPartitioning(), held.outputOrdering(), Boolean.FALSE,
+          scala.Option.apply(null), session, scala.Option.apply(size), scala.Option.apply(null), Boolean.FALSE}));
     }
 
     /** No rows, for a scan that is only planned. */
@@ -596,8 +597,10 @@ public class ReadBlocks extends Rule {
 
     /** The name of the scan in Spark's plans and UI. */
     private static scala.Option named(String label, StructType schema) {
-      return scala.Option.apply(Versions.makeTable(new Object[] {new TableIdentifier(label),
-          CatalogTableType.EXTERNAL(), CatalogStorageFormat.empty(), schema}));
+      Object createTime = Long.valueOf(0);  // equal scans are equal
+      return scala.Option.apply(Versions.make(CatalogTable.class, CatalogTable$.MODULE$, new Object[] {
+          new TableIdentifier(label), CatalogTableType.EXTERNAL(), CatalogStorageFormat.empty(), schema, null, null,
+          null, null, createTime}));
     }
   }
 
@@ -922,26 +925,19 @@ public class ReadBlocks extends Rule {
 
   /** What versions of Spark name or make differently. */
   static class Versions {
-    /** Make an object by its only constructor, which takes the first arguments in older versions. */
-    static Object make(Class of, Object[] arguments) {
+    /**
+     * Make an object of a case class by its only constructor, which takes fewer arguments in older versions.
+     *
+     * Those that are null or not given have the defaults of the companion object.
+     */
+    static Object make(Class of, Object companion, Object[] given) {
       java.lang.reflect.Constructor constructor = of.getConstructors()[0];
+      Object[] arguments = java.util.Arrays.copyOf(given, constructor.getParameterTypes().length);
       try {
-        return constructor.newInstance(java.util.Arrays.copyOf(arguments, constructor.getParameterTypes().length));
-      } catch (ReflectiveOperationException error) {
-        throw new IllegalStateException(error);
-      }
-    }
-
-    /** A table of the catalog by its first properties; newer versions have more of those that default. */
-    static Object makeTable(Object[] first) {
-      Object companion = CatalogTable$.MODULE$;
-      java.lang.reflect.Constructor constructor = CatalogTable.class.getConstructors()[0];
-      Object[] arguments = java.util.Arrays.copyOf(first, constructor.getParameterTypes().length);
-      try {
-        for (int i = first.length; i < arguments.length; i++)
-          arguments[i] = companion.getClass().getMethod("apply$default$" + (i + 1), new Class[0]).invoke(companion,
-              new Object[0]);
-        arguments[8] = Long.valueOf(0);  // when it was made: equal scans are equal
+        for (int i = 0; i < arguments.length; i++)
+          if (arguments[i] == null)
+            arguments[i] = companion.getClass().getMethod("apply$default$" + (i + 1), new Class[0]).invoke(companion,
+                new Object[0]);
         return constructor.newInstance(arguments);
       } catch (ReflectiveOperationException error) {
         throw new IllegalStateException(error);
