@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
+from layoutopt.catalog.storage.footers import MAGIC
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import check_has_row_groups, parse_table_name
@@ -33,7 +34,6 @@ UNNAMED: Final[tuple[str | None, ...]] = ()
 
 _REQUESTS_AT_ONCE: Final = 16
 _PARQUET_SUFFIXES: Final = (".parquet", ".parq", ".pq")
-_MAGIC: Final = b"PAR1"
 # Suffixes that some writers give both Parquet and other files.
 _AMBIGUOUS_SUFFIXES: Final = ("", ".snappy", ".gz", ".zstd", ".lz4", ".lzo", ".brotli")
 # Names of modification times and of entity tags in the listings of stores.
@@ -157,7 +157,7 @@ def _is_local_data(path: Path) -> bool:
     """Return whether a local file is Parquet, by its name, or by its first bytes where its name is ambiguous."""
     if is_listed(path.name) and not path.name.lower().endswith(_PARQUET_SUFFIXES):
         with path.open("rb") as content:
-            if content.read(len(_MAGIC)) == _MAGIC:
+            if content.read(len(MAGIC)) == MAGIC:
                 return True
     return _is_data(str(path))
 

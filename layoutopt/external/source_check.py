@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC
 from layoutopt.errors import SchemaError, SourceError, expected_names
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import FORMATS, PARQUET, parse_path, parse_table_name
@@ -16,8 +17,6 @@ from layoutopt.sql.schema import list_files
 
 _PREFIX: Final = re.compile(r"(\w+):(?!/)")
 _PATTERN: Final = re.compile(r"[*?\[{]")
-# The first bytes of a Parquet file; the second are of encrypted ones.
-_PARQUET_STARTS: Final = (b"PAR1", b"PARE")
 # With these, a session may read a path from another place than this machine.
 _INSTALLATIONS: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT")
 _MOST_NAMES: Final = 8
@@ -87,7 +86,7 @@ def _read_columns(source: str, files: Sequence[Path]) -> Schema | None:
         if path.format is not PARQUET or len(files) > 1 or files[0].suffix == ".sql":
             return None
         with files[0].open("rb") as file:
-            if file.read(4) in _PARQUET_STARTS:
+            if file.read(4) in (MAGIC, ENCRYPTED):
                 return None
         raise
 
