@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 _RESOURCES = ("spark.driver.", "spark.executor.", "spark.local.", "spark.sql.shuffle.", "spark.ui.")
 
 
-# Properties by which Spark may read what it does not by default.
-_READING = ("spark.sql.", "spark.hadoop.", "spark.jars", "spark.driver.extra", "spark.executor.extra")
+# Beginnings of properties that may change what Spark reads (the calendar of old dates, a store), and of those by which
+# it has further libraries.
+_READING = ("spark.sql.", "spark.hadoop.")
+_LIBRARIES = ("spark.jars", "spark.driver.extra", "spark.executor.extra")
 
 
 def open_at(
@@ -84,7 +86,7 @@ def is_loaded_locally(executor: str | None, session: Session, source: str) -> bo
     """
     from layoutopt.local.parquet_files import find_spark_gap
 
-    may_read_more = any(key.startswith(_READING) for key in session.spark_properties())
+    may_read_more = any(key.startswith((*_READING, *_LIBRARIES)) for key in session.spark_properties())
     gap = None if executor == "local" or may_read_more else find_spark_gap(source)
     if gap is not None and executor is not None:
         raise SettingError(f"{gap}; give --executor local")
@@ -92,8 +94,8 @@ def is_loaded_locally(executor: str | None, session: Session, source: str) -> bo
 
 
 def find_reading_property(session: Session) -> str | None:
-    """Return a property of the configuration that may change what Spark reads (the calendar of old dates, a store)."""
-    keys = (key for key in session.spark_properties() if key.startswith(_READING[:2]))
+    """Return a property of the configuration that may change what Spark reads; None where there is none."""
+    keys = (key for key in session.spark_properties() if key.startswith(_READING))
     return next(keys, None)
 
 

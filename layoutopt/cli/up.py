@@ -88,7 +88,7 @@ class _Up:
                 f"the folder {str(self.folder)!r} can't be made ({error.strerror}); give another by --into"
             ) from error
         values = self._values(partition_by)
-        toml, report = self.folder / "layoutopt.toml", self.folder / "report.html"
+        toml = self.folder / "layoutopt.toml"
         toml.write_text(to_toml(values), encoding="utf-8")
         source, log = describe_source(self.settings.source), describe_file(self.settings.log)
         self._do("analyze", AnalyzeSettings, values["analyze"], analyze, [source, log])
@@ -98,7 +98,7 @@ class _Up:
         self._do("evaluate", EvaluateSettings, values["evaluate"], evaluate, None)
         if not self.settings.quick:
             self._improve(values, source, planned)
-        written = {"table": values["load"]["table"], "report": str(report), "settings": str(toml)}
+        written = {"table": values["load"]["table"], "report": values["evaluate"]["html"], "settings": str(toml)}
         self.session.steps["written"] = written
         if self.session.json:
             Session.show(self.session, self.session.steps, "")
