@@ -44,6 +44,12 @@ def rows(number: int = ROWS) -> pa.Table:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a source, a log, what the verbs make of them without Spark, and files that mistakes name."""
     folder = tmp_path_factory.mktemp("shop")
+    make_shop(folder)
+    return folder
+
+
+def make_shop(folder: Path) -> None:
+    """Write the files that mistakes name."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setenv("SHOP_KEY", KEY)
@@ -61,7 +67,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for words in _SETUP:
             assert main(shlex.split(words)) == DONE, words
         assert main(["load", "rows.parquet", "secret", "--executor", "local", "--encrypt", "env:SHOP_KEY"]) == DONE
-    return folder
 
 
 _TEXTS = {
@@ -248,6 +253,13 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("serve table --token-file tokens", 2, ("tokens",)),
     ("serve table --port PORT", 2, ("PORT",)),
     # Queries and conditions.
+    ("query table 'SELECT 1 FROM sales' --with shops", 2, ("'shops'", "NAME=PATH")),
+    ("query table 'SELECT 1 FROM sales' --with shops=nowhere", 2, ("nowhere",)),
+    ("query table 'SELECT 1 FROM sales' --with shops=nowhere.csv", 2, ("'nowhere.csv'",)),
+    ("query table 'SELECT 1 FROM sales' --with shops=there", 2, ("there",)),
+    ("query table 'SELECT 1 FROM sales' --with a=rows.parquet --with A=rows.parquet", 2, ("'A' twice",)),
+    ("query table 'SELECT 1 FROM sales' --with sales=rows.parquet", 2, ("'sales'", "another name")),
+    ("query table 'SELECT 1 FROM sales JOIN shops ON true'", 2, ("'shops'", "--with shops=PATH")),
     ("query table 'SELECT 1 FORM sales'", 2, ("FORM sales",)),
     ("query table 'SELECT (1 FROM sales'", 2, ("(1 FROM",)),
     ("query table 'SELECT colour FROM sales'", 2, ("colour", "expected one of day, product")),

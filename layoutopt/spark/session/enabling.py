@@ -40,7 +40,7 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.explain import Explanation, explain
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
-from layoutopt.scan.table import Table, open_table, prune_with_settings
+from layoutopt.scan.table import SourceTable, Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import (
@@ -53,6 +53,7 @@ from layoutopt.spark.catalyst.rule import (
     remove_rule,
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
+from layoutopt.spark.core.source import open_source
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
@@ -398,10 +399,10 @@ def table_to_dataframe(spark: SparkSession, table: Table) -> DataFrame:
     return plan_to_dataframe(spark, make_relation(spark, state, get_snapshot_registration(table)))
 
 
-def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
-    """Return the result of a SQL text over a table, which Spark parses and runs.
+def scan_to_dataframe(spark: SparkSession, named: Mapping[str, Table], sql: str) -> DataFrame:
+    """Return the result of a SQL text over tables, which Spark parses and runs.
 
-    The text uses the table's name; other names are resolved in the session. The rule is added to the session, where it
+    The text uses the tables' names; other names are resolved in the session. The rule is added to the session, where it
     affects no other tables.
 
     Raises:
@@ -409,10 +410,14 @@ def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     state = session_tables(spark)
-    rows = table_to_dataframe(spark, with_functions(spark, table))
-    java = java_session(spark)
-    plan = java.sessionState().sqlParser().parsePlan(sql)
-    return plan_to_dataframe(spark, state.rule.named(plan, table.name, get_analyzed_plan(rows)))
+    plan = java_session(spark).sessionState().sqlParser().parsePlan(sql)
+    for name, table in named.items():
+        if isinstance(table, SourceTable):
+            rows = open_source(spark, table.source)
+        else:
+            rows = table_to_dataframe(spark, with_functions(spark, table))
+        plan = state.rule.named(plan, name, get_analyzed_plan(rows))
+    return plan_to_dataframe(spark, plan)
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:
