@@ -28,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.cli.test_mistakes import MISTAKES, make_shop
+from tests.cli.mistakes import MISTAKES, make_shop
 
 ROWS: Final = 600_000
 DAYS: Final = 6

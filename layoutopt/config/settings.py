@@ -420,6 +420,14 @@ class QuerySettings(SnapshotSettings):
     )
 
 
+class ShellSettings(SnapshotSettings):
+    """Settings of `shell`."""
+
+    table_path: TablePath
+    further: FurtherTables = ()
+    limit: int = Field(100, ge=1, description="the most rows to print; a query itself is not limited")
+
+
 class ExplainSettings(SnapshotSettings):
     """Settings of `explain`."""
 
