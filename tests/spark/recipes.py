@@ -193,6 +193,14 @@ def truncate(statistics: footers.Struct) -> None:
     statistics[footers.MAX_IS_EXACT] = statistics[footers.MIN_IS_EXACT] = footers.boolean(False)
 
 
+def with_signed_bounds(statistics: footers.Struct) -> None:
+    """Leave the bounds of writers before Parquet 2.4, which compare unsigned numbers as signed."""
+    for number in (footers.MAX, footers.MIN):
+        statistics.pop(number, None)
+    statistics[footers.OLD_MIN] = footers.binary(struct.pack("<i", 200))
+    statistics[footers.OLD_MAX] = footers.binary(struct.pack("<i", 100))
+
+
 def with_doubles(low: float, high: float) -> Callable[[footers.Struct], object]:
     def change(statistics: footers.Struct) -> None:
         for numbers, value in (((footers.MIN, footers.OLD_MIN), low), ((footers.MAX, footers.OLD_MAX), high)):
@@ -294,24 +302,30 @@ RECIPES: dict[str, Recipe] = {
     "unsigned bytes": Recipe(
         arrow(spread([0, 1, 127, 128, 200, 255, None]), pa.uint8()),
         ("x > 127", "x = 255", "x < 0", "x = 128", "x BETWEEN 1 AND 127"),
-        index="reads",
     ),
     "unsigned shorts": Recipe(
         arrow(spread([0, 1, 32767, 32768, 65535, None]), pa.uint16()),
         ("x > 32767", "x = 65535", "x < 0", "x = 1"),
-        index="reads",
     ),
     "unsigned ints": Recipe(
         arrow(spread([0, 1, 2**31 - 1, 2**31, 2**32 - 1, None]), pa.uint32()),
         ("x > 2147483647", "x = 4294967295", "x < 0", "x = 1"),
-        index="reads",
     ),
     "unsigned longs": Recipe(
         arrow(spread([0, 1, 2**63 - 1, 2**63, 2**64 - 1, None]), pa.uint64()),
         ("x > 9223372036854775807", "x = 18446744073709551615", "x < 0", "x = 1"),
-        index="reads",
     ),
     "unsigned bytes of DuckDB": Recipe(by_duckdb("(i * 4)::UTINYINT"), ("x > 200", "x = 128", "x < 4"), index="reads"),
+    "unsigned bytes beside greater ones": Recipe(
+        arrow([(i // 8, 255 - i // 8, 127, 128)[i % 4] for i in range(ROWS)], pa.uint8()),
+        ("x > 254", "x < 1", "x = 128", "x BETWEEN 248 AND 249"),
+        by="id",
+    ),
+    "bounds of unsigned bytes by an older writer, as signed": Recipe(
+        edited(arrow([(i, 200 + i % 50)[i % 2] for i in range(ROWS)], pa.uint8()), with_signed_bounds),
+        ("x > 200", "x < 4", "x = 240", "x BETWEEN 60 AND 100"),
+        index="reads",
+    ),
     "great decimals": Recipe(
         arrow(
             spread([Decimal("-" + "9" * 38), Decimal(-1), Decimal(0), Decimal("9" * 38), None]), pa.decimal128(38, 0)
