@@ -37,6 +37,7 @@ from layoutopt.local.splits import (
     LEAST_ROWS,
     NO_RANGES,
     CutJob,
+    LocalFile,
     count_files,
     estimate_rows,
     list_local_files,
@@ -282,10 +283,15 @@ def open_plain_rows(
         NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
         SourceError: a file is damaged.
     """
-    schema, features, partition_by = document.schema, document.features, request.partition_by
-    files = list_local_files(source, schema, partition_by)
+    files = list_local_files(source, document.schema, request.partition_by)
     if not include_small and estimate_rows(files) < LEAST_ROWS:
         return None
+    return open_plain_files(files, document, request)
+
+
+def open_plain_files(files: Sequence[LocalFile], document: FeaturesDocument, request: PlanRequest) -> PlainRows:
+    """Open some plain files of a source as :func:`open_plain_rows` opens all."""
+    schema, features, partition_by = document.schema, document.features, request.partition_by
     tasks = Processes()
     splits = count_files(files, schema, partition_by, tasks)
     if not splits:
