@@ -26,6 +26,7 @@ from layoutopt.config.files import VERBS, make_settings, read_functions, read_ke
 from layoutopt.encryption.references import use_reference
 from layoutopt.errors import LayoutoptError, decode_error, expected_names, find_interrupt
 from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.extensions import missing_library
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -285,11 +286,8 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, _InterruptedError | typer.Abort):
         return _print_error(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in _OPTIONAL:
-        needed = _OPTIONAL[library]
-        return _print_error(
-            f"this needs {needed.capitalize()}, but {library} is not installed; run pip install 'layoutopt[{needed}]'",
-            BAD_USAGE,
-        )
+        missing = missing_library(library, _OPTIONAL[library], error)
+        return _print_error(str(missing), missing.exit_code)
     if isinstance(error, BrokenPipeError):
         # The reader of the output (`| head`) has ended; flushing buffers at exit must not fail again.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123
