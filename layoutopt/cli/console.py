@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -257,7 +258,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with suppress(ValueError):  # outside the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers end verbs so; Ctrl-C is SIGINT
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C, and how schedulers end verbs
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, _interrupt)
     if "--debug" not in words and not logging.root.handlers:
         # Silence libraries that log tracebacks of errors; each is printed as one sentence here.
         logging.root.addHandler(logging.NullHandler())
@@ -272,6 +275,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     except KeyboardInterrupt:
         return _print_error("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else DONE
+
+
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Interrupt the verb, and the Spark jobs that it waits for."""
+    sessions = sys.modules.get("layoutopt.spark.core.sessions")
+    if sessions is not None:
+        sessions.cancel_jobs()
+    raise KeyboardInterrupt
 
 
 def _report_error(error: Exception) -> int:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from layoutopt.advice import Advice
+from layoutopt.catalog.storage.filesystem import is_url
 from layoutopt.config.settings import AdviseSettings
 from layoutopt.events import Progress
 from layoutopt.external.external_tables import open_snapshot
-from layoutopt.external.formats import parse_table_name
+from layoutopt.external.formats import parse_source_name, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_scheme
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
@@ -26,6 +27,7 @@ from layoutopt.planning import advise as planning
 from layoutopt.planning.advise import Tell, ignore_estimate
 from layoutopt.planning.rows import SourceRows
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.sessions import has_local_paths, start_early, start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -46,15 +48,15 @@ def advise(
         spark: the session; or a function that starts one, called only where Arrow can't read the source.
         settings, progress, udfs, tell: as there.
     """
-    by_arrow = True
+    by_arrow = not udfs
     if not callable(spark):
-        from layoutopt.spark.core.sessions import has_local_paths
-
-        by_arrow = has_local_paths(spark)
+        by_arrow &= has_local_paths(spark)
+    elif parse_source_name(settings.source) is not None or is_url(settings.source):
+        spark = start_early(spark)  # while the log is read
     # Few rows alone are not worth starting Spark.
     return planning.advise(
         partial(open_frame_source, spark), settings, progress, udfs, tell,
-        by_arrow=by_arrow and not udfs, include_small=callable(spark),
+        by_arrow=by_arrow, include_small=callable(spark),
     )  # fmt: skip
 
 
@@ -90,8 +92,6 @@ def open_frame_source(spark: AnySession, name: str) -> FrameSource:
     Raises:
         SourceError, SchemaError: Spark can't read it.
     """
-    from layoutopt.spark.core.sessions import start_session
-
     session = start_session(spark)  # first: it may raise that PySpark is not installed
     from layoutopt.spark.core.source import open_source, schema_of
 
