@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, spark_if_needed, start_spark
+from layoutopt.cli.inputs import (
+    find_reading_property,
+    is_loaded_locally,
+    needs_spark,
+    prepare_spark,
+    spark_if_needed,
+    start_spark,
+)
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
@@ -126,7 +133,8 @@ def advise(settings: AdviseSettings, session: Session) -> None:
 
     try:
         with session.working("advising") as work:
-            advice = advise(spark_if_needed(session, SessionSettings()), settings, work.say, session.udfs(), tell)
+            spark, by_arrow = cache(partial(start_spark, session)), not needs_spark(session, SessionSettings())
+            advice = advise(spark, settings, work.say, session.udfs(), tell, by_arrow=by_arrow)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None or not estimates:
             raise

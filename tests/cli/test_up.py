@@ -109,6 +109,7 @@ def test_the_best_method_is_loaded_if_it_saves_enough(
     conf = here / "layoutopt-events" / "layoutopt.toml"
     assert tomllib.loads(conf.read_text())["load"]["plan"].endswith("/better.json")
     assert main(["load", "--conf", str(conf)]) == DONE
+    capsys.readouterr()
     up(capsys, "--quick")  # the table keeps its plan
     assert main(["load", "--conf", str(conf)]) == DONE
 

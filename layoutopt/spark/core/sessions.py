@@ -192,7 +192,7 @@ def cancel_jobs() -> None:
 
 
 def start_early(start: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
-    """Start a session in the background, which does not delay the process's end; return a function that waits for it."""
+    """Start a session in the background; return a function that waits for it. The process may end before."""
     session: Future[SparkSession] = Future()
 
     def run() -> None:

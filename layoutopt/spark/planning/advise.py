@@ -41,17 +41,19 @@ def advise(
     progress: Progress | None = None,
     udfs: Sequence[Udf] = (),
     tell: Tell = ignore_estimate,
+    *,
+    by_arrow: bool = True,
 ) -> Advice:
     """Advise as :func:`layoutopt.planning.advise.advise`.
 
     Args:
         spark: the session; or a function that starts one, called only where Arrow can't read the source.
-        settings, progress, udfs, tell: as there.
+        settings, progress, udfs, tell, by_arrow: as there; with functions of the user's Spark reads the rows.
     """
-    by_arrow = not udfs
+    by_arrow &= not udfs
     if not callable(spark):
         by_arrow &= has_local_paths(spark)
-    elif parse_source_name(settings.source) is not None or is_url(settings.source):
+    elif not by_arrow or parse_source_name(settings.source) is not None or is_url(settings.source):
         spark = start_early(spark)  # while the log is read
     # Few rows alone are not worth starting Spark.
     return planning.advise(

@@ -200,7 +200,7 @@ def test_bad_input_is_told_in_one_sentence_before_spark_is_waited_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("layoutopt.cli.inputs.start_spark", lambda session: pytest.fail("Spark is started"))
+    monkeypatch.setattr("layoutopt.cli.layouts.start_spark", lambda session: pytest.fail("Spark is started"))
     (tmp_path / "log.sql").write_text(text, encoding="utf-8")
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert main(["advise", str(tmp_path / "rows.parquet"), str(tmp_path / "log.sql"), *flags]) == BAD_USAGE
