@@ -157,22 +157,25 @@ def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_l
 
 
 def spark_if_needed(session: Session, settings: SessionSettings) -> AnySession:
-    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
+    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call."""
+    return start_spark(session) if needs_spark(session, settings) else cache(partial(start_spark, session))
 
-    A session is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
+
+def needs_spark(session: Session, settings: SessionSettings) -> bool:
+    """Return whether planning needs Spark, whatever the source is.
+
+    It is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
     path or a feature means: those from a separate installation, and all but resources and the features' settings.
     """
     from layoutopt.spark.core.sessions import has_own_installation, is_submitted, to_spark_properties
 
     given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
-    if (
+    return (
         is_submitted()
         or has_own_installation()
-        or session.udfs()
+        or bool(session.udfs())
         or not given.items() <= to_spark_properties(settings).items()
-    ):
-        return start_spark(session)
-    return cache(partial(start_spark, session))
+    )
 
 
 def prepare_spark(session: Session, *, table: str, encrypt: str | None = None) -> AnySession:

@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -176,6 +177,32 @@ def count_running_tasks() -> tuple[int, int] | None:
         return None
     counts = [(stage.numCompletedTasks, stage.numTasks) for stage in stages if stage is not None]
     return (sum(done for done, _ in counts), sum(total for _, total in counts)) if counts else None
+
+
+def cancel_jobs() -> None:
+    """Cancel the jobs of this process's session, if there is one: an interrupted query waits for its job otherwise."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    with suppress(Exception):  # the session may be stopped meanwhile
+        if context is not None:
+            context.cancelAllJobs()
+
+
+def start_early(start: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """Start a session in the background; return a function that waits for it. The process may end before."""
+    session: Future[SparkSession] = Future()
+
+    def run() -> None:
+        try:
+            session.set_result(start())
+        except BaseException as error:
+            session.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return session.result
 
 
 def is_submitted() -> bool:
