@@ -351,7 +351,7 @@ public class ReadBlocks extends Rule {
   /** Binds a name to a relation in a parsed query, unless the query itself defines the name. */
   public LogicalPlan named(LogicalPlan query, String name, LogicalPlan relation) {
     List relations = new ArrayList();
-    relations.add(new scala.Tuple3(name, SubqueryAlias$.MODULE$.apply(name, relation), scala.Option.apply(null)));
+    relations.add(Versions.bind(name, SubqueryAlias$.MODULE$.apply(name, relation)));
     return new UnresolvedWith(query, Seqs.of(relations), false);
   }
 
@@ -944,22 +944,30 @@ public class ReadBlocks extends Rule {
       }
     }
 
-    /** The rows of an Arrow stream and their schema; older versions also take the task's context. */
+    /** The rows of an Arrow stream and their schema; Spark 4.0 also takes the task's context, which may be null. */
     static scala.Tuple2 readStream(byte[] stream) {
       Object converters = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$;
       java.lang.reflect.Method[] methods = converters.getClass().getMethods();
-      java.lang.reflect.Method read = null;
       for (int i = 0; i < methods.length; i++) {
-        boolean isShorter = read == null || methods[i].getParameterTypes().length < read.getParameterTypes().length;
-        if (methods[i].getName().equals("fromIPCStream") && isShorter) read = methods[i];
+        Class[] types = methods[i].getParameterTypes();
+        // Newer versions also read an iterator of streams, by a method of the same name.
+        if (!methods[i].getName().equals("fromIPCStream") || !types[0].isInstance(stream)) continue;
+        Object[] arguments = new Object[types.length];
+        arguments[0] = stream;
+        try {
+          return (scala.Tuple2) methods[i].invoke(converters, arguments);
+        } catch (ReflectiveOperationException error) {
+          throw new IllegalStateException(error);
+        }
       }
-      Object[] arguments = new Object[read.getParameterTypes().length];
-      arguments[0] = stream;
-      try {
-        return (scala.Tuple2) read.invoke(converters, arguments);
-      } catch (ReflectiveOperationException error) {
-        throw new IllegalStateException(error);
-      }
+      throw new IllegalStateException("Spark has no method that reads Arrow streams");
+    }
+
+    /** A name bound to a relation in a query; Spark 4.0 knows no depth of recursion. */
+    static Object bind(String name, Object relation) {
+      java.lang.reflect.Type types = UnresolvedWith.class.getConstructors()[0].getGenericParameterTypes()[1];
+      return types.getTypeName().contains("scala.Tuple2<") ? (Object) new scala.Tuple2(name, relation)
+          : new scala.Tuple3(name, relation, scala.Option.apply(null));
     }
   }
 
