@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import SettingError
 from layoutopt.model.schema import Column, schema_ddl
+from layoutopt.spark.core.versions import adapt_java, java_class
 
 _SOURCE: Final = Path(__file__).with_name("ReadBlocks.java")
 _CLASS: Final = "layoutopt.ReadBlocks"
@@ -121,7 +122,7 @@ def _compile_rule(jvm: Any, version: str) -> Any:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         try:
-            compiler.cook(_SOURCE.read_text(encoding="utf-8"))
+            compiler.cook(adapt_java(_SOURCE.read_text(encoding="utf-8")))
         except Py4JJavaError as error:
             message = error.java_exception.getMessage()
             raise SettingError(
@@ -153,8 +154,7 @@ def get_optimized_plan(frame: DataFrame) -> Any:
 
 def plan_to_dataframe(spark: SparkSession, plan: Any) -> DataFrame:
     """Return a plan as a DataFrame."""
-    jvm: Any = spark._jvm
-    dataset = getattr(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(spark), plan)
+    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(spark), plan)
     return DataFrame(dataset, spark)
 
 

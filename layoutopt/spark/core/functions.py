@@ -20,6 +20,7 @@ from layoutopt.model.predicates.nodes import user_calls
 from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.versions import function_identifier, has_function_scopes, java_class
 
 _LOCK: Final = threading.Lock()
 # By session: each function by name, with Spark's registration of it.
@@ -154,11 +155,13 @@ def _session_id(spark: SparkSession) -> str:
 def _find_registration(spark: SparkSession, name: str, scope: Literal["session", "builtin"] = "session") -> Any:
     """Return Spark's current registration of a function; None where there is none."""
     java: Any = spark._jsparkSession
-    jvm: Any = spark.sparkContext._jvm
-    some = jvm.scala.Option.apply
-    function = (
-        java.sessionState()
-        .functionRegistry()
-        .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(scope), some("system")))
-    )
-    return function.get() if function.isDefined() else None
+    function = java.sessionState().functionRegistry().lookupFunctionBuilder(function_identifier(spark, name, scope))
+    if not function.isDefined():
+        return None
+    if not has_function_scopes():  # the session's registry begins as a copy of Spark's own
+        own = java_class(spark, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
+        built_in = own.lookupFunctionBuilder(function_identifier(spark, name, scope))
+        is_built_in = built_in.isDefined() and bool(built_in.get().equals(function.get()))
+        if (scope == "session" and is_built_in) or (scope == "builtin" and not built_in.isDefined()):
+            return None
+    return function.get()

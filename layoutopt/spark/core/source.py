@@ -35,7 +35,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    VariantType,
 )
 
 from layoutopt.catalog.load_check import Content
@@ -49,6 +48,7 @@ from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
+from layoutopt.spark.core.versions import VariantType, to_dataframe
 from layoutopt.sql.schema import check_folders, list_files
 from layoutopt.writer.checksum import is_hashable
 
@@ -270,7 +270,7 @@ def _join_metadata(
         values = [files[number].constants[name] for number in numbers]
         columns.append(pa.array([None if value is None else str(value) for value in values], pa.string()))
     labels = [_KEY, _FILE, _MARK, *(f"{_CONSTANT}{place}" for place in range(len(names)))]
-    known = spark.createDataFrame(pa.table(columns, names=labels))
+    known = to_dataframe(spark, pa.table(columns, names=labels))
     keyed = rows.withColumn(_KEY, F.regexp_replace(FILE[0], _SCHEME.pattern, ""))
     unknown = F.raise_error(F.concat(F.lit(f"{snapshot.name} has no file "), F.col(FILE[0])))
     number = F.when(F.col(_FILE).isNull(), unknown.cast("int")).otherwise(F.col(_FILE))
@@ -288,7 +288,7 @@ def _without_deleted(spark: SparkSession, rows: DataFrame, files: Sequence[Snaps
     numbers = np.repeat([number for number, _ in deleted], [len(positions) for _, positions in deleted])
     positions = np.concatenate([positions for _, positions in deleted])
     table = pa.table({_FILE: pa.array(numbers, pa.int32()), _ROW: pa.array(positions, pa.int64())})
-    return rows.join(spark.createDataFrame(table), [_FILE, _ROW], "left_anti")
+    return rows.join(to_dataframe(spark, table), [_FILE, _ROW], "left_anti")
 
 
 def variant_binaries(name: str) -> SparkColumn:

@@ -53,6 +53,8 @@ from layoutopt.spark.catalyst.rule import (
     remove_rule,
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
+from layoutopt.spark.core.sessions import get_own_setting
+from layoutopt.spark.core.versions import function_identifier
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
@@ -86,7 +88,7 @@ def raise_in_limit(spark: SparkSession) -> str | None:
     """Raise the session's limit of IN lists; return the old setting, "" if it was unset, or None if nothing changed."""
     if int(spark.conf.get(_SETTING) or 0) >= MAX_IN_VALUES:
         return None
-    before = dict(spark.conf.getAll).get(_SETTING, "")
+    before = get_own_setting(spark, _SETTING) or ""
     spark.conf.set(_SETTING, MAX_IN_VALUES)
     return before
 
@@ -122,7 +124,7 @@ def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
         if state.enabled and has_rule(spark):
             return
         install_rule(spark, state)
-        state.rule.addFunction(java_session(spark), FUNCTION)
+        state.rule.addFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.lists_before = raise_in_limit(spark)
         state.enabled = True
         _update_views(spark, state)
@@ -135,7 +137,7 @@ def disable(spark: SparkSession) -> None:
         if not state.enabled:
             return
         state.enabled = False
-        state.rule.dropFunction(java_session(spark), FUNCTION)
+        state.rule.dropFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.rule = None
         remove_rule(spark)
         restore_in_limit(spark, state.lists_before)

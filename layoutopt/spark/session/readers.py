@@ -48,6 +48,7 @@ from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
+from layoutopt.spark.core.versions import java_class, to_dataframe
 from layoutopt.spark.core.workers import map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
@@ -345,7 +346,7 @@ def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Col
     rows = rows.combine_chunks()
     cores = spark.sparkContext.defaultParallelism
     with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), _keep_active_session(spark):
-        return SparkSession.createDataFrame(spark, rows, _to_struct_type(columns))
+        return to_dataframe(spark, rows, _to_struct_type(columns))
 
 
 def _to_struct_type(columns: Sequence[Column]) -> StructType:
@@ -377,9 +378,7 @@ def _keep_arrow_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 @contextmanager
 def _keep_active_session(spark: SparkSession) -> Iterator[None]:
     """Restore the thread's active session, which `createDataFrame` replaces."""
-    jvm: Any = spark._jvm
-    # Looked up by the full name: by attributes, Java would search all of its archives for each part of the name.
-    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
     active, in_java = SparkSession._activeSession, sessions.getActiveSession()
     try:
         yield
