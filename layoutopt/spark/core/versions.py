@@ -1,6 +1,6 @@
 """What versions of Spark name or make differently, on Python's side; ``Versions`` of ``ReadBlocks.java`` is Java's.
 
-:data:`PRIVATE` lists all of Spark's private interfaces that are used.
+:data:`PRIVATE` and its neighbours list Spark's private interfaces that are used; a test looks each of them up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,35 @@ except ImportError:  # Spark 3.5
 
 __all__ = ["VariantType"]
 
-OLDEST: Final = (3, 5)
+# Spark's private methods that are called from Python or found by reflection, by class, as Spark 4 names it. What the
+# rule calls besides is checked when it is compiled.
+PRIVATE: Final = {
+    "org.apache.spark.sql.classic.Dataset": ("ofRows", "queryExecution"),
+    "org.apache.spark.sql.classic.SparkSession": ("experimental", "sessionState", "sessionUUID"),
+    "org.apache.spark.sql.internal.SessionState": ("catalog", "conf", "functionRegistry", "sqlParser"),
+    "org.apache.spark.sql.ExperimentalMethods": ("extraOptimizations", "extraOptimizations_$eq"),
+    "org.apache.spark.sql.catalyst.analysis.FunctionRegistry": ("builtin",),
+    "org.apache.spark.sql.catalyst.analysis.SimpleFunctionRegistry": ("lookupFunctionBuilder",),
+    "org.apache.spark.sql.catalyst.catalog.SessionCatalog": ("getRawTempView",),
+    "org.apache.spark.sql.execution.QueryExecution": ("analyzed", "optimizedPlan"),
+    "org.apache.spark.api.python.PythonUtils": ("toSeq", "toScalaMap"),
+    "org.codehaus.janino.SimpleCompiler": ("cook", "setParentClassLoader"),
+}
+# Case classes that the rule makes by their only constructor.
+ONE_CONSTRUCTOR: Final = (
+    "org.apache.spark.sql.catalyst.catalog.CatalogTable",
+    "org.apache.spark.sql.catalyst.plans.logical.LocalRelation",
+    "org.apache.spark.sql.catalyst.plans.logical.UnresolvedWith",
+    "org.apache.spark.sql.execution.LogicalRDD",
+    "org.apache.spark.sql.execution.datasources.LogicalRelation",
+)
+# PySpark's private attributes, by public class.
+PRIVATE_ATTRIBUTES: Final = {
+    "SparkSession": ("_activeSession", "_jsparkSession", "_jvm"),
+    "SparkContext": ("_active_spark_context", "_ensure_initialized", "_gateway", "_jsc"),
+    "DataFrame": ("_jdf",),
+    "Column": ("_jc",),
+}
 
 
 def spark_version() -> tuple[int, int]:
