@@ -984,23 +984,14 @@ public class ReadBlocks extends Rule {
       }
     }
 
-    /** The rows of an Arrow stream and their schema. */
+    /** The rows of an Arrow stream and their schema; Spark 4.0 also takes the task's context, which may be null. */
     static scala.Tuple2 readStream(byte[] stream) {
-      // Newer versions also read an iterator of streams, by a method of the same name.
-      scala.Tuple2 result = readStream("fromIPCStream", stream);
-      if (result == null)  // Spark 3.5
-        result = readStream("fromBatchWithSchemaIterator", Seqs.of(Collections.singletonList(stream)).iterator());
-      if (result == null) throw new IllegalStateException("Spark has no method that reads Arrow streams");
-      return result;
-    }
-
-    /** Calls a method whose first argument is a stream; some versions also take the task's context, which may be null. */
-    private static scala.Tuple2 readStream(String name, Object stream) {
       Object converters = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$;
       java.lang.reflect.Method[] methods = converters.getClass().getMethods();
       for (int i = 0; i < methods.length; i++) {
         Class[] types = methods[i].getParameterTypes();
-        if (!methods[i].getName().equals(name) || !types[0].isInstance(stream)) continue;
+        // Newer versions also read an iterator of streams, by a method of the same name.
+        if (!methods[i].getName().equals("fromIPCStream") || !types[0].isInstance(stream)) continue;
         Object[] arguments = new Object[types.length];
         arguments[0] = stream;
         try {
@@ -1009,7 +1000,7 @@ public class ReadBlocks extends Rule {
           throw new IllegalStateException(error);
         }
       }
-      return null;
+      throw new IllegalStateException("Spark has no method that reads Arrow streams");
     }
 
     /** A name bound to a relation in a query; before 4.1, Spark knows no depth of recursion. */

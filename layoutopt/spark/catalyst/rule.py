@@ -126,8 +126,8 @@ def _compile_rule(jvm: Any, version: str) -> Any:
         except Py4JJavaError as error:
             message = error.java_exception.getMessage()
             raise SettingError(
-                f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 4.3, or read "
-                "the table by layoutopt.open_table(PATH).scan(...)"
+                f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to 4.3, or "
+                "read the table by layoutopt.open_table(PATH).scan(...)"
             ) from error
         _CLASSES.clear()  # drops the class of an ended Java process
         _CLASSES[id(jvm._gateway_client)] = compiler.getClassLoader().loadClass(_CLASS)

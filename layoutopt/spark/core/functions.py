@@ -16,11 +16,11 @@ from layoutopt.errors import SettingError
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
-from layoutopt.model.predicates.nodes import user_calls
+from layoutopt.model.predicates.nodes import all_calls, user_calls
 from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
-from layoutopt.spark.core.versions import function_identifier, has_function_scopes, java_class
+from layoutopt.spark.core.versions import function_identifier, has_function_scopes, is_spark_3, java_class
 
 _LOCK: Final = threading.Lock()
 # By session: each function by name, with Spark's registration of it.
@@ -108,6 +108,12 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str, express
     check_settings(spark, features.settings, what)
     known = find_declared_udfs(spark)
     computed = (*(feature.node for feature in features), *expressions)
+    called = [call for node in computed for call in all_calls(node)]
+    if called and is_spark_3():
+        raise SettingError(
+            f"{what} needs the function {called[0].fn}, and functions of Spark 3.5 may differ from those of Spark 4; "
+            "give --executor local, use Spark 4, or features without functions"
+        )
     for fn in dict.fromkeys(call.fn for node in computed for call in user_calls(node)):
         name = called_name(fn)
         udf = known.get(name)

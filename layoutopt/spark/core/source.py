@@ -48,7 +48,7 @@ from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
-from layoutopt.spark.core.versions import VariantType, to_dataframe
+from layoutopt.spark.core.versions import VariantType, file_metadata, to_dataframe
 from layoutopt.sql.schema import check_folders, list_files
 from layoutopt.writer.checksum import is_hashable
 
@@ -229,7 +229,7 @@ def _read_alike_files(
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
     paths = [escape_pattern(file.path) for file in files]
     parquet = read_files(spark, PARQUET, paths, schema=StructType(fields))
-    metadata = parquet.metadataColumn("_metadata")
+    metadata = file_metadata(parquet)
     rows = parquet.select(
         *(F.col(quote_name(field.name)) for field in fields),
         metadata["file_path"].alias(FILE[0]),

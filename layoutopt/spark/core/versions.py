@@ -11,11 +11,12 @@ from typing import Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DataType, StructType
 
 from layoutopt.indexes.murmur3 import hash_words
+from layoutopt.model.values.keys import text_sql
 
 try:
     from pyspark.sql.types import VariantType
@@ -131,6 +132,18 @@ def to_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType | None 
     sent = send(batches, ArrowStreamSerializer(), python.readArrowStreamFromFile, lambda: jvm.ArrowIteratorServer())
     java: Any = spark._jsparkSession
     return DataFrame(python.toDataFrame(sent, types.json(), java), spark)
+
+
+def file_metadata(rows: DataFrame) -> Column:
+    """Return the metadata of each row's file; on Spark 3.5, no column may be called so."""
+    return F.col("_metadata") if is_spark_3() else rows.metadataColumn("_metadata")
+
+
+def try_cast(text: str | None, type: DataType) -> Column:
+    """Return a text as a value of a type; NULL if it is none."""
+    if is_spark_3():
+        return F.expr(f"try_cast({'NULL' if text is None else text_sql(text)} AS {type.simpleString()})")
+    return F.lit(text).try_cast(type)
 
 
 def repartition_by_id(rows: DataFrame, count: int, column: str) -> DataFrame:

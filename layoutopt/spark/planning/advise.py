@@ -66,6 +66,7 @@ from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.functions import check_features
 from layoutopt.spark.core.source import check_partition_column, open_source, schema_of, snapshot_rows
+from layoutopt.spark.core.versions import file_metadata
 from layoutopt.spark.planning.frame_rows import FrameRows
 from layoutopt.sql.expression_check import find_column
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
@@ -316,7 +317,7 @@ def select_file_rows(rows: DataFrame, source: str, files: Sequence[SnapshotFile]
     endings = {strip_scheme(file.path) for file in files}
     uris = [uri for uri in rows.inputFiles() if strip_scheme(unquote(uri)) in endings]
     uris += [uri.replace("file:///", "file:/") for uri in uris]  # Spark spells local ones in two ways
-    return rows.where(rows.metadataColumn("_metadata")["file_path"].isin(uris))
+    return rows.where(file_metadata(rows)["file_path"].isin(uris))
 
 
 def try_layouts(

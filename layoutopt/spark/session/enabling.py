@@ -54,7 +54,7 @@ from layoutopt.spark.catalyst.rule import (
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
 from layoutopt.spark.core.sessions import get_own_setting
-from layoutopt.spark.core.versions import function_identifier
+from layoutopt.spark.core.versions import function_identifier, is_spark_3
 from layoutopt.spark.session.metrics import ScanMetrics
 from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
@@ -329,6 +329,10 @@ def _translate_condition(
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
+    if unusual is None and is_spark_3():
+        return replace(condition, root=_drop_functions(condition.root)), (
+            "functions of Spark 3.5 may differ from those of Spark 4; only comparisons of columns are used for skipping"
+        )
     if unusual is None:
         return condition, ""
     note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"

@@ -48,7 +48,7 @@ from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
-from layoutopt.spark.core.versions import java_class, to_dataframe
+from layoutopt.spark.core.versions import is_spark_3, java_class, to_dataframe
 from layoutopt.spark.core.workers import map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
@@ -469,7 +469,8 @@ def plan_read(
     if by_driver and is_driver_faster:
         rows = read_rows(read, _MOST_HELD)
         rows = None if rows is None else rows.select(list(read.scan.columns))
-        if rows is not None and rows.nbytes <= _MOST_LOCAL:
+        # Spark 3.5 reads only the first batch of a stream.
+        if rows is not None and rows.nbytes <= _MOST_LOCAL and not is_spark_3():
             return scan.local(arrow_stream(rows), label)
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)
