@@ -48,7 +48,7 @@ from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
-from layoutopt.spark.core.versions import VariantType, file_metadata, to_dataframe
+from layoutopt.spark.core.versions import file_metadata, to_dataframe, variant_type
 from layoutopt.sql.schema import check_folders, list_files
 from layoutopt.writer.checksum import is_hashable
 
@@ -70,6 +70,7 @@ _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # The binaries of a variant, as Arrow and Parquet name them, and Spark's methods that return them.
 _VARIANT_PARTS: Final = (("value", "getValue"), ("metadata", "getMetadata"))
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
+VariantType: Final = variant_type()
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps the declared type of a text
 

@@ -6,27 +6,17 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyspark
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
-from pyspark.sql.types import DataType, StructType
 
 from layoutopt.indexes.murmur3 import hash_words
 from layoutopt.model.values.keys import text_sql
 
-try:
-    from pyspark.sql.types import VariantType
-except ImportError:  # Spark 3.5
-
-    class VariantType(DataType):  # type: ignore[no-redef]
-        """A type that no column of this version has."""
-
-
-__all__ = ["VariantType"]
+if TYPE_CHECKING:  # plans without Spark import this module, too
+    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
 # Spark's private methods that are called from Python or found by reflection, by class, as Spark 4 names it. What the
 # rule calls besides is checked when it is compiled.
@@ -61,8 +51,17 @@ PRIVATE_ATTRIBUTES: Final = {
 
 def spark_version() -> tuple[int, int]:
     """Return the version of PySpark: (4, 3)."""
+    import pyspark
+
     major, minor = pyspark.__version__.split(".")[:2]
     return int(major), int(minor)
+
+
+def variant_type() -> type[DataType]:
+    """Return Spark's VARIANT; on Spark 3.5, a type that no column has."""
+    from pyspark.sql import types
+
+    return types.UserDefinedType if is_spark_3() else types.VariantType
 
 
 def is_spark_3() -> bool:
@@ -118,7 +117,10 @@ def to_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType | None 
     """Return rows as a DataFrame, of a schema, whose partitions are as long as a batch in the session's settings."""
     if not is_spark_3():
         arguments: tuple[Any, ...] = (rows,) if schema is None else (rows, schema)
+        from pyspark.sql import SparkSession
+
         return SparkSession.createDataFrame(spark, *arguments)
+    from pyspark.sql import DataFrame
     from pyspark.sql.pandas.serializers import ArrowStreamSerializer
     from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
@@ -136,11 +138,15 @@ def to_dataframe(spark: SparkSession, rows: pa.Table, schema: StructType | None 
 
 def file_metadata(rows: DataFrame) -> Column:
     """Return the metadata of each row's file; on Spark 3.5, no column may be called so."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     return F.col("_metadata") if is_spark_3() else rows.metadataColumn("_metadata")
 
 
 def try_cast(text: str | None, type: DataType) -> Column:
     """Return a text as a value of a type; NULL if it is none."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     if is_spark_3():
         return F.expr(f"try_cast({'NULL' if text is None else text_sql(text)} AS {type.simpleString()})")
     return F.lit(text).try_cast(type)
@@ -148,6 +154,8 @@ def try_cast(text: str | None, type: DataType) -> Column:
 
 def repartition_by_id(rows: DataFrame, count: int, column: str) -> DataFrame:
     """Return the rows in partitions 0 .. ``count`` - 1, each row in that with the number in its column."""
+    from pyspark.sql import functions as F  # noqa: N812
+
     if spark_version() >= (4, 1):
         return rows.repartitionById(count, column)
     keys = ", ".join(map(str, _keys_of_partitions(count)))

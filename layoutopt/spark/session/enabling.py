@@ -54,9 +54,9 @@ from layoutopt.spark.catalyst.rule import (
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
 from layoutopt.spark.core.sessions import get_own_setting
-from layoutopt.spark.core.versions import function_identifier, is_spark_3
+from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
+from layoutopt.spark.session.readers import SnapshotFiles, keep_active_session, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
     PlannedQuery,
     Registration,
@@ -417,7 +417,9 @@ def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
     state = session_tables(spark)
     rows = table_to_dataframe(spark, with_functions(spark, table))
     java = java_session(spark)
-    plan = java.sessionState().sqlParser().parsePlan(sql)
+    with keep_active_session(spark):  # Spark 3.5 parses by the settings of the active session
+        java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(java)
+        plan = java.sessionState().sqlParser().parsePlan(sql)
     return plan_to_dataframe(spark, state.rule.named(plan, table.name, get_analyzed_plan(rows)))
 
 

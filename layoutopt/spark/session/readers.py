@@ -345,7 +345,7 @@ def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Col
     """Return rows that the driver has read as a DataFrame."""
     rows = rows.combine_chunks()
     cores = spark.sparkContext.defaultParallelism
-    with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), _keep_active_session(spark):
+    with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), keep_active_session(spark):
         return to_dataframe(spark, rows, _to_struct_type(columns))
 
 
@@ -376,7 +376,7 @@ def _keep_arrow_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
 
 @contextmanager
-def _keep_active_session(spark: SparkSession) -> Iterator[None]:
+def keep_active_session(spark: SparkSession) -> Iterator[None]:
     """Restore the thread's active session, which `createDataFrame` replaces."""
     sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
     active, in_java = SparkSession._activeSession, sessions.getActiveSession()
