@@ -330,9 +330,9 @@ def _translate_condition(
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
     if unusual is None and is_spark_3():
-        return replace(condition, root=_drop_functions(condition.root)), (
-            "functions of Spark 3.5 may differ from those of Spark 4; only comparisons of columns are used for skipping"
-        )
+        weaker = _drop_functions(condition.root)
+        note = "functions of Spark 3.5 may differ from Spark 4's; only comparisons of columns are used for skipping"
+        return replace(condition, root=weaker), note if weaker != condition.root else ""
     if unusual is None:
         return condition, ""
     note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"
