@@ -85,8 +85,9 @@ def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
 
     if settings.engine == "spark":
         from layoutopt.spark.core.source import with_binaries
+        from layoutopt.spark.core.versions import to_arrow
 
-        return with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))).toArrow()
+        return to_arrow(with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))))
     freeze_objects()
     return scan.to_arrow(settings.engine)
 

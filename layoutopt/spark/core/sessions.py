@@ -117,8 +117,10 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
 
 def silence_failed_queries() -> None:
     """Silence the JSON that PySpark logs for each failed query; for processes that print the error themselves."""
-    from pyspark.logger import PySparkLogger
-
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # Spark 3.5 logs none
+        return
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -221,11 +223,16 @@ def has_local_paths(spark: SparkSession) -> bool:
     return str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
 
 
+def get_own_setting(spark: SparkSession, key: str) -> str | None:
+    """Return a setting of the session, or None where Spark's default applies."""
+    java: Any = spark._jsparkSession
+    return str(spark.conf.get(key)) if java.sessionState().conf().contains(key) else None
+
+
 @contextmanager
 def override_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change a session's settings within the block; each is restored unless it was changed again meanwhile."""
-    java: Any = spark._jsparkSession
-    before = {key: str(spark.conf.get(key)) for key in settings if java.sessionState().conf().contains(key)}
+    before = {key: value for key in settings if (value := get_own_setting(spark, key)) is not None}
     try:
         for key, value in settings.items():
             spark.conf.set(key, value)

@@ -28,6 +28,7 @@ from layoutopt.planning.advise import Tell, ignore_estimate
 from layoutopt.planning.rows import SourceRows
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import has_local_paths, start_early, start_session
+from layoutopt.spark.core.versions import file_metadata
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -113,4 +114,4 @@ def select_file_rows(rows: DataFrame, source: str, files: Sequence[SnapshotFile]
     endings = {strip_scheme(file.path) for file in files}
     uris = [uri for uri in rows.inputFiles() if strip_scheme(unquote(uri)) in endings]
     uris += [uri.replace("file:///", "file:/") for uri in uris]  # Spark spells local ones in two ways
-    return rows.where(rows.metadataColumn("_metadata")["file_path"].isin(uris))
+    return rows.where(file_metadata(rows)["file_path"].isin(uris))

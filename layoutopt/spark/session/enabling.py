@@ -53,9 +53,11 @@ from layoutopt.spark.catalyst.rule import (
     remove_rule,
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
+from layoutopt.spark.core.sessions import get_own_setting
 from layoutopt.spark.core.source import open_source
+from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
+from layoutopt.spark.session.readers import SnapshotFiles, keep_active_session, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
     PlannedQuery,
     Registration,
@@ -87,7 +89,7 @@ def raise_in_limit(spark: SparkSession) -> str | None:
     """Raise the session's limit of IN lists; return the old setting, "" if it was unset, or None if nothing changed."""
     if int(spark.conf.get(_SETTING) or 0) >= MAX_IN_VALUES:
         return None
-    before = dict(spark.conf.getAll).get(_SETTING, "")
+    before = get_own_setting(spark, _SETTING) or ""
     spark.conf.set(_SETTING, MAX_IN_VALUES)
     return before
 
@@ -123,7 +125,7 @@ def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
         if state.enabled and has_rule(spark):
             return
         install_rule(spark, state)
-        state.rule.addFunction(java_session(spark), FUNCTION)
+        state.rule.addFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.lists_before = raise_in_limit(spark)
         state.enabled = True
         _update_views(spark, state)
@@ -136,7 +138,7 @@ def disable(spark: SparkSession) -> None:
         if not state.enabled:
             return
         state.enabled = False
-        state.rule.dropFunction(java_session(spark), FUNCTION)
+        state.rule.dropFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.rule = None
         remove_rule(spark)
         restore_in_limit(spark, state.lists_before)
@@ -328,6 +330,10 @@ def _translate_condition(
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
+    if unusual is None and is_spark_3():
+        weaker = _drop_functions(condition.root)
+        note = "functions of Spark 3.5 may differ from Spark 4's; only comparisons of columns are used for skipping"
+        return replace(condition, root=weaker), note if weaker != condition.root else ""
     if unusual is None:
         return condition, ""
     note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"
@@ -410,7 +416,10 @@ def scan_to_dataframe(spark: SparkSession, named: Mapping[str, Table], sql: str)
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     state = session_tables(spark)
-    plan = java_session(spark).sessionState().sqlParser().parsePlan(sql)
+    java = java_session(spark)
+    with keep_active_session(spark):  # Spark 3.5 parses by the settings of the active session
+        java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(java)
+        plan = java.sessionState().sqlParser().parsePlan(sql)
     for name, table in named.items():
         if isinstance(table, SourceTable):
             rows = open_source(spark, table.source)
