@@ -109,11 +109,12 @@ def measure_drift(table: Table, recent: Sequence[Query]) -> Drift:
     if not plan.queries:
         raise PlanError(f"the plan {plan.digest[:12]} has no training queries to compare with; plan again with a log")
     then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
-    total = np.full(len(recent), float(table.catalog.snapshot.stored_rows))
-    read = ratio_interval(_count_rows_read(table, recent), total, _weights(recent))
+    kinds = group_queries(recent)
+    total = np.full(len(kinds), float(table.catalog.snapshot.stored_rows))
+    read = ratio_interval(_count_rows_read(table, kinds), total, _weights(kinds))
     changes = compare_families(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
-    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(group_queries(recent)), skipped, changes)
+    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(kinds), skipped, changes)
 
 
 def check_drift(drift: Drift, most: float) -> None:
@@ -137,13 +138,13 @@ def _weights(queries: Sequence[Query]) -> Floats:
 
 def _count_rows_read(table: Table, queries: Sequence[Query]) -> Floats:
     """Return the rows that each query reads, in the layout with the most, ``float64[n_queries]``."""
-    cache: dict[object, int] = {}
-    for query in queries:
-        key = (query.filter.root, query.columns)
-        if key not in cache:
-            pruned = table.prune(query.filter.root, query.columns)
-            cache[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
-    return np.array([cache[query.filter.root, query.columns] for query in queries], dtype=np.float64)
+    distinct = list(dict.fromkeys((query.filter.root, query.columns) for query in queries))
+    read: list[int] = []
+    for plans in table.prune_all(distinct):
+        by_plan = [plan.most_rows(plan.read) for plan in plans]
+        read += np.sum(by_plan, axis=0).tolist()
+    rows = dict(zip(distinct, read, strict=True))
+    return np.array([rows[query.filter.root, query.columns] for query in queries], dtype=np.float64)
 
 
 _DAY = 86_400.0  # seconds

@@ -6,16 +6,16 @@ Only the sizes of footers are read from data files, unless ``actual`` asks for t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
-from layoutopt.inspect.cost import count_work, find_costs, predicted_seconds
+from layoutopt.inspect.cost import count_work_of_all, find_costs, predicted_seconds_of_all
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
@@ -26,11 +26,8 @@ from layoutopt.scan.opened_table import (
     find_subsumed_features,
     layout_json,
     size_json,
-    sum_all,
-    sum_read,
-    sum_skipped,
 )
-from layoutopt.scan.prune import PrunedPlan, ScanSize
+from layoutopt.scan.prune import PrunedPlan, PrunedQueries, ScanPath, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
@@ -265,57 +262,100 @@ def evaluate(
     Raises:
         DataFileError: a data file is missing or damaged.
     """
-    footers, costs = _FooterSizes(table), find_costs(table, calibration)
-    cache: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
     listed = list(queries)
     log_matches = _LogMatches(table, listed, dialect) if actual else None
+    questions = log_matches.question_of_query if log_matches is not None else [None] * len(listed)
+    keys = [(query.filter.root, query.columns, question) for query, question in zip(listed, questions, strict=True)]
+    found = _evaluate_distinct(table, list(dict.fromkeys(keys)), find_costs(table, calibration), log_matches)
+    fields_of: dict[_Key, dict[str, Any]] = {}
     results = []
-    for done, query in enumerate(listed):
-        question = log_matches.question_of_query[done] if log_matches is not None else None
-        key = (query.filter.root, query.columns, question)
-        if key not in cache:
-            cache[key] = _evaluate_query(table, query, footers, costs, log_matches, question)
-        results.append(QueryEvaluation(id=query.id, **cache[key]))
+    for done, (query, key) in enumerate(zip(listed, keys, strict=True)):
+        while key not in fields_of:
+            fields_of |= next(found)
+        results.append(QueryEvaluation(id=query.id, **fields_of[key]))
         if progress is not None:
             progress(done + 1, len(listed))
     return Evaluation(table.name, table.catalog.snapshot.number, tuple(results), _sum_results(results))
 
 
-def _evaluate_query(
-    table: Table,
-    query: Query,
-    footers: _FooterSizes,
-    costs: Calibration,
-    log_matches: _LogMatches | None,
-    question: int | None,
-) -> dict[str, Any]:
-    """Return the fields of the query's evaluation but its id."""
-    root = query.filter.root
-    pruned = table.prune(root, query.columns)
-    read, scanned = sum_read(pruned), sum(_most_rows(plan, plan.read) for plan in pruned)
-    matching: int | None = None
-    relevant: int | None = None
-    if log_matches is not None and question is not None:
-        matching, relevant = log_matches.count_rows(question, pruned)
-    return {
-        "columns": query.columns,
-        "counted": log_matches is not None,
-        "rows_total": table.rows,
-        "rows_matching": matching,
-        "rows_scanned": scanned,
-        "cells_scanned": sum(_count_cells(plan) for plan in pruned),
-        "tids_scanned": sum(_count_tids(plan) for plan in pruned),
+# What an evaluation depends on: the filter, the columns, and the number of the question whose matches are counted.
+_Key = tuple[Node, tuple[str, ...], int | None]
+
+
+def _evaluate_distinct(
+    table: Table, keys: Sequence[_Key], costs: Calibration, log_matches: _LogMatches | None
+) -> Iterator[dict[_Key, dict[str, Any]]]:
+    """Yield the fields of the queries' evaluations but their ids, some at a time, in order."""
+    footers = _FooterSizes(table)
+    start = 0
+    for plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
+        batch = keys[start : start + len(plans[0]) if plans else None]
+        start += len(batch)
+        seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
+        reads = [_measure_plan(plan, footers) for plan in plans]
+        found = {}
+        for number, (key, predicted) in enumerate(zip(batch, seconds, strict=True)):
+            root, columns, question = key
+            totals = [sum(column) for column in zip(*(plan.counts[number] for plan in reads), strict=True)]
+            counts = dict(zip(_COUNTS, totals or [0] * len(_COUNTS), strict=True))
+            matching = relevant = None
+            if log_matches is not None and question is not None:
+                matching, relevant = log_matches.count_rows(question, [plan[number] for plan in plans])
+            found[key] = {
+                **counts,
+                "columns": columns,
+                "counted": log_matches is not None,
+                "rows_total": table.rows,
+                "rows_matching": matching,
+                "predicted_seconds": predicted,
+                "skipped_by": {
+                    name: sum((plan.skipped[name][number] for plan in reads), ScanSize()) for name in MECHANISMS
+                },
+                "layouts": tuple(
+                    LayoutReads(**layout_json(plan[number]), paths=_path_costs(plan.paths[number])) for plan in plans
+                ),
+                "subsumed_by": tuple(find_subsumed_features(table, root)),
+                "indicators": Indicators.from_rows(table.rows, counts["rows_scanned"], matching, relevant),
+            }
+        yield found
+
+
+# The counts of a plan's blocks that are summed over plans.
+_COUNTS: Final = (
+    "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total", "blocks_scanned",
+    "rows_scanned_by_statistics", "footer_bytes",
+)  # fmt: skip
+
+
+class _PlanReads(NamedTuple):
+    """What queries read of one plan's blocks: by query the :data:`_COUNTS`, and by mechanism what it skips."""
+
+    counts: list[tuple[int, ...]]
+    skipped: dict[str, list[ScanSize]]
+
+
+def _measure_plan(pruned: PrunedQueries, footers: _FooterSizes) -> _PlanReads:
+    read = pruned.read_sizes
+    before = pruned.sizes(pruned.on_path)
+    blocks_total, skipped = before.blocks.sum(axis=1), {}
+    remaining = pruned.remaining
+    for name, mechanism in MECHANISMS.items():
+        left = remaining[mechanism]
+        after = read if left is pruned.read else pruned.sizes(left)
+        skipped[name] = (before - after).scan_sizes()
+        before = after
+    rows = read.rows.sum(axis=1)
+    counts = {
+        "rows_scanned": read.rows.max(axis=1),
+        "cells_scanned": (read.rows * pruned.n_columns).sum(axis=1),  # Sun 2017, Eq. 4.1
+        "tids_scanned": rows * pruned.joined,  # of every row of every layout, none if one layout is read (Eq. 4.2)
         "bytes_scanned": read.bytes,
-        "blocks_total": sum_all(pruned).blocks,
-        "blocks_scanned": read.blocks,
-        "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
-        "footer_bytes": sum(footers.sum_bytes(plan) for plan in pruned),
-        "predicted_seconds": predicted_seconds(costs, count_work(pruned)),
-        "skipped_by": sum_skipped(pruned),
-        "layouts": tuple(LayoutReads(**layout_json(plan), paths=_path_costs(plan)) for plan in pruned),
-        "subsumed_by": tuple(find_subsumed_features(table, root)),
-        "indicators": Indicators.from_rows(table.rows, scanned, matching, relevant),
+        "blocks_total": blocks_total,
+        "blocks_scanned": read.blocks.sum(axis=1),
+        "rows_scanned_by_statistics": pruned.most_rows(pruned.needed_without_features),
+        "footer_bytes": footers.sum_bytes(pruned),
     }
+    return _PlanReads(list(zip(*(counts[name].tolist() for name in _COUNTS), strict=True)), skipped)
 
 
 class _LogMatches:
@@ -345,8 +385,7 @@ class _LogMatches:
         return matching, relevant
 
 
-def _path_costs(pruned: PrunedPlan) -> PathCosts:
-    path = pruned.path
+def _path_costs(path: ScanPath) -> PathCosts:
     return PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
 
 
@@ -367,18 +406,6 @@ def _most_rows(pruned: PrunedPlan, blocks: Bits) -> int:
     return max(pruned.rows_by_layout(blocks).values(), default=0)
 
 
-def _count_cells(pruned: PrunedPlan) -> int:
-    """Return rows times columns, summed over the layouts read (Sun 2017, Eq. 4.1)."""
-    rows = pruned.rows_by_layout(pruned.read)
-    return sum(rows[c.layout] * len(c.columns) for c in pruned.choice)
-
-
-def _count_tids(pruned: PrunedPlan) -> int:
-    """Return the tids read: those of every row of every layout, none if one layout is read (Eq. 4.2)."""
-    rows = pruned.rows_by_layout(pruned.read)
-    return sum(rows.values()) if len(rows) > 1 else 0
-
-
 class _FooterSizes:
     """The sizes of data files' footers, each read once."""
 
@@ -387,16 +414,18 @@ class _FooterSizes:
         self._written = table.catalog.written
         self._sizes: dict[str, int] = {}
 
-    def sum_bytes(self, pruned: PrunedPlan) -> int:
-        """Return the bytes of the footers of all files that are opened."""
-        if not self._written or not any(choice.columns for choice in pruned.choice):
-            return 0
-        blocks = pruned.source.blocks
-        paths = [blocks.files[index] for index in np.unique(blocks.file[pruned.read])]
-        for path in paths:
+    def sum_bytes(self, pruned: PrunedQueries) -> Ints:
+        """Return the bytes of the footers of all files that each query opens, int64[queries]."""
+        if not self._written:
+            return np.zeros(len(pruned), dtype=np.int64)
+        opened: Bits = pruned.opened & (pruned.n_columns.sum(axis=1) > 0)[:, None]
+        sizes = np.zeros(opened.shape[1], dtype=np.int64)
+        for file in np.flatnonzero(opened.any(axis=0)).tolist():
+            path = pruned.source.blocks.files[file]
             if path not in self._sizes:
                 self._sizes[path] = self._read_size(path)
-        return sum(self._sizes[path] for path in paths)
+            sizes[file] = self._sizes[path]
+        return np.asarray(opened @ sizes, dtype=np.int64)
 
     def _read_size(self, path: str) -> int:
         try:
