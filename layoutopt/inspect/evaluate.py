@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,10 +24,9 @@ from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunc
 from layoutopt.scan.opened_table import (
     MECHANISMS,
     find_subsumed_features,
-    layout_json,
     size_json,
 )
-from layoutopt.scan.prune import PrunedPlan, PrunedQueries, ScanPath, ScanSize
+from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PrunedQueries, ScanPath, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
@@ -292,70 +291,79 @@ def _evaluate_distinct(
         batch = keys[start : start + len(plans[0]) if plans else None]
         start += len(batch)
         seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
-        reads = [_measure_plan(plan, footers) for plan in plans]
+        counts, skipped = _measure_plans(plans, footers, len(batch))
         found = {}
-        for number, (key, predicted) in enumerate(zip(batch, seconds, strict=True)):
-            root, columns, question = key
-            totals = [sum(column) for column in zip(*(plan.counts[number] for plan in reads), strict=True)]
-            counts = dict(zip(_COUNTS, totals or [0] * len(_COUNTS), strict=True))
+        for number, (root, columns, question) in enumerate(batch):
             matching = relevant = None
             if log_matches is not None and question is not None:
                 matching, relevant = log_matches.count_rows(question, [plan[number] for plan in plans])
-            found[key] = {
-                **counts,
+            named = dict(zip(_COUNTS, counts[number], strict=True))
+            found[root, columns, question] = {
+                **named,
                 "columns": columns,
                 "counted": log_matches is not None,
                 "rows_total": table.rows,
                 "rows_matching": matching,
-                "predicted_seconds": predicted,
-                "skipped_by": {
-                    name: sum((plan.skipped[name][number] for plan in reads), ScanSize()) for name in MECHANISMS
-                },
-                "layouts": tuple(
-                    LayoutReads(**layout_json(plan[number]), paths=_path_costs(plan.paths[number])) for plan in plans
-                ),
+                "predicted_seconds": seconds[number],
+                "skipped_by": dict(zip(MECHANISMS, skipped[number], strict=True)),
+                "layouts": tuple([_layout_reads(plan.source, plan.paths[number]) for plan in plans]),
                 "subsumed_by": tuple(find_subsumed_features(table, root)),
-                "indicators": Indicators.from_rows(table.rows, counts["rows_scanned"], matching, relevant),
+                "indicators": Indicators.from_rows(table.rows, named["rows_scanned"], matching, relevant),
             }
         yield found
 
 
-# The counts of a plan's blocks that are summed over plans.
+# The counts of blocks that are summed over plans.
 _COUNTS: Final = (
     "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total", "blocks_scanned",
     "rows_scanned_by_statistics", "footer_bytes",
 )  # fmt: skip
 
 
-class _PlanReads(NamedTuple):
-    """What queries read of one plan's blocks: by query the :data:`_COUNTS`, and by mechanism what it skips."""
+def _measure_plans(
+    plans: Sequence[PrunedQueries], footers: _FooterSizes, queries: int
+) -> tuple[list[list[int]], list[list[ScanSize]]]:
+    """Return by query the :data:`_COUNTS`, and what each of :data:`MECHANISMS` skips, over all plans."""
+    counts = np.zeros((queries, len(_COUNTS)), dtype=np.int64)
+    skipped = np.zeros((len(MECHANISMS), queries, 3), dtype=np.int64)
+    for plan in plans:
+        of_plan = _count_reads(plan, footers)
+        counts += np.stack([of_plan[name] for name in _COUNTS], axis=1)
+        before = plan.path_sizes.over_layouts()
+        remaining = plan.remaining
+        for place, mechanism in enumerate(MECHANISMS.values()):
+            left = remaining[mechanism]
+            after = (plan.read_sizes if left is plan.read else plan.sizes(left)).over_layouts()
+            skipped[place] += before - after
+            before = after
+    sizes = [[ScanSize(*size) if size[0] else _NOTHING for size in one] for one in skipped.swapaxes(0, 1).tolist()]
+    return counts.tolist(), sizes
 
-    counts: list[tuple[int, ...]]
-    skipped: dict[str, list[ScanSize]]
+
+_NOTHING: Final = ScanSize()
 
 
-def _measure_plan(pruned: PrunedQueries, footers: _FooterSizes) -> _PlanReads:
+def _count_reads(pruned: PrunedQueries, footers: _FooterSizes) -> dict[str, Ints]:
+    """Return the :data:`_COUNTS` of queries on one plan's blocks, int64[queries] each."""
     read = pruned.read_sizes
-    before = pruned.sizes(pruned.on_path)
-    blocks_total, skipped = before.blocks.sum(axis=1), {}
-    remaining = pruned.remaining
-    for name, mechanism in MECHANISMS.items():
-        left = remaining[mechanism]
-        after = read if left is pruned.read else pruned.sizes(left)
-        skipped[name] = (before - after).scan_sizes()
-        before = after
-    rows = read.rows.sum(axis=1)
-    counts = {
+    return {
         "rows_scanned": read.rows.max(axis=1),
         "cells_scanned": (read.rows * pruned.n_columns).sum(axis=1),  # Sun 2017, Eq. 4.1
-        "tids_scanned": rows * pruned.joined,  # of every row of every layout, none if one layout is read (Eq. 4.2)
+        # Those of every row of every layout, none if one layout is read (Eq. 4.2).
+        "tids_scanned": read.rows.sum(axis=1) * pruned.joined,
         "bytes_scanned": read.bytes,
-        "blocks_total": blocks_total,
+        "blocks_total": pruned.path_sizes.blocks.sum(axis=1),
         "blocks_scanned": read.blocks.sum(axis=1),
         "rows_scanned_by_statistics": pruned.most_rows(pruned.needed_without_features),
         "footer_bytes": footers.sum_bytes(pruned),
     }
-    return _PlanReads(list(zip(*(counts[name].tolist() for name in _COUNTS), strict=True)), skipped)
+
+
+def _layout_reads(source: PlanBlocks, path: ScanPath) -> LayoutReads:
+    columns = {str(choice.layout): list(choice.columns) for choice in path.choice}
+    return LayoutReads(
+        source.plan.digest, columns, PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
+    )
 
 
 class _LogMatches:
@@ -383,10 +391,6 @@ class _LogMatches:
             matching += int(matches.rows[question])
             relevant += _most_rows(plan, matches.block[:, question])
         return matching, relevant
-
-
-def _path_costs(path: ScanPath) -> PathCosts:
-    return PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
 
 
 def greedy_paths(queries: Sequence[Sequence[PathCosts]]) -> GreedyPaths:

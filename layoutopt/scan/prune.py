@@ -326,16 +326,17 @@ def prune_all(
     source: PlanBlocks, partitions_out: Bits, questions: Sequence[Question], settings: SessionSettings
 ) -> PrunedQueries:
     """Return :func:`prune` of many scans; ``partitions_out`` is what each filter excludes, bool[queries, n_entries]."""
-    excluded = partitions_out[:, source.entry_of]
+    excluded: Bits = np.take(partitions_out, source.entry_of, axis=1)
     roots = tuple(root for root, _ in questions)
     local = local_layouts(source.plan, roots, source.features_under(settings))
     skipped = excluded | _prove(source, roots, settings, local, [_NO_INDEXES])[0]
     # Indexes come last because they are read from files. They are combined with features and statistics, since
     # different alternatives may be excluded by different mechanisms.
-    left = np.flatnonzero(~skipped.all(axis=1)) if source.plan.indexes else ()
-    if len(left):
-        skipped[left] |= _prove(source, [roots[i] for i in left], settings, local[left], [Mechanisms()])[0]
-    rows = _sum_rows(source, ~skipped).tolist()
+    partly = np.flatnonzero(~skipped.all(axis=1)) if source.plan.indexes else ()
+    if len(partly):
+        skipped[partly] |= _prove(source, [roots[i] for i in partly], settings, local[partly], [Mechanisms()])[0]
+    left = ~skipped
+    rows = _sum_rows(source, left).tolist()
     absent = {column.name for column in source.absent}
     choosers: dict[tuple[tuple[str, ...], bytes], _PathChooser] = {}
     paths = []
@@ -345,8 +346,8 @@ def prune_all(
             stored = [name for name in columns if name not in absent]
             choosers[key] = _PathChooser(source.plan, stored, local[number].tolist())
         paths.append(choosers[key].choose(rows[number]))
-    pruned = PrunedQueries(source, roots, settings, excluded, tuple(paths), ~skipped)
-    return replace(pruned, read=pruned.in_every_layout(pruned.on_path & ~skipped))
+    pruned = PrunedQueries(source, roots, settings, excluded, tuple(paths), left)
+    return replace(pruned, read=pruned.in_every_layout(pruned.on_path & left)) if local.shape[1] > 1 else pruned
 
 
 @dataclass(frozen=True, eq=False)
@@ -414,8 +415,10 @@ class PrunedQueries:
     @property
     def on_path(self) -> Bits:
         """The blocks of the layouts read, bool[queries, n]."""
-        on_path: Bits = self.chosen[:, self.source.blocks.layout]
-        return on_path
+        layout = self.source.blocks.layout
+        if self.chosen.shape[1] == 1:
+            return np.broadcast_to(self.chosen, (len(self), len(layout)))
+        return np.take(self.chosen, layout, axis=1)
 
     def in_every_layout(self, blocks: Bits) -> Bits:
         """Leave only the blocks (bool[queries, n]) whose segment still has a block in every layout of the path."""
@@ -457,8 +460,11 @@ class PrunedQueries:
         return self.in_every_layout(self.on_path & ~self.excluded & ~self._proved[0])
 
     @cached_property
-    def _chunks(self) -> tuple[Floats, Bits]:
-        """The bytes in each block of chunks, float64[n, chunks], and which each query reads, bool[queries, chunks]."""
+    def _amounts(self) -> tuple[Floats, Bits]:
+        """The amounts of each block, float64[n, amounts], and which of the bytes each query reads.
+
+        The amounts are those of :attr:`PlanBlocks.by_layout`, and the bytes of the chunks that a query reads.
+        """
         blocks = self.source.blocks
         places: dict[tuple[int, str | None], int] = {}  # by layout and column, None for tids
         cells = [
@@ -473,21 +479,27 @@ class PrunedQueries:
             sizes[:, place] = size * (blocks.layout == layout)
         reads = np.zeros((len(self), len(places)), dtype=np.bool_)
         reads[tuple(np.array(cells, dtype=np.int64).reshape(-1, 2).T)] = True
-        return sizes, reads
+        return np.hstack([self.source.by_layout, sizes]), reads
 
     @cached_property
     def read_sizes(self) -> BatchSizes:
         """The sizes of what is read."""
         return self.sizes(self.read)
 
+    @cached_property
+    def path_sizes(self) -> BatchSizes:
+        """The sizes of all blocks on the path."""
+        return self._sum_sizes(self._amounts[0].sum(axis=0)[None])
+
     def sizes(self, masks: Bits) -> BatchSizes:
         """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes."""
-        layouts = self.chosen.shape[1]
-        chunks, reads = self._chunks
-        totals = masks.astype(np.float64) @ np.hstack([self.source.by_layout, chunks])  # exact up to 2^53 bytes
+        return self._sum_sizes(masks.astype(np.float64) @ self._amounts[0])  # exact up to 2^53 bytes
+
+    def _sum_sizes(self, totals: Floats) -> BatchSizes:
+        reads, layouts = self._amounts[1], self.chosen.shape[1]
         of_chunks = np.where(reads, totals[:, 2 * layouts :], 0.0).sum(axis=1)
-        counts, rows = totals[:, :layouts], totals[:, layouts : 2 * layouts]
-        return BatchSizes(counts.astype(np.int64), rows.astype(np.int64), of_chunks.astype(np.int64))
+        blocks, rows = (np.where(self.chosen, part, 0.0) for part in np.split(totals[:, : 2 * layouts], 2, axis=1))
+        return BatchSizes(blocks.astype(np.int64), rows.astype(np.int64), of_chunks.astype(np.int64))
 
     def most_rows(self, masks: Bits) -> Ints:
         """Return the rows of the masked blocks (bool[queries, n]), all on the path, in the layout with the most."""
@@ -511,11 +523,9 @@ class BatchSizes(NamedTuple):
     def __sub__(self, other: BatchSizes) -> BatchSizes:
         return BatchSizes(self.blocks - other.blocks, self.rows - other.rows, self.bytes - other.bytes)
 
-    def scan_sizes(self) -> list[ScanSize]:
-        """Return the sizes over all layouts of each query."""
-        return list(
-            map(ScanSize, self.blocks.sum(axis=1).tolist(), self.rows.sum(axis=1).tolist(), self.bytes.tolist())
-        )
+    def over_layouts(self) -> Ints:
+        """Return the blocks, rows and bytes of each query, int64[queries, 3]."""
+        return np.stack([self.blocks.sum(axis=1), self.rows.sum(axis=1), self.bytes], axis=1)
 
 
 _NO_INDEXES: Final = Mechanisms(indexes=False)
