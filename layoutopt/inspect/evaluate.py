@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, Final
 
@@ -26,7 +26,7 @@ from layoutopt.scan.opened_table import (
     find_subsumed_features,
     size_json,
 )
-from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PrunedQueries, ScanPath, ScanSize
+from layoutopt.scan.prune import LayoutChoice, PrunedPlan, PrunedQueries, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
@@ -129,12 +129,14 @@ class ReadCounts:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object; it has ``rows_matching`` only if these were counted."""
-        names = [field.name for field in fields(ReadCounts) if field.name != "counted"]
-        if not self.counted:
-            names.remove("rows_matching")
+        names = _COUNTED if self.counted else _UNCOUNTED
         skipped = {mechanism: size_json(size) for mechanism, size in self.skipped_by.items()}
         return {**{name: getattr(self, name) for name in names}, "skipped_by": skipped}
 
+
+# The members of counts in JSON, with and without matching rows.
+_COUNTED: Final = tuple(field.name for field in fields(ReadCounts) if field.name != "counted")
+_UNCOUNTED: Final = tuple(name for name in _COUNTED if name != "rows_matching")
 
 _SUMMED: Final = tuple(
     field.name
@@ -196,9 +198,9 @@ class QueryEvaluation(ReadCounts):
             "id": self.id,
             "columns": list(self.columns),
             **super().to_json(),
-            "layouts": [asdict(layout) for layout in self.layouts],
+            "layouts": [{**vars(layout), "paths": {**vars(layout.paths)}} for layout in self.layouts],
             "subsumed_by": list(self.subsumed_by),
-            "indicators": asdict(self.indicators),
+            "indicators": {**vars(self.indicators)},
         }
 
 
@@ -265,13 +267,17 @@ def evaluate(
     log_matches = _LogMatches(table, listed, dialect) if actual else None
     questions = log_matches.question_of_query if log_matches is not None else [None] * len(listed)
     keys = [(query.filter.root, query.columns, question) for query, question in zip(listed, questions, strict=True)]
-    found = _evaluate_distinct(table, list(dict.fromkeys(keys)), find_costs(table, calibration), log_matches)
-    fields_of: dict[_Key, dict[str, Any]] = {}
+    first_ids: dict[_Key, int] = {}
+    for query, key in zip(listed, keys, strict=True):
+        first_ids.setdefault(key, query.id)
+    found = _evaluate_distinct(table, first_ids, find_costs(table, calibration), log_matches)
+    by_key: dict[_Key, QueryEvaluation] = {}
     results = []
     for done, (query, key) in enumerate(zip(listed, keys, strict=True)):
-        while key not in fields_of:
-            fields_of |= next(found)
-        results.append(QueryEvaluation(id=query.id, **fields_of[key]))
+        while key not in by_key:
+            by_key |= next(found)
+        first = by_key[key]
+        results.append(first if first.id == query.id else replace(first, id=query.id))
         if progress is not None:
             progress(done + 1, len(listed))
     return Evaluation(table.name, table.catalog.snapshot.number, tuple(results), _sum_results(results))
@@ -282,34 +288,44 @@ _Key = tuple[Node, tuple[str, ...], int | None]
 
 
 def _evaluate_distinct(
-    table: Table, keys: Sequence[_Key], costs: Calibration, log_matches: _LogMatches | None
-) -> Iterator[dict[_Key, dict[str, Any]]]:
-    """Yield the fields of the queries' evaluations but their ids, some at a time, in order."""
-    footers = _FooterSizes(table)
+    table: Table, ids: Mapping[_Key, int], costs: Calibration, log_matches: _LogMatches | None
+) -> Iterator[dict[_Key, QueryEvaluation]]:
+    """Yield the evaluations of different queries with these ids, some at a time."""
+    footers, keys = _FooterSizes(table), list(ids)
+    columns_of: dict[tuple[LayoutChoice, ...], dict[str, list[str]]] = {}  # many paths share few choices
     start = 0
     for plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
         batch = keys[start : start + len(plans[0]) if plans else None]
         start += len(batch)
         seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
         counts, skipped = _measure_plans(plans, footers, len(batch))
-        found = {}
+        found: dict[_Key, QueryEvaluation] = {}
         for number, (root, columns, question) in enumerate(batch):
             matching = relevant = None
             if log_matches is not None and question is not None:
                 matching, relevant = log_matches.count_rows(question, [plan[number] for plan in plans])
+            layouts = []
+            for plan in plans:
+                path = plan.paths[number]
+                if path.choice not in columns_of:
+                    columns_of[path.choice] = {str(choice.layout): list(choice.columns) for choice in path.choice}
+                paths = PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
+                layouts.append(LayoutReads(plan.source.plan.digest, columns_of[path.choice], paths))
             named = dict(zip(_COUNTS, counts[number], strict=True))
-            found[root, columns, question] = {
+            key = root, columns, question
+            found[key] = QueryEvaluation(
+                id=ids[key],
+                columns=columns,
+                counted=log_matches is not None,
+                rows_total=table.rows,
+                rows_matching=matching,
+                predicted_seconds=seconds[number],
+                skipped_by=dict(zip(MECHANISMS, skipped[number], strict=True)),
+                layouts=tuple(layouts),
+                subsumed_by=tuple(find_subsumed_features(table, root)),
+                indicators=Indicators.from_rows(table.rows, named["rows_scanned"], matching, relevant),
                 **named,
-                "columns": columns,
-                "counted": log_matches is not None,
-                "rows_total": table.rows,
-                "rows_matching": matching,
-                "predicted_seconds": seconds[number],
-                "skipped_by": dict(zip(MECHANISMS, skipped[number], strict=True)),
-                "layouts": tuple([_layout_reads(plan.source, plan.paths[number]) for plan in plans]),
-                "subsumed_by": tuple(find_subsumed_features(table, root)),
-                "indicators": Indicators.from_rows(table.rows, named["rows_scanned"], matching, relevant),
-            }
+            )
         yield found
 
 
@@ -357,13 +373,6 @@ def _count_reads(pruned: PrunedQueries, footers: _FooterSizes) -> dict[str, Ints
         "rows_scanned_by_statistics": pruned.most_rows(pruned.needed_without_features),
         "footer_bytes": footers.sum_bytes(pruned),
     }
-
-
-def _layout_reads(source: PlanBlocks, path: ScanPath) -> LayoutReads:
-    columns = {str(choice.layout): list(choice.columns) for choice in path.choice}
-    return LayoutReads(
-        source.plan.digest, columns, PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
-    )
 
 
 class _LogMatches:
