@@ -346,10 +346,8 @@ def _measure_plans(
         of_plan = _count_reads(plan, footers)
         counts += np.stack([of_plan[name] for name in _COUNTS], axis=1)
         before = plan.path_sizes.over_layouts()
-        remaining = plan.remaining
         for place, mechanism in enumerate(MECHANISMS.values()):
-            left = remaining[mechanism]
-            after = (plan.read_sizes if left is plan.read else plan.sizes(left)).over_layouts()
+            after = plan.remaining_sizes(mechanism).over_layouts()
             skipped[place] += before - after
             before = after
     sizes = [[ScanSize(*size) if size[0] else _NOTHING for size in one] for one in skipped.swapaxes(0, 1).tolist()]

@@ -208,6 +208,11 @@ class PlanBlocks:
         return FeatureIndex(self.plan.features)
 
     @cached_property
+    def first_of_entry(self) -> Places:
+        """The first block of each partition that has blocks; blocks are in the order of their partitions."""
+        return np.unique(self.entry_of, return_index=True)[1]
+
+    @cached_property
     def by_file(self) -> tuple[Places | None, Places]:
         """The order of the blocks by file, None if they are in that order, and the place of each file's first block."""
         file = self.blocks.file
@@ -439,7 +444,7 @@ class PrunedQueries:
             choices.append(_NO_INDEXES)
         return _prove(self.source, self.roots, self.settings, self._local, choices)
 
-    @property
+    @cached_property
     def remaining(self) -> dict[PruneOutcome, Bits]:
         """The blocks on the path that each mechanism and those before it leave, bool[queries, n].
 
@@ -490,6 +495,20 @@ class PrunedQueries:
     def path_sizes(self) -> BatchSizes:
         """The sizes of all blocks on the path."""
         return self._sum_sizes(self._amounts[0].sum(axis=0)[None])
+
+    @cached_property
+    def reached_sizes(self) -> BatchSizes:
+        """The sizes of the blocks on the path whose partitions are not excluded."""
+        first = self.source.first_of_entry
+        by_entry = np.add.reduceat(self._amounts[0], first, axis=0) if len(first) else self._amounts[0]
+        return self._sum_sizes((~self.excluded[:, first]).astype(np.float64) @ by_entry)
+
+    def remaining_sizes(self, mechanism: PruneOutcome) -> BatchSizes:
+        """Return the sizes of :attr:`remaining`."""
+        if mechanism is PruneOutcome.PARTITION:
+            return self.reached_sizes
+        left = self.remaining[mechanism]
+        return self.read_sizes if left is self.read else self.sizes(left)
 
     def sizes(self, masks: Bits) -> BatchSizes:
         """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes."""
