@@ -5,23 +5,32 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, QueryWork, from_cost_predictions
+from layoutopt.model.engine_costs import BUILT_IN, KINDS, Calibration, QueryWork, from_cost_predictions
 from layoutopt.model.layout import Layout
-from layoutopt.model.predicates import TRUE, Node
+from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, group_queries
 from layoutopt.scan.opened_table import sum_all, sum_read
-from layoutopt.scan.prune import PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PrunedQueries, Question
 from layoutopt.scan.table import Scan, Table
 
 
 def count_work(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> QueryWork:
     """Return the work of a query; ``layouts`` are those of the files, if the pruned plan has fewer columns."""
-    return sum((_count_plan_work(plan, layouts) for plan in pruned), QueryWork(queries=1))
+    counts = sum((count_plan_work(plan.alone, layouts)[0] for plan in pruned), _ONE_QUERY)
+    return QueryWork(*counts.tolist())
+
+
+def count_work_of_all(pruned: Iterable[PrunedQueries], queries: int) -> Floats:
+    """Return the work of each of so many queries in the order of :data:`KINDS`, ``float64[queries, kinds]``."""
+    return sum(map(count_plan_work, pruned), np.tile(_ONE_QUERY, (queries, 1)))
+
+
+_ONE_QUERY: Final = QueryWork(queries=1).counts
 
 
 def find_costs(table: Table, calibration: Calibration | None = None) -> Calibration:
@@ -39,39 +48,53 @@ def predicted_seconds(calibration: Calibration, work: QueryWork) -> dict[str, fl
     return {engine: round(calibration.costs(engine).seconds(work), 6) for engine in sorted(calibration.engines)}
 
 
+def predicted_seconds_of_all(calibration: Calibration, work: Floats) -> list[dict[str, float]]:
+    """Return :func:`predicted_seconds` of the work of many queries, ``float64[queries, kinds]``."""
+    engines = sorted(calibration.engines)
+    seconds = [calibration.costs(engine).vector for engine in engines]
+    if not engines:
+        return [{} for _ in work]
+    rounded = [[round(value, 6) for value in row] for row in (work @ np.stack(seconds, axis=1)).tolist()]
+    return [dict(zip(engines, row, strict=True)) for row in rounded]
+
+
 def scan_work(scan: Scan) -> QueryWork:
     """Return the work of a query that may read a table several times."""
     parts = sum((count_work(read.pruned) for read in scan.reads), QueryWork())
     return replace(parts, queries=1)
 
 
-def _count_plan_work(pruned: PrunedPlan, layouts: Sequence[Layout]) -> QueryWork:
-    if not any(choice.columns for choice in pruned.choice):
-        return QueryWork()  # the number of rows is in the catalog
-    blocks, read = pruned.source.blocks, pruned.read
-    opened = np.isin(blocks.file, np.unique(blocks.file[read]))
+def count_plan_work(pruned: PrunedQueries, layouts: Sequence[Layout] = ()) -> Floats:
+    """Return the work of queries on one plan's blocks, without the queries themselves, ``float64[queries, kinds]``.
+
+    That of a query without columns is none: the number of rows is in the catalog.
+    """
+    source, sizes, joined = pruned.source, pruned.read_sizes, pruned.joined
+    blocks = source.blocks
     # Files of rows without a local feature have only the master columns.
-    stored = [(len(layout.columns), len(layout.master)) for layout in layouts or pruned.source.plan.scheme.layouts]
-    footer_chunks = np.array(stored)[blocks.layout[opened], blocks.part[opened].astype(np.int64)]
-    joined = len(pruned.choice) > 1
-    rows = values = chunks = 0
-    for choice in pruned.choice:
-        mask = read & (blocks.layout == choice.layout)
-        columns, n_rows = len(choice.columns) + joined, int(blocks.rows[mask].sum())
-        rows, values = rows + n_rows, values + n_rows * columns
-        chunks += int(np.count_nonzero(mask)) * columns
-    return QueryWork(
-        files=len(np.unique(blocks.file[read])),
-        footer_chunks=float(footer_chunks.sum()),
-        row_groups=int(np.count_nonzero(read)),
-        chunks=chunks,
-        bytes=float(pruned.bytes[read].sum()),
-        rows=0 if joined else rows,
-        values=0 if joined else values,
-        joined_segments=len(np.unique(pruned.source.segment_of[read])) if joined else 0,
-        joined_rows=rows if joined else 0,
-        joined_values=values if joined else 0,
-    )
+    stored = np.array([(len(x.columns), len(x.master)) for x in layouts or source.plan.scheme.layouts])
+    chunks_of_file = np.bincount(blocks.file, stored[blocks.layout, blocks.part], len(blocks.files))
+    columns = pruned.n_columns + (joined[:, None] & pruned.chosen)
+    rows, values = sizes.rows.sum(axis=1), (sizes.rows * columns).sum(axis=1)
+    segments = np.zeros(len(pruned), dtype=np.int64)
+    for number in np.flatnonzero(joined).tolist():
+        segments[number] = len(np.unique(source.segment_of[pruned.read[number]]))
+    work = {
+        "files": pruned.opened.sum(axis=1),
+        "footer_chunks": pruned.opened @ chunks_of_file,
+        "row_groups": sizes.blocks.sum(axis=1),
+        "chunks": (sizes.blocks * columns).sum(axis=1),
+        "bytes": sizes.bytes,
+        "rows": rows * ~joined,
+        "values": values * ~joined,
+        "joined_segments": segments,
+        "joined_rows": rows * joined,
+        "joined_values": values * joined,
+    }
+    nothing = np.zeros(len(pruned))
+    counts = np.column_stack([work.get(kind, nothing) for kind in KINDS]).astype(np.float64)
+    counts[~pruned.n_columns.any(axis=1)] = 0.0
+    return counts
 
 
 @dataclass(frozen=True)
@@ -165,24 +188,25 @@ def shares(read: Floats, reached: Floats, weights: Floats) -> Floats | None:
 def measure_entry_bytes(table: Table, queries: Sequence[Query]) -> EntryBytes:
     """Replay queries on a table's catalog."""
     distinct = tuple(group_queries(queries))
-    shape = (len(distinct), len(table.catalog.partitions))
-    read, full, reached = np.zeros(shape), np.zeros(shape), np.zeros(shape, dtype=np.bool_)
-    scans: dict[tuple[str, ...], Floats] = {}
-    for number, query in enumerate(distinct):
-        read[number], reached[number] = _sum_by_entry(table, query.filter.root, query.columns)
-        if query.columns not in scans:
-            scans[query.columns] = _sum_by_entry(table, TRUE, query.columns)[0]
-        full[number] = scans[query.columns]
+    read, reached = _sum_by_entry(table, [(query.filter.root, query.columns) for query in distinct])
+    columns = {query.columns: None for query in distinct}
+    scans = dict(zip(columns, _sum_by_entry(table, [(TRUE, names) for names in columns])[0], strict=True))
+    full = np.array([scans[query.columns] for query in distinct]).reshape(read.shape)
     live = [entry.live_rows / max(1, entry.rows) for entry in table.catalog.partitions]
     return EntryBytes(distinct, read, full, reached, np.array(live, dtype=np.float64))
 
 
-def _sum_by_entry(table: Table, root: Node, columns: Sequence[str]) -> tuple[Floats, Bits]:
-    """Return for each entry the bytes read, and whether its bounds allow a match."""
-    n = len(table.catalog.partitions)
-    read_bytes, reached = np.zeros(n), np.zeros(n, dtype=np.bool_)
-    for pruned in table.prune(root, columns):
-        mask, entry_of = pruned.read, pruned.source.entry_of
-        read_bytes += np.bincount(entry_of[mask], pruned.bytes[mask], n)
-        reached[entry_of[~pruned.excluded]] = True
+def _sum_by_entry(table: Table, questions: Sequence[Question]) -> tuple[Floats, Bits]:
+    """Return for each query and entry the bytes read, and whether its bounds allow a match."""
+    shape = len(questions), len(table.catalog.partitions)
+    read_bytes, reached = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
+    start = 0
+    for plans in table.prune_all(questions):
+        for queries in plans:
+            entry_of = queries.source.entry_of
+            for number, pruned in enumerate(queries, start):
+                mask = pruned.read
+                read_bytes[number] += np.bincount(entry_of[mask], pruned.bytes[mask], shape[1])
+                reached[number, entry_of[~pruned.excluded]] = True
+        start += len(plans[0]) if plans else 0
     return read_bytes, reached

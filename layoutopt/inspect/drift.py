@@ -108,12 +108,14 @@ def measure_drift(table: Table, recent: Sequence[Query]) -> Drift:
     plan = current_plan(table.catalog)
     if not plan.queries:
         raise PlanError(f"the plan {plan.digest[:12]} has no training queries to compare with; plan again with a log")
-    then, now = (skipped_share(table, queries) for queries in (plan.queries, recent))
-    total = np.full(len(recent), float(table.catalog.snapshot.stored_rows))
-    read = ratio_interval(_count_rows_read(table, recent), total, _weights(recent))
+    kinds = group_queries(recent)
+    rows, weights = _count_rows_read(table, kinds), _weights(kinds)
+    stored = float(table.catalog.snapshot.stored_rows)
+    then, now = skipped_share(table, plan.queries), _share_skipped(rows, weights, stored)
+    read = ratio_interval(rows, np.full(len(kinds), stored), weights)
     changes = compare_families(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
-    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(group_queries(recent)), skipped, changes)
+    return Drift(table.name, plan.digest, then, now, len(plan.queries), len(kinds), skipped, changes)
 
 
 def check_drift(drift: Drift, most: float) -> None:
@@ -127,8 +129,14 @@ def check_drift(drift: Drift, most: float) -> None:
 
 def skipped_share(table: Table, queries: Sequence[Query]) -> float:
     """Return the weighted share of rows that queries need not read; 0 if there is nothing to read."""
-    total = float(_weights(queries).sum()) * table.catalog.snapshot.stored_rows
-    return 1 - float(_weights(queries) @ _count_rows_read(table, queries)) / total if total else 0.0
+    kinds = group_queries(queries)
+    stored = float(table.catalog.snapshot.stored_rows)
+    return _share_skipped(_count_rows_read(table, kinds), _weights(kinds), stored)
+
+
+def _share_skipped(rows: Floats, weights: Floats, stored: float) -> float:
+    total = float(weights.sum()) * stored
+    return 1 - float(weights @ rows) / total if total else 0.0
 
 
 def _weights(queries: Sequence[Query]) -> Floats:
@@ -137,13 +145,10 @@ def _weights(queries: Sequence[Query]) -> Floats:
 
 def _count_rows_read(table: Table, queries: Sequence[Query]) -> Floats:
     """Return the rows that each query reads, in the layout with the most, ``float64[n_queries]``."""
-    cache: dict[object, int] = {}
-    for query in queries:
-        key = (query.filter.root, query.columns)
-        if key not in cache:
-            pruned = table.prune(query.filter.root, query.columns)
-            cache[key] = sum(max(plan.rows_by_layout(plan.read).values(), default=0) for plan in pruned)
-    return np.array([cache[query.filter.root, query.columns] for query in queries], dtype=np.float64)
+    read: list[float] = []
+    for plans in table.prune_all([(query.filter.root, query.columns) for query in queries]):
+        read += np.sum([plan.most_rows(plan.read) for plan in plans], axis=0).tolist()
+    return np.array(read, dtype=np.float64)
 
 
 _DAY = 86_400.0  # seconds

@@ -6,8 +6,8 @@ Only the sizes of footers are read from data files, unless ``actual`` asks for t
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
-from layoutopt.inspect.cost import count_work, find_costs, predicted_seconds
+from layoutopt.inspect.cost import count_work_of_all, find_costs, predicted_seconds_of_all
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
@@ -24,13 +24,9 @@ from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunc
 from layoutopt.scan.opened_table import (
     MECHANISMS,
     find_subsumed_features,
-    layout_json,
     size_json,
-    sum_all,
-    sum_read,
-    sum_skipped,
 )
-from layoutopt.scan.prune import PrunedPlan, ScanSize
+from layoutopt.scan.prune import LayoutChoice, PrunedPlan, PrunedQueries, ScanSize
 from layoutopt.scan.table import Table
 from layoutopt.sql.scans import find_scans
 
@@ -133,12 +129,14 @@ class ReadCounts:
 
     def to_json(self) -> dict[str, Any]:
         """Return the counts as a JSON object; it has ``rows_matching`` only if these were counted."""
-        names = [field.name for field in fields(ReadCounts) if field.name != "counted"]
-        if not self.counted:
-            names.remove("rows_matching")
+        names = _COUNTED if self.counted else _UNCOUNTED
         skipped = {mechanism: size_json(size) for mechanism, size in self.skipped_by.items()}
         return {**{name: getattr(self, name) for name in names}, "skipped_by": skipped}
 
+
+# The members of counts in JSON, with and without matching rows.
+_COUNTED: Final = tuple(field.name for field in fields(ReadCounts) if field.name != "counted")
+_UNCOUNTED: Final = tuple(name for name in _COUNTED if name != "rows_matching")
 
 _SUMMED: Final = tuple(
     field.name
@@ -200,9 +198,9 @@ class QueryEvaluation(ReadCounts):
             "id": self.id,
             "columns": list(self.columns),
             **super().to_json(),
-            "layouts": [asdict(layout) for layout in self.layouts],
+            "layouts": [{**vars(layout), "paths": {**vars(layout.paths)}} for layout in self.layouts],
             "subsumed_by": list(self.subsumed_by),
-            "indicators": asdict(self.indicators),
+            "indicators": {**vars(self.indicators)},
         }
 
 
@@ -265,56 +263,113 @@ def evaluate(
     Raises:
         DataFileError: a data file is missing or damaged.
     """
-    footers, costs = _FooterSizes(table), find_costs(table, calibration)
-    cache: dict[tuple[Node, tuple[str, ...], int | None], dict[str, Any]] = {}
     listed = list(queries)
     log_matches = _LogMatches(table, listed, dialect) if actual else None
+    questions = log_matches.question_of_query if log_matches is not None else [None] * len(listed)
+    keys = [(query.filter.root, query.columns, question) for query, question in zip(listed, questions, strict=True)]
+    first_ids: dict[_Key, int] = {}
+    for query, key in zip(listed, keys, strict=True):
+        first_ids.setdefault(key, query.id)
+    found = _evaluate_distinct(table, first_ids, find_costs(table, calibration), log_matches)
+    by_key: dict[_Key, QueryEvaluation] = {}
     results = []
-    for done, query in enumerate(listed):
-        question = log_matches.question_of_query[done] if log_matches is not None else None
-        key = (query.filter.root, query.columns, question)
-        if key not in cache:
-            cache[key] = _evaluate_query(table, query, footers, costs, log_matches, question)
-        results.append(QueryEvaluation(id=query.id, **cache[key]))
+    for done, (query, key) in enumerate(zip(listed, keys, strict=True)):
+        while key not in by_key:
+            by_key |= next(found)
+        first = by_key[key]
+        results.append(first if first.id == query.id else replace(first, id=query.id))
         if progress is not None:
             progress(done + 1, len(listed))
     return Evaluation(table.name, table.catalog.snapshot.number, tuple(results), _sum_results(results))
 
 
-def _evaluate_query(
-    table: Table,
-    query: Query,
-    footers: _FooterSizes,
-    costs: Calibration,
-    log_matches: _LogMatches | None,
-    question: int | None,
-) -> dict[str, Any]:
-    """Return the fields of the query's evaluation but its id."""
-    root = query.filter.root
-    pruned = table.prune(root, query.columns)
-    read, scanned = sum_read(pruned), sum(_most_rows(plan, plan.read) for plan in pruned)
-    matching: int | None = None
-    relevant: int | None = None
-    if log_matches is not None and question is not None:
-        matching, relevant = log_matches.count_rows(question, pruned)
+# What an evaluation depends on: the filter, the columns, and the number of the question whose matches are counted.
+_Key = tuple[Node, tuple[str, ...], int | None]
+
+
+def _evaluate_distinct(
+    table: Table, ids: Mapping[_Key, int], costs: Calibration, log_matches: _LogMatches | None
+) -> Iterator[dict[_Key, QueryEvaluation]]:
+    """Yield the evaluations of different queries with these ids, some at a time."""
+    footers, keys = _FooterSizes(table), list(ids)
+    columns_of: dict[tuple[LayoutChoice, ...], dict[str, list[str]]] = {}  # many paths share few choices
+    start = 0
+    for plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
+        batch = keys[start : start + len(plans[0]) if plans else None]
+        start += len(batch)
+        seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
+        counts, skipped = _measure_plans(plans, footers, len(batch))
+        found: dict[_Key, QueryEvaluation] = {}
+        for number, (root, columns, question) in enumerate(batch):
+            matching = relevant = None
+            if log_matches is not None and question is not None:
+                matching, relevant = log_matches.count_rows(question, [plan[number] for plan in plans])
+            layouts = []
+            for plan in plans:
+                path = plan.paths[number]
+                if path.choice not in columns_of:
+                    columns_of[path.choice] = {str(choice.layout): list(choice.columns) for choice in path.choice}
+                paths = PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
+                layouts.append(LayoutReads(plan.source.plan.digest, columns_of[path.choice], paths))
+            named = dict(zip(_COUNTS, counts[number], strict=True))
+            key = root, columns, question
+            found[key] = QueryEvaluation(
+                id=ids[key],
+                columns=columns,
+                counted=log_matches is not None,
+                rows_total=table.rows,
+                rows_matching=matching,
+                predicted_seconds=seconds[number],
+                skipped_by=dict(zip(MECHANISMS, skipped[number], strict=True)),
+                layouts=tuple(layouts),
+                subsumed_by=tuple(find_subsumed_features(table, root)),
+                indicators=Indicators.from_rows(table.rows, named["rows_scanned"], matching, relevant),
+                **named,
+            )
+        yield found
+
+
+# The counts of blocks that are summed over plans.
+_COUNTS: Final = (
+    "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total", "blocks_scanned",
+    "rows_scanned_by_statistics", "footer_bytes",
+)  # fmt: skip
+
+
+def _measure_plans(
+    plans: Sequence[PrunedQueries], footers: _FooterSizes, queries: int
+) -> tuple[list[list[int]], list[list[ScanSize]]]:
+    """Return by query the :data:`_COUNTS`, and what each of :data:`MECHANISMS` skips, over all plans."""
+    counts = np.zeros((queries, len(_COUNTS)), dtype=np.int64)
+    skipped = np.zeros((len(MECHANISMS), queries, 3), dtype=np.int64)
+    for plan in plans:
+        of_plan = _count_reads(plan, footers)
+        counts += np.stack([of_plan[name] for name in _COUNTS], axis=1)
+        before = plan.path_sizes.over_layouts()
+        for place, mechanism in enumerate(MECHANISMS.values()):
+            after = plan.remaining_sizes(mechanism).over_layouts()
+            skipped[place] += before - after
+            before = after
+    sizes = [[ScanSize(*size) if size[0] else _NOTHING for size in one] for one in skipped.swapaxes(0, 1).tolist()]
+    return counts.tolist(), sizes
+
+
+_NOTHING: Final = ScanSize()
+
+
+def _count_reads(pruned: PrunedQueries, footers: _FooterSizes) -> dict[str, Ints]:
+    """Return the :data:`_COUNTS` of queries on one plan's blocks, int64[queries] each."""
+    read = pruned.read_sizes
     return {
-        "columns": query.columns,
-        "counted": log_matches is not None,
-        "rows_total": table.rows,
-        "rows_matching": matching,
-        "rows_scanned": scanned,
-        "cells_scanned": sum(_count_cells(plan) for plan in pruned),
-        "tids_scanned": sum(_count_tids(plan) for plan in pruned),
+        "rows_scanned": read.rows.max(axis=1),
+        "cells_scanned": (read.rows * pruned.n_columns).sum(axis=1),  # Sun 2017, Eq. 4.1
+        # Those of every row of every layout, none if one layout is read (Eq. 4.2).
+        "tids_scanned": read.rows.sum(axis=1) * pruned.joined,
         "bytes_scanned": read.bytes,
-        "blocks_total": sum_all(pruned).blocks,
-        "blocks_scanned": read.blocks,
-        "rows_scanned_by_statistics": sum(_most_rows(plan, plan.needed_without_features) for plan in pruned),
-        "footer_bytes": sum(footers.sum_bytes(plan) for plan in pruned),
-        "predicted_seconds": predicted_seconds(costs, count_work(pruned)),
-        "skipped_by": sum_skipped(pruned),
-        "layouts": tuple(LayoutReads(**layout_json(plan), paths=_path_costs(plan)) for plan in pruned),
-        "subsumed_by": tuple(find_subsumed_features(table, root)),
-        "indicators": Indicators.from_rows(table.rows, scanned, matching, relevant),
+        "blocks_total": pruned.path_sizes.blocks.sum(axis=1),
+        "blocks_scanned": read.blocks.sum(axis=1),
+        "rows_scanned_by_statistics": pruned.most_rows(pruned.needed_without_features),
+        "footer_bytes": footers.sum_bytes(pruned),
     }
 
 
@@ -345,11 +400,6 @@ class _LogMatches:
         return matching, relevant
 
 
-def _path_costs(pruned: PrunedPlan) -> PathCosts:
-    path = pruned.path
-    return PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
-
-
 def greedy_paths(queries: Sequence[Sequence[PathCosts]]) -> GreedyPaths:
     """Return how good the greedy path is, from the costs of each query's paths."""
     compared = [
@@ -367,18 +417,6 @@ def _most_rows(pruned: PrunedPlan, blocks: Bits) -> int:
     return max(pruned.rows_by_layout(blocks).values(), default=0)
 
 
-def _count_cells(pruned: PrunedPlan) -> int:
-    """Return rows times columns, summed over the layouts read (Sun 2017, Eq. 4.1)."""
-    rows = pruned.rows_by_layout(pruned.read)
-    return sum(rows[c.layout] * len(c.columns) for c in pruned.choice)
-
-
-def _count_tids(pruned: PrunedPlan) -> int:
-    """Return the tids read: those of every row of every layout, none if one layout is read (Eq. 4.2)."""
-    rows = pruned.rows_by_layout(pruned.read)
-    return sum(rows.values()) if len(rows) > 1 else 0
-
-
 class _FooterSizes:
     """The sizes of data files' footers, each read once."""
 
@@ -387,16 +425,18 @@ class _FooterSizes:
         self._written = table.catalog.written
         self._sizes: dict[str, int] = {}
 
-    def sum_bytes(self, pruned: PrunedPlan) -> int:
-        """Return the bytes of the footers of all files that are opened."""
-        if not self._written or not any(choice.columns for choice in pruned.choice):
-            return 0
-        blocks = pruned.source.blocks
-        paths = [blocks.files[index] for index in np.unique(blocks.file[pruned.read])]
-        for path in paths:
+    def sum_bytes(self, pruned: PrunedQueries) -> Ints:
+        """Return the bytes of the footers of all files that each query opens, int64[queries]."""
+        if not self._written:
+            return np.zeros(len(pruned), dtype=np.int64)
+        opened: Bits = pruned.opened & (pruned.n_columns.sum(axis=1) > 0)[:, None]
+        sizes = np.zeros(opened.shape[1], dtype=np.int64)
+        for file in np.flatnonzero(opened.any(axis=0)).tolist():
+            path = pruned.source.blocks.files[file]
             if path not in self._sizes:
                 self._sizes[path] = self._read_size(path)
-        return sum(self._sizes[path] for path in paths)
+            sizes[file] = self._sizes[path]
+        return np.asarray(opened @ sizes, dtype=np.int64)
 
     def _read_size(self, path: str) -> int:
         try:

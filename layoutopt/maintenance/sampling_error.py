@@ -16,6 +16,8 @@ from layoutopt.model.arrays import Floats
 # The default probability that an interval contains the true value.
 CONFIDENCE = 0.95
 RESAMPLES = 400
+# Counts that are drawn at a time, which bounds the memory.
+_MOST_DRAWN = 1 << 22
 
 
 class Interval(NamedTuple):
@@ -55,14 +57,18 @@ def ratio_interval(
         weights: the number of statements of each kind, ``float64[n]``, positive.
         confidence: 0 to 1.
     """
-    draws = np.random.default_rng(seed).multinomial(
-        max(1, round(float(weights.sum()))), weights / weights.sum(), size=RESAMPLES
-    )
-    below = draws @ under
+    sums = np.stack([over, under], axis=1)
+    generator, statements = np.random.default_rng(seed), max(1, round(float(weights.sum())))
+    most = max(1, _MOST_DRAWN // max(1, len(weights)))
+    parts = [
+        generator.multinomial(statements, weights / weights.sum(), size=min(most, RESAMPLES - start)) @ sums
+        for start in range(0, RESAMPLES, most)
+    ]
+    above, below = np.concatenate(parts).T
     valid = below > 0
     if not valid.any():
         return Interval(0.0, 0.0)
-    ratios = (draws @ over)[valid] / below[valid]
+    ratios = above[valid] / below[valid]
     tail = (1 - confidence) / 2
     low, high = np.quantile(ratios, [tail, 1 - tail])
     return Interval(float(low), float(high))

@@ -79,6 +79,18 @@ def _has_one_path(query_columns: Sequence[str], eligible: Mapping[str, Sequence[
     return all(len(eligible[column]) == 1 for column in query_columns)
 
 
+def only_path(
+    query_columns: Sequence[str], layouts: Sequence[Layout], eligible: Mapping[str, Sequence[int]]
+) -> RetrievalPath | None:
+    """Return the path of :func:`cheapest_path` if it is the same whatever rows are read, else None.
+
+    That is so for the disjoint column groups of most schemes, and wherever there is a single layout.
+    """
+    if not _has_one_path(query_columns, eligible) or (not query_columns and len(layouts) > 1):
+        return None
+    return choose_path(query_columns, layouts, [0] * len(layouts), eligible)
+
+
 def greedy_layouts(rows: Floats, holds: Bits) -> Places:
     """Return the greedy choice of :func:`choose_path` for many queries of the same columns, for scans and the search.
 

@@ -14,11 +14,21 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.predicates import TRUE, Node, describe_all
+from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udfs
-from layoutopt.scan.prune import PlanBlocks, PrunedPlan, PruneOutcome, ScanSize, plan_blocks, prune
-from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match
+from layoutopt.scan.prune import (
+    PlanBlocks,
+    PrunedPlan,
+    PrunedQueries,
+    PruneOutcome,
+    Question,
+    ScanSize,
+    plan_blocks,
+    prune,
+    prune_all,
+)
+from layoutopt.skipping.cannot_match import BlockStatistics, Mechanisms, cannot_match, cannot_match_all
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,10 +72,17 @@ class OpenedTable:
         self, root: Node, columns: Sequence[str], settings: Sequence[SessionSettings] | None = None
     ) -> tuple[PrunedPlan, ...]:
         """Return which blocks a scan needs, one item per plan; ``settings`` are the session's for each plan."""
+        return tuple(pruned[0] for pruned in self.decide_all([(root, columns)], settings))
+
+    def decide_all(
+        self, questions: Sequence[Question], settings: Sequence[SessionSettings] | None = None
+    ) -> tuple[PrunedQueries, ...]:
+        """Return :meth:`decide` of many scans, one item per plan."""
         sessions = settings or [self.settings] * len(self.sources)
-        excluded = self.partitions_out(root)
+        (excluded,) = cannot_match_all([root for root, _ in questions], self.partition_statistics, None, [Mechanisms()])
+        partitions_out = np.unpackbits(excluded, axis=1, count=self.partition_statistics.n).view(np.bool_)
         return tuple(
-            prune(source, excluded, root, columns, session)
+            prune_all(source, partitions_out, questions, session)
             for source, session in zip(self.sources, sessions, strict=True)
         )
 
@@ -169,5 +186,5 @@ def find_subsumed_features(table: OpenedTable, root: Node) -> list[str]:
     for source in table.sources:
         features = source.features_under(table.settings)
         for position in features.subsuming(root) if features is not None else ():
-            texts[describe_all(source.plan.features.features[position].predicates)] = None
+            texts[source.feature_text(position)] = None
     return list(texts)

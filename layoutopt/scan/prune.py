@@ -7,10 +7,11 @@ Sun 2017, 5.6. :func:`layoutopt.skipping.cannot_match.cannot_match` is the only 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cached_property
+from functools import cache, cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -22,14 +23,21 @@ from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
-from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Places
+from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Node
-from layoutopt.model.retrieval import RetrievalPath, cheapest_path
+from layoutopt.model.layout import Layout, Plan
+from layoutopt.model.predicates import Node, describe_all
+from layoutopt.model.retrieval import RetrievalPath, cheapest_path, only_path
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.cannot_match import BlockStatistics, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import (
+    BlockStatistics,
+    FeatureBits,
+    FeatureIndex,
+    Mechanisms,
+    cannot_match_all,
+)
 
 
 @dataclass(frozen=True)
@@ -40,21 +48,22 @@ class LayoutChoice:
     columns: tuple[str, ...]
 
 
-def local_layouts(plan: Plan, root: Node, features: FeatureIndex | None) -> tuple[bool, ...]:
-    """Return for each layout whether every row that matches the filter has one of its local features.
+def local_layouts(plan: Plan, roots: Sequence[Node], features: FeatureIndex | None) -> Bits:
+    """Return for each layout whether every row that matches a filter has one of its local features.
 
     Such a layout serves all its columns, and only its local rows are needed. The rows that a layout lacks are treated
-    as a block without its local features, to which the usual skipping rule is applied.
+    as a block without its local features, to which the usual skipping rule is applied. ``bool[queries, layouts]``.
     """
     layouts = plan.scheme.layouts
     if features is None or all(layout.is_undivided for layout in layouts):
-        return (False,) * len(layouts)  # each layout serves all its columns and has no separate local rows
+        # each layout serves all its columns and has no separate local rows
+        return np.zeros((len(roots), len(layouts)), dtype=np.bool_)
     bits = np.ones((len(layouts), len(plan.features)), dtype=np.bool_)
     for index, layout in enumerate(layouts):
         bits[index, list(layout.features)] = False
     lacked = BlockStatistics(rows=np.ones(len(layouts), dtype=np.int64), bits=FeatureBits(pack(bits)))
-    local: list[bool] = cannot_match(root, lacked, features, by_statistics=False).tolist()
-    return tuple(local)
+    (packed,) = cannot_match_all(roots, lacked, features, [Mechanisms(statistics=False)])
+    return _unpack(packed, len(layouts))
 
 
 @dataclass(frozen=True)
@@ -78,22 +87,42 @@ def choose_layouts(plan: Plan, columns: Sequence[str], local: Sequence[bool], ro
 
     ``local`` is the result of :func:`local_layouts`; ``rows`` has for each layout the rows that can't be skipped.
     """
-    layouts = plan.scheme.layouts
-    eligible = {
-        name: [i for i, layout in enumerate(layouts) if name in (layout.columns if local[i] else layout.master)]
-        for name in columns
-    }
-    cheapest = cheapest_path(columns, layouts, rows, eligible)
-    path = ScanPath(
-        _to_choice(cheapest.path),
-        int(cheapest.cost),
-        int(cheapest.greedy),
-        compared=cheapest.compared,
-        exhaustive=cheapest.exhaustive,
-    )
-    if cheapest.other is None:
-        return path
-    return replace(path, next_best=_to_choice(cheapest.other[0]), next_best_cells_and_tids=int(cheapest.other[1]))
+    return _PathChooser(plan, columns, local).choose(rows)
+
+
+class _PathChooser:
+    """:func:`choose_layouts` for queries of the same columns and local layouts, which often have only one path."""
+
+    def __init__(self, plan: Plan, columns: Sequence[str], local: Sequence[bool]) -> None:
+        self._columns, self._layouts = columns, plan.scheme.layouts
+        self._eligible = {
+            name: [
+                i for i, layout in enumerate(self._layouts) if name in (layout.columns if local[i] else layout.master)
+            ]
+            for name in columns
+        }
+        self._only_path = only_path(columns, self._layouts, self._eligible)
+        self._only_choice = None if self._only_path is None else _to_choice(self._only_path)
+
+    def choose(self, rows: Sequence[int]) -> ScanPath:
+        if self._only_path is not None and self._only_choice is not None:
+            cost = query_cost(self._only_path.reads(rows))
+            return ScanPath(self._only_choice, cost, cost)
+        cheapest = cheapest_path(self._columns, self._layouts, rows, self._eligible)
+        path = ScanPath(
+            _to_choice(cheapest.path),
+            int(cheapest.cost),
+            int(cheapest.greedy),
+            compared=cheapest.compared,
+            exhaustive=cheapest.exhaustive,
+        )
+        if cheapest.other is None:
+            return path
+        return replace(path, next_best=_to_choice(cheapest.other[0]), next_best_cells_and_tids=int(cheapest.other[1]))
+
+
+def _served(layout: Layout, local: bool) -> tuple[str, ...]:
+    return layout.columns if local else layout.master
 
 
 def _to_choice(path: RetrievalPath) -> tuple[LayoutChoice, ...]:
@@ -170,8 +199,31 @@ class PlanBlocks:
         return dense
 
     @cached_property
+    def feature_text(self) -> Callable[[int], str]:
+        """The text of a feature of the plan, by its position."""
+        return cache(lambda position: describe_all(self.plan.features.features[position].predicates))
+
+    @cached_property
     def _index(self) -> FeatureIndex:
         return FeatureIndex(self.plan.features)
+
+    @cached_property
+    def first_of_entry(self) -> Places:
+        """The first block of each partition that has blocks; blocks are in the order of their partitions."""
+        return np.unique(self.entry_of, return_index=True)[1]
+
+    @cached_property
+    def by_file(self) -> tuple[Places | None, Places]:
+        """The order of the blocks by file, None if they are in that order, and the place of each file's first block."""
+        file = self.blocks.file
+        order = None if (file[1:] >= file[:-1]).all() else np.argsort(file, kind="stable")
+        return order, np.searchsorted(file if order is None else file[order], np.arange(len(self.blocks.files)))
+
+    @cached_property
+    def by_layout(self) -> Floats:
+        """1 and the rows of each block in its layout's columns: float64[n, 2 * layouts]."""
+        in_layout = self.blocks.layout[:, None] == np.arange(len(self.plan.scheme.layouts))
+        return np.hstack([in_layout, in_layout * self.blocks.rows[:, None]]).astype(np.float64)
 
     def features_under(self, settings: SessionSettings) -> FeatureIndex | None:
         """Return the plan's features, or None if they were measured under other session settings."""
@@ -214,18 +266,32 @@ class PrunedPlan:
     @property
     def on_path(self) -> Bits:
         """The blocks of the layouts read, bool[n]."""
-        return _mask_layouts(self.source, self.choice)
+        on_path: Bits = self.alone.on_path[0]
+        return on_path
+
+    @cached_property
+    def alone(self) -> PrunedQueries:
+        """The query as a batch of one."""
+        return PrunedQueries(
+            self.source, (self.root,), self.settings, self.excluded[None], (self.path,), self.read[None]
+        )
 
     @cached_property
     def outcome(self) -> npt.NDArray[np.int8]:
-        """A :class:`PruneOutcome` for each block, int8[n]."""
-        return attribute(self)
+        """A :class:`PruneOutcome` for each block, int8[n]: what skips it first."""
+        outcome = np.full(self.source.blocks.n, PruneOutcome.OTHER_LAYOUT, dtype=np.int8)
+        before = self.on_path
+        for mechanism, (remaining,) in self.alone.remaining.items():
+            outcome[before & ~remaining] = mechanism
+            before = remaining
+        outcome[self.read] = PruneOutcome.READ
+        return outcome
 
     @property
     def needed_without_features(self) -> Bits:
         """The blocks that would be read if there were no features, nor indexes, bool[n]."""
-        proved = _prove(self.source, self.root, self.settings, None, by_indexes=False)
-        return _in_every_layout(self.source, self.choice, self.on_path & ~self.excluded & ~proved)
+        needed: Bits = self.alone.needed_without_features[0]
+        return needed
 
     @cached_property
     def bytes(self) -> Ints:
@@ -243,6 +309,10 @@ class PrunedPlan:
         return {c.layout: int(blocks.rows[mask & (blocks.layout == c.layout)].sum()) for c in self.choice}
 
 
+# What one scan asks for: the filter and the columns.
+Question = tuple[Node, Sequence[str]]
+
+
 def prune(
     source: PlanBlocks, partition_out: Bits, root: Node, columns: Sequence[str], settings: SessionSettings
 ) -> PrunedPlan:
@@ -254,73 +324,268 @@ def prune(
         columns: the columns that are read, filter columns included; none for ``count(*)``.
         settings: the session's; features and expression values measured under other settings are not used.
     """
-    blocks, excluded = source.blocks, partition_out[source.entry_of]
-    local = local_layouts(source.plan, root, source.features_under(settings))
-    skipped = excluded | _prove(source, root, settings, local, by_indexes=False)
+    return prune_all(source, partition_out[None], [(root, columns)], settings)[0]
+
+
+def prune_all(
+    source: PlanBlocks, partitions_out: Bits, questions: Sequence[Question], settings: SessionSettings
+) -> PrunedQueries:
+    """Return :func:`prune` of many scans; ``partitions_out`` is what each filter excludes, bool[queries, n_entries]."""
+    excluded: Bits = np.take(partitions_out, source.entry_of, axis=1)
+    roots = tuple(root for root, _ in questions)
+    local = local_layouts(source.plan, roots, source.features_under(settings))
+    skipped = excluded | _prove(source, roots, settings, local, [_NO_INDEXES])[0]
     # Indexes come last because they are read from files. They are combined with features and statistics, since
     # different alternatives may be excluded by different mechanisms.
-    if source.plan.indexes and not skipped.all():
-        skipped |= _prove(source, root, settings, local)
-    kept = np.flatnonzero(~skipped)
-    rows = np.bincount(blocks.layout[kept], blocks.rows[kept], len(local)).astype(int).tolist()
+    partly = np.flatnonzero(~skipped.all(axis=1)) if source.plan.indexes else ()
+    if len(partly):
+        skipped[partly] |= _prove(source, [roots[i] for i in partly], settings, local[partly], [Mechanisms()])[0]
+    left = ~skipped
+    rows = _sum_rows(source, left).tolist()
     absent = {column.name for column in source.absent}
-    path = choose_layouts(source.plan, [name for name in columns if name not in absent], local, rows)
-    read = _in_every_layout(source, path.choice, _mask_layouts(source, path.choice) & ~skipped)
-    return PrunedPlan(source, root, settings, excluded, path, read)
+    choosers: dict[tuple[tuple[str, ...], bytes], _PathChooser] = {}
+    paths = []
+    for number, (_, columns) in enumerate(questions):
+        key = tuple(columns), local[number].tobytes()
+        if key not in choosers:
+            stored = [name for name in columns if name not in absent]
+            choosers[key] = _PathChooser(source.plan, stored, local[number].tolist())
+        paths.append(choosers[key].choose(rows[number]))
+    pruned = PrunedQueries(source, roots, settings, excluded, tuple(paths), left)
+    return replace(pruned, read=pruned.in_every_layout(pruned.on_path & left)) if local.shape[1] > 1 else pruned
 
 
-def attribute(pruned: PrunedPlan) -> npt.NDArray[np.int8]:
-    """Return a :class:`PruneOutcome` for each block, int8[n]: what skips it first.
+@dataclass(frozen=True, eq=False)
+class PrunedQueries:
+    """What many queries read of one plan's blocks: :class:`PrunedPlan` for each, in whole arrays.
 
-    Each mechanism is tried with those before it, and also gets the segments in which it empties a layout.
+    Attributes:
+        roots: the filters.
+        settings: the session's.
+        excluded: blocks whose partition the filter excludes, bool[queries, n].
+        paths: the retrieval paths.
+        read: the blocks to read, bool[queries, n].
     """
-    source, root, settings = pruned.source, pruned.root, pruned.settings
-    outcome = np.full(source.blocks.n, PruneOutcome.OTHER_LAYOUT, dtype=np.int8)
-    outcome[pruned.on_path & pruned.excluded] = PruneOutcome.PARTITION
-    local = local_layouts(source.plan, root, source.features_under(settings))
-    reached = remaining = pruned.on_path & ~pruned.excluded
-    for mechanism, by_statistics, by_indexes in (
-        (PruneOutcome.FEATURES, False, False),
-        (PruneOutcome.STATISTICS, True, False),
-        (PruneOutcome.INDEX, True, True),
-    ):
-        if not remaining.any():
-            break  # indexes are read from files
-        proved = _prove(source, root, settings, local, by_statistics=by_statistics, by_indexes=by_indexes)
-        before, remaining = remaining, _in_every_layout(source, pruned.choice, reached & ~proved)
-        outcome[before & ~remaining] = mechanism
-    outcome[pruned.read] = PruneOutcome.READ
-    return outcome
+
+    source: PlanBlocks
+    roots: tuple[Node, ...]
+    settings: SessionSettings
+    excluded: Bits
+    paths: tuple[ScanPath, ...]
+    read: Bits
+
+    def __len__(self) -> int:
+        return len(self.roots)
+
+    def __iter__(self) -> Iterator[PrunedPlan]:
+        return (self[number] for number in range(len(self)))
+
+    def __getitem__(self, number: int) -> PrunedPlan:
+        """Return what one of the queries reads."""
+        return PrunedPlan(
+            self.source, self.roots[number], self.settings, self.excluded[number], self.paths[number], self.read[number]
+        )
+
+    @cached_property
+    def n_columns(self) -> Ints:
+        """The number of columns that each query reads from each layout, int64[queries, layouts]."""
+        columns = np.zeros((len(self), len(self.source.plan.scheme.layouts)), dtype=np.int64)
+        for number, path in enumerate(self.paths):
+            for choice in path.choice:
+                columns[number, choice.layout] = len(choice.columns)
+        return columns
+
+    @cached_property
+    def chosen(self) -> Bits:
+        """The layouts that each query reads, bool[queries, layouts]; without columns, for their rows alone."""
+        chosen = self.n_columns > 0
+        for number, path in enumerate(self.paths):
+            if len(path.choice) == 1:
+                chosen[number, path.choice[0].layout] = True
+        return chosen
+
+    @property
+    def joined(self) -> Bits:
+        """The queries that read several layouts, bool[queries]."""
+        joined: Bits = self.chosen.sum(axis=1) > 1
+        return joined
+
+    @cached_property
+    def opened(self) -> Bits:
+        """The files of which each query reads a block, bool[queries, files]."""
+        by_file, starts = self.source.by_file
+        opened: Bits = np.logical_or.reduceat(self.read if by_file is None else self.read[:, by_file], starts, axis=1)
+        return opened
+
+    @property
+    def on_path(self) -> Bits:
+        """The blocks of the layouts read, bool[queries, n]."""
+        layout = self.source.blocks.layout
+        if self.chosen.shape[1] == 1:
+            return np.broadcast_to(self.chosen, (len(self), len(layout)))
+        return np.take(self.chosen, layout, axis=1)
+
+    def in_every_layout(self, blocks: Bits) -> Bits:
+        """Leave only the blocks (bool[queries, n]) whose segment still has a block in every layout of the path."""
+        for number in np.flatnonzero(self.joined).tolist():
+            blocks[number] = _in_every_layout(self.source, self.paths[number].choice, blocks[number])
+        return blocks
+
+    @cached_property
+    def _local(self) -> Bits:
+        source = self.source
+        return local_layouts(source.plan, self.roots, source.features_under(self.settings))
+
+    @cached_property
+    def _proved(self) -> Bits:
+        """What statistics, features, and if there are indexes both prove, bool[choices, queries, n]."""
+        choices = [Mechanisms(features=False, indexes=False), Mechanisms(statistics=False, indexes=False)]
+        if self.source.plan.indexes:
+            choices.append(_NO_INDEXES)
+        return _prove(self.source, self.roots, self.settings, self._local, choices)
+
+    @cached_property
+    def remaining(self) -> dict[PruneOutcome, Bits]:
+        """The blocks on the path that each mechanism and those before it leave, bool[queries, n].
+
+        Each mechanism is tried with those before it, and also gets the segments in which it empties a layout.
+        """
+        reached = self.on_path & ~self.excluded
+        _, by_features, *by_both = self._proved
+        return {
+            PruneOutcome.PARTITION: reached,
+            PruneOutcome.FEATURES: self.in_every_layout(reached & ~by_features),
+            PruneOutcome.STATISTICS: self.in_every_layout(reached & ~by_both[0]) if by_both else self.read,
+            PruneOutcome.INDEX: self.read,
+        }
+
+    @property
+    def needed_without_features(self) -> Bits:
+        """The blocks that would be read if there were no features, nor indexes, bool[queries, n]."""
+        return self.in_every_layout(self.on_path & ~self.excluded & ~self._proved[0])
+
+    @cached_property
+    def _amounts(self) -> tuple[Floats, Bits]:
+        """The amounts of each block, float64[n, amounts], and which of the bytes each query reads.
+
+        The amounts are those of :attr:`PlanBlocks.by_layout`, and the bytes of the chunks that a query reads.
+        """
+        blocks = self.source.blocks
+        places: dict[tuple[int, str | None], int] = {}  # by layout and column, None for tids
+        cells = [
+            (number, places.setdefault((choice.layout, name), len(places)))
+            for number, path in enumerate(self.paths)
+            for choice in path.choice
+            for name in (*choice.columns, *([None] if len(path.choice) > 1 else []))
+        ]
+        sizes = np.empty((blocks.n, len(places)))
+        for (layout, name), place in places.items():
+            size = blocks.tid_bytes if name is None else blocks.column_bytes(name)
+            sizes[:, place] = size * (blocks.layout == layout)
+        reads = np.zeros((len(self), len(places)), dtype=np.bool_)
+        reads[tuple(np.array(cells, dtype=np.int64).reshape(-1, 2).T)] = True
+        return np.hstack([self.source.by_layout, sizes]), reads
+
+    @cached_property
+    def read_sizes(self) -> BatchSizes:
+        """The sizes of what is read."""
+        return self.sizes(self.read)
+
+    @cached_property
+    def path_sizes(self) -> BatchSizes:
+        """The sizes of all blocks on the path."""
+        return self._sum_sizes(self._amounts[0].sum(axis=0)[None])
+
+    @cached_property
+    def reached_sizes(self) -> BatchSizes:
+        """The sizes of the blocks on the path whose partitions are not excluded."""
+        first = self.source.first_of_entry
+        by_entry = np.add.reduceat(self._amounts[0], first, axis=0) if len(first) else self._amounts[0]
+        return self._sum_sizes((~self.excluded[:, first]).astype(np.float64) @ by_entry)
+
+    def remaining_sizes(self, mechanism: PruneOutcome) -> BatchSizes:
+        """Return the sizes of :attr:`remaining`."""
+        if mechanism is PruneOutcome.PARTITION:
+            return self.reached_sizes
+        left = self.remaining[mechanism]
+        return self.read_sizes if left is self.read else self.sizes(left)
+
+    def sizes(self, masks: Bits) -> BatchSizes:
+        """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes."""
+        return self._sum_sizes(masks.astype(np.float64) @ self._amounts[0])  # exact up to 2^53 bytes
+
+    def _sum_sizes(self, totals: Floats) -> BatchSizes:
+        reads, layouts = self._amounts[1], self.chosen.shape[1]
+        of_chunks = np.where(reads, totals[:, 2 * layouts :], 0.0).sum(axis=1)
+        blocks, rows = (np.where(self.chosen, part, 0.0) for part in np.split(totals[:, : 2 * layouts], 2, axis=1))
+        return BatchSizes(blocks.astype(np.int64), rows.astype(np.int64), of_chunks.astype(np.int64))
+
+    def most_rows(self, masks: Bits) -> Ints:
+        """Return the rows of the masked blocks (bool[queries, n]), all on the path, in the layout with the most."""
+        rows: Ints = _sum_rows(self.source, masks).max(axis=1)
+        return rows
+
+
+class BatchSizes(NamedTuple):
+    """The sizes of some blocks of each of many queries.
+
+    Attributes:
+        blocks: their number, by layout, int64[queries, layouts].
+        rows: their rows, by layout, int64[queries, layouts].
+        bytes: the compressed bytes that the query reads in them, tids included, int64[queries].
+    """
+
+    blocks: Ints
+    rows: Ints
+    bytes: Ints
+
+    def __sub__(self, other: BatchSizes) -> BatchSizes:
+        return BatchSizes(self.blocks - other.blocks, self.rows - other.rows, self.bytes - other.bytes)
+
+    def over_layouts(self) -> Ints:
+        """Return the blocks, rows and bytes of each query, int64[queries, 3]."""
+        return np.stack([self.blocks.sum(axis=1), self.rows.sum(axis=1), self.bytes], axis=1)
+
+
+_NO_INDEXES: Final = Mechanisms(indexes=False)
 
 
 def _prove(
-    source: PlanBlocks,
-    root: Node,
-    settings: SessionSettings,
-    local: Sequence[bool] | None,
-    *,
-    by_statistics: bool = True,
-    by_indexes: bool = True,
+    source: PlanBlocks, roots: Sequence[Node], settings: SessionSettings, local: Bits, choices: Sequence[Mechanisms]
 ) -> Bits:
-    """Return the blocks that are proved to have no live row that matches and is read from this block, bool[n].
+    """Return the blocks that are proved to have no live row that matches and is read from this block.
 
-    ``local`` is the result of :func:`local_layouts`; if None, features are not used.
+    Args:
+        source: the blocks.
+        roots: the filters.
+        settings: the session's.
+        local: the result of :func:`local_layouts`.
+        choices: the mechanisms to use.
+
+    Returns:
+        ``bool[choices, queries, n]``.
     """
     blocks, statistics = source.blocks, source.statistics_under(settings)
-    features = None if local is None else source.features_under(settings)
-    proved = cannot_match(root, statistics, features, by_statistics=by_statistics, by_indexes=by_indexes)
-    if by_statistics:
-        proved |= blocks.live_rows == 0
-    if local is not None and any(local):
-        proved |= (blocks.part == 1) & np.array(local)[blocks.layout]
+    proved = _unpack(cannot_match_all(roots, statistics, source.features_under(settings), choices), blocks.n)
+    emptied = np.flatnonzero(blocks.live_rows == 0)
+    for choice, blocks_out in zip(choices, proved, strict=True):
+        if choice.statistics:
+            blocks_out[:, emptied] = True
+        if choice.features and local.any():
+            blocks_out |= (blocks.part == 1) & local[:, blocks.layout]
     return proved
 
 
-def _mask_layouts(source: PlanBlocks, choice: Sequence[LayoutChoice]) -> Bits:
-    """Return the blocks of the layouts of a path, bool[n]."""
-    chosen = np.zeros(len(source.plan.scheme.layouts), dtype=np.bool_)
-    chosen[[layout_choice.layout for layout_choice in choice]] = True
-    return chosen[source.blocks.layout]
+def _unpack(packed: Packed, n: int) -> Bits:
+    bits: Bits = np.unpackbits(packed, axis=-1, count=n).view(np.bool_)
+    return bits
+
+
+def _sum_rows(source: PlanBlocks, masks: Bits) -> Ints:
+    """Return the rows of the masked blocks (bool[queries, n]) in each layout, int64[queries, layouts]."""
+    rows = source.by_layout[:, len(source.plan.scheme.layouts) :]
+    sums: Ints = (masks.astype(np.float64) @ rows).astype(np.int64)  # exact up to 2^53
+    return sums
 
 
 def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:
@@ -329,7 +594,7 @@ def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: B
     If one layout of a segment has no block left, no row of it survives, so its other layouts need not be read.
     """
     segments = source.segment_of
-    for layout_choice in choice if len(choice) > 1 else ():
+    for layout_choice in choice:
         alive = np.zeros(int(segments.max(initial=-1)) + 1, dtype=np.bool_)
         alive[segments[read & (source.blocks.layout == layout_choice.layout)]] = True
         read = read & alive[segments]

@@ -22,7 +22,7 @@ from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened_table import OpenedTable
-from layoutopt.scan.prune import PrunedPlan
+from layoutopt.scan.prune import PrunedPlan, PrunedQueries, Question
 from layoutopt.scan.shadow_check import check_decision
 from layoutopt.scan.table_read import Mentions, TableRead, cached_mentions
 from layoutopt.sql.scans import TableScan
@@ -71,6 +71,8 @@ def plan_read(table: OpenedTable, scan: TableScan, settings: SessionSettings) ->
 
 
 DUCKDB: Final = "duckdb"
+# Bits of one mask of a batch of queries, a byte each.
+_BATCH_BITS: Final = 1 << 20
 NO_TABLES: Final[Mapping[str, Table]] = MappingProxyType({})
 
 
@@ -240,6 +242,22 @@ class Table(OpenedTable):
     ) -> tuple[PrunedPlan, ...]:
         """Return what a scan of some columns under a filter reads, one item per plan; raises as a scan."""
         return prune_checked(self, root, columns, settings or self.settings)
+
+    def prune_all(self, questions: Sequence[Question]) -> Iterator[tuple[PrunedQueries, ...]]:
+        """Yield what scans read (filters with columns), some at a time, one item per plan; raises as a scan.
+
+        Equal questions should be asked once: see :func:`layoutopt.model.query.group_queries`.
+        """
+        most = max(
+            1, _BATCH_BITS // max(1, *(source.blocks.n for source in self.sources), len(self.catalog.partitions))
+        )
+        for start in range(0, len(questions), most):
+            batch = questions[start : start + most]
+            pruned = self.decide_all(batch)
+            if switch.is_on():
+                for number, (root, _) in enumerate(batch):
+                    check_decision(self, root, [plan[number] for plan in pruned])
+            yield pruned
 
 
 @dataclass(frozen=True, eq=False)

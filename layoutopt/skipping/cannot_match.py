@@ -10,9 +10,11 @@ feature, a bound, a count of NULLs, an index, a kind of literal) proves nothing,
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,7 +22,7 @@ from layoutopt.model.arrays import Bits, Packed
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Call, Const, Constant, Expr, InSet, Like, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
-from layoutopt.model.values import Interval, ValueSet
+from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockIndex, BlockStatistics, ColumnBounds, FeatureBits
 from layoutopt.skipping.derived_bounds import implied_prefix
 from layoutopt.skipping.implied_literals import derive_function_literal, element_literals
@@ -33,11 +35,47 @@ __all__ = [
     "ColumnBounds",
     "FeatureBits",
     "FeatureIndex",
+    "Mechanisms",
     "cannot_match",
+    "cannot_match_all",
 ]
 
 # An IN list of at most so many values or ranges is also tried value by value, as an OR.
 _MAX_PIECES = 64
+
+
+class _Steps:
+    """For each key of a subject, as bits, the predicates whose sets have it, and those that are not sets only."""
+
+    def __init__(self, subject: Expr, predicates: Sequence[Predicate]) -> None:
+        self._others = 0
+        intervals: list[tuple[int, Interval]] = []
+        for i, predicate in enumerate(predicates):
+            if not all(isinstance(literal, InSet) for literal in predicate.literals):
+                self._others |= 1 << i
+                continue
+            sets = (x.values for x in predicate.literals if isinstance(x, InSet) and x.subject == subject)
+            intervals += [(1 << i, interval) for values in sets for interval in values.intervals]
+        ends: set[Any] = {end for _, interval in intervals for end in interval if end is not None}
+        self._ends: list[Any] = sorted(ends)
+        self._having = [self._others] * (len(self._ends) + 1)  # below, between and above the ends
+        for bit, (low, high) in intervals:
+            for step in range(self._step_after(low), self._step_before(high) + 1):
+                self._having[step] |= bit
+
+    def after(self, low: Key | None) -> int:
+        """Return the predicates that have the keys from ``low``; None is below all keys."""
+        return self._having[self._step_after(low)]
+
+    def before(self, high: Key | None) -> int:
+        """Return the predicates that have the keys just below ``high``; None is above all keys."""
+        return self._having[self._step_before(high)]
+
+    def _step_after(self, low: Key | None) -> int:
+        return 0 if low is None else bisect_right(self._ends, low)
+
+    def _step_before(self, high: Key | None) -> int:
+        return len(self._ends) if high is None else bisect_left(self._ends, high)
 
 
 class ImpliedPredicates:
@@ -56,6 +94,7 @@ class ImpliedPredicates:
         self._always = sum(1 << i for i, predicate in enumerate(self._predicates) if predicate.is_always_true)
         self._sharing: dict[frozenset[str], int] = {}
         self._answers: dict[Node, int] = {}
+        self._steps: dict[Expr, _Steps] = {}
 
     def of(self, node: Node) -> int:
         """Return the predicates that are TRUE for every row for which the node is TRUE, as bits."""
@@ -81,8 +120,27 @@ class ImpliedPredicates:
             for child in node.children:
                 common &= self.of(child)
             return common
-        candidates = (i for i in range(sharing.bit_length()) if sharing >> i & 1)
-        return sum(1 << i for i in candidates if implies(node, self._predicates[i]))
+        candidates = sharing & self._may_follow(node) if isinstance(node, InSet) else sharing
+        implied = 0
+        while candidates:
+            lowest = candidates & -candidates
+            if implies(node, self._predicates[lowest.bit_length() - 1]):
+                implied |= lowest
+            candidates ^= lowest
+        return implied
+
+    def _may_follow(self, literal: InSet) -> int:
+        """Return the predicates, as bits, but those of sets that lack the literal's first or last key.
+
+        This only saves time: ``implies`` decides about the others.
+        """
+        if literal.values.is_empty:
+            return self._all
+        steps = self._steps.get(literal.subject)
+        if steps is None:
+            steps = self._steps[literal.subject] = _Steps(literal.subject, self._predicates)
+        low, high = literal.values.intervals[0][0], literal.values.intervals[-1][1]
+        return steps.after(low) & steps.before(high)
 
     def _sharing_columns(self, columns: frozenset[str]) -> int:
         """Return the predicates that read one of these columns, as bits."""
@@ -170,6 +228,7 @@ class FeatureIndex:
         self.features = features
         self._answers: dict[Node, tuple[int, ...]] = {}
         self._candidates: dict[frozenset[str], tuple[tuple[int, int], ...]] = {}
+        self._implied_by: dict[tuple[frozenset[str], int], tuple[int, ...]] = {}
 
     @cached_property
     def _columns(self) -> tuple[tuple[frozenset[str], ...], ...]:
@@ -191,9 +250,10 @@ class FeatureIndex:
 
     def subsuming(self, node: Node) -> tuple[int, ...]:
         """Return the features that subsume the node: every row that makes the node TRUE makes them TRUE (3.3.1)."""
-        if node not in self._answers:
-            self._answers[node] = self._find(node)
-        return self._answers[node]
+        answer = self._answers.get(node)
+        if answer is None:
+            answer = self._answers[node] = self._find(node)
+        return answer
 
     def _find(self, node: Node) -> tuple[int, ...]:
         columns = columns_of(node)
@@ -204,8 +264,19 @@ class FeatureIndex:
                 for i, predicate_columns in enumerate(self._columns)
                 if all(columns & names for names in predicate_columns)
             )
-        missing = ~self._implied.of(node)
-        return tuple(i for i, predicates in self._candidates[columns] if not predicates & missing)
+        key = columns, self._implied.of(node)
+        if key not in self._implied_by:
+            missing = ~key[1]
+            self._implied_by[key] = tuple(i for i, predicates in self._candidates[columns] if not predicates & missing)
+        return self._implied_by[key]
+
+
+class Mechanisms(NamedTuple):
+    """What may prove that a block can't match: bits of features, bounds and counts, indexes (read on first use)."""
+
+    features: bool = True
+    statistics: bool = True
+    indexes: bool = True
 
 
 def cannot_match(
@@ -227,25 +298,58 @@ def cannot_match(
         by_statistics: whether to use bounds and counts.
         by_indexes: whether to use indexes; the first use of one reads it.
     """
+    mechanisms = Mechanisms(by_features, by_statistics, by_indexes)
+    proved = cannot_match_all([node], statistics, features, [mechanisms])[0, 0]
+    return np.unpackbits(proved, count=statistics.n).view(np.bool_)
+
+
+def cannot_match_all(
+    nodes: Sequence[Node],
+    statistics: BlockStatistics,
+    features: FeatureSet | FeatureIndex | None,
+    mechanisms: Sequence[Mechanisms],
+) -> Packed:
+    """Return :func:`cannot_match` of many filters by several choices of mechanisms; common literals are tested once.
+
+    Returns:
+        Eight blocks a byte, ``uint8[mechanisms, nodes, ceil(n / 8)]``.
+    """
     index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
-    bits = statistics.bits if by_features else None
-    zone_maps = ZoneMapEvaluator(statistics) if by_statistics else None
-    indexed = IndexEvaluator(statistics) if by_indexes and statistics.indexes else None
-    check = _Check(statistics.n, bits, index, zone_maps, indexed)
-    return np.unpackbits(check.cannot(node), count=statistics.n).view(np.bool_)
+    check = _Check(statistics, index, mechanisms)
+    proved = np.empty((len(mechanisms), len(nodes), check.width), dtype=np.uint8)
+    for place, node in enumerate(nodes):
+        proved[:, place] = check.cannot(node)
+    return proved
 
 
-@dataclass(frozen=True, eq=False)
 class _Check:
-    """One evaluation of the rule; its answers are packed, ``uint8[ceil(n / 8)]``."""
+    """One evaluation of the rule; its answers are packed, ``uint8[mechanisms, width]``, and must not be changed."""
 
-    n: int
-    bits: FeatureBits | None
-    index: FeatureIndex | None
-    zone_maps: ZoneMapEvaluator | None
-    indexed: IndexEvaluator | None
+    def __init__(
+        self, statistics: BlockStatistics, index: FeatureIndex | None, mechanisms: Sequence[Mechanisms]
+    ) -> None:
+        self.width = -(-statistics.n // 8)
+        self._shape = (len(mechanisms), self.width)
+        self._answers: dict[Node, Packed] = {}
+        self._bits, self._index = statistics.bits, index
+        self._zone_maps, self._indexed = ZoneMapEvaluator(statistics), IndexEvaluator(statistics)
+        # The choices that use a mechanism, as masks of all bits; None if there are none, or nothing to use.
+        used = np.array(mechanisms, dtype=np.uint8).reshape(-1, len(Mechanisms._fields)) * np.uint8(255)
+        by_features, by_statistics, by_indexes = (used[:, [i]] if used[:, i].any() else None for i in range(3))
+        self._by_features = None if self._bits is None or index is None else by_features
+        self._by_statistics = by_statistics
+        self._by_indexes = by_indexes if statistics.indexes else None
 
     def cannot(self, node: Node) -> Packed:
+        if isinstance(node, And | Or | Constant):
+            return self._find(node)
+        answer = self._answers.get(node)
+        if answer is None:
+            answer = self._answers[node] = self._find(node)
+        return answer
+
+    def _find(self, node: Node) -> Packed:
+        """Return the answer in an array of its own."""
         proved = self._prove_by_features(node)
         match node:
             case Constant(value):
@@ -253,17 +357,17 @@ class _Check:
             case And(children):
                 for child in children:
                     proved |= self.cannot(child)
-                if self.indexed is not None:
-                    proved |= self.indexed.packed(node)
+                if self._by_indexes is not None:
+                    proved |= self._indexed.packed(node) & self._by_indexes
             case Or(children):
                 proved |= self._cannot_any(children)
             case _:
-                if self.zone_maps is not None:
-                    proved |= self.zone_maps.packed(node)
-                if self.indexed is not None:
-                    proved |= self.indexed.packed(node)
-                if isinstance(node, InSet) and self.bits is not None and self.index is not None:
-                    proved |= self._cannot_any(split_literal(node))  # bounds were tested for the whole literal
+                if self._by_statistics is not None:
+                    proved |= self._zone_maps.packed(node) & self._by_statistics
+                if self._by_indexes is not None:
+                    proved |= self._indexed.packed(node) & self._by_indexes
+                if isinstance(node, InSet) and self._by_features is not None and (parts := split_literal(node)):
+                    proved |= self._cannot_any(parts) & self._by_features  # bounds were tested for the whole literal
         return proved
 
     def _cannot_any(self, nodes: tuple[Node, ...]) -> Packed:
@@ -274,22 +378,23 @@ class _Check:
         for node in nodes[1:]:
             if not proved.any():
                 break
-            proved &= self.cannot(node)
+            proved = proved & self.cannot(node)
         return proved
 
     def _prove_by_features(self, node: Node) -> Packed:
-        if self.bits is None or self.index is None:
+        if self._by_features is None or self._bits is None or self._index is None:
             return self._none()
-        features = self.index.subsuming(node)
+        features = self._index.subsuming(node)
         if not features:
             return self._none()
-        may_match = self.bits.bitmap(features[0]).copy()
+        may_match = self._bits.bitmap(features[0])
         for feature in features[1:]:
-            may_match &= self.bits.bitmap(feature)
-        return ~may_match
+            may_match = may_match & self._bits.bitmap(feature)
+        proved: Packed = ~may_match & self._by_features
+        return proved
 
     def _none(self) -> Packed:
-        return np.zeros(-(-self.n // 8), dtype=np.uint8)
+        return np.zeros(self._shape, dtype=np.uint8)
 
 
 @lru_cache(maxsize=1 << 14)

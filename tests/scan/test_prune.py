@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan import prune
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.table import Table
-from layoutopt.skipping.cannot_match import cannot_match
+from layoutopt.skipping.cannot_match import cannot_match_all
 from layoutopt.sql.scans import find_scans
 from tests.scan.builder import build, building, by_position, holds
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -110,11 +111,11 @@ def test_every_skipped_block_is_credited(
 def test_a_query_is_decided_by_one_evaluation(by_year: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     evaluated: list[Node] = []
 
-    def counted(node: Node, *args: Any, **kwargs: Any) -> Any:
-        evaluated.append(node)
-        return cannot_match(node, *args, **kwargs)
+    def counted(nodes: Sequence[Node], *args: Any, **kwargs: Any) -> Any:
+        evaluated.extend(nodes)
+        return cannot_match_all(nodes, *args, **kwargs)
 
-    monkeypatch.setattr(prune, "cannot_match", counted)
+    monkeypatch.setattr(prune, "cannot_match_all", counted)
     for condition in ("id = 3", *ALTERNATIVES):
         sql = f"SELECT id FROM t WHERE {condition}"
         monkeypatch.setenv(switch.SWITCH, "0")

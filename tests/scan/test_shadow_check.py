@@ -22,7 +22,7 @@ from layoutopt.errors import SkippingError
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan
-from layoutopt.model.predicates import FALSE, Filter, conjunction
+from layoutopt.model.predicates import FALSE, Filter, Node, conjunction
 from layoutopt.model.vectors import pack
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan import prune, segments
@@ -32,7 +32,7 @@ from layoutopt.scan import table_read as reads
 from layoutopt.scan.shadow_check_rows import SegmentRows
 from layoutopt.scan.shadow_check_texts import have_same_rows
 from layoutopt.scan.table import Table, open_table
-from layoutopt.skipping.cannot_match import cannot_match
+from layoutopt.skipping.cannot_match import cannot_match_all
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.writer.evaluation import may_match
 from tests.inspect.logs import logged
@@ -172,11 +172,13 @@ def test_one_block_too_many_is_found(
     wrong = opened(layouts)
 
     def too_eager(*args: Any, **kwargs: Any) -> Any:
-        found = cannot_match(*args, **kwargs)
-        found[np.flatnonzero(~found)[block % len(found) : block + 1]] = True
-        return found
+        packed = cannot_match_all(*args, **kwargs)
+        found = np.unpackbits(packed, axis=-1)
+        for bits in found.reshape(-1, found.shape[-1]):
+            bits[np.flatnonzero(~bits.view(np.bool_))[block % len(bits) : block + 1]] = 1
+        return np.packbits(found, axis=-1)
 
-    monkeypatch.setattr(prune, "cannot_match", too_eager)
+    monkeypatch.setattr(prune, "cannot_match_all", too_eager)
     with pytest.raises(SkippingError):
         wrong.sql("SELECT id FROM t WHERE id >= 0")
 
@@ -186,8 +188,8 @@ def test_a_layout_that_lacks_rows_is_found(tmp_path: Path, rows: pa.Table, monke
     wrong = built(tmp_path, rows, [Layout(SCHEMA.names, (1,), SCHEMA.names, ByVectors()), part])
     wrong.sql("SELECT id, kind FROM t WHERE id < 100")
 
-    def every_layout(plan: Plan, *_: Any) -> tuple[bool, ...]:
-        return (True,) * len(plan.scheme.layouts)
+    def every_layout(plan: Plan, roots: Sequence[Node], *_: Any) -> Any:
+        return np.ones((len(roots), len(plan.scheme.layouts)), dtype=np.bool_)
 
     monkeypatch.setattr(prune, "local_layouts", every_layout)
     with pytest.raises(SkippingError, match=r"id <= 99 would not be read \(layout 1 is read, but lacks"):
