@@ -489,7 +489,7 @@ def _describe_outcome(report: OptimizeReport, key: str) -> str:
         return ""
     state = "written" if report.loads else "to be written"
     if key not in report.alone:
-        return state
+        return f"{state}: {report.reasons[key]}"
     count = len(report.alone[key])
     return f"{count} {'layout' if count == 1 else 'layouts'} {state}" if count else f"new features {state}"
 
