@@ -4,13 +4,14 @@
     ├── InputError (2)  bad usage or input
     │   ├── SettingError, LogError, SchemaError, PlanError, QueryError, PublicationError
     │   ├── EncryptionKeyError, EncryptedTableError
-    │   └── SourceError ── MissingPartitionError (1)
+    │   └── SourceError ── MissingPartitionError (4)
     ├── NeedsSparkError, WorkerLostError
     └── TableError (1)  the table itself
         ├── NotATableError (2) ── SourceIndexError
         ├── CatalogError ── NoSnapshotError (2)
         ├── CommitConflictError (3) ── AlreadyLoadedError
-        └── DataFileError, SkippingError, StalePlanError, ContentMismatchError, BoundError
+        ├── StalePlanError (5)
+        └── DataFileError, SkippingError, ContentMismatchError, BoundError
 
 Each message is one sentence with the offending value and what to do.
 """
@@ -75,7 +76,7 @@ class SourceError(InputError):
 class MissingPartitionError(SourceError):
     """The source has no rows for a requested partition, perhaps not yet."""
 
-    exit_code = 1
+    exit_code = 4
 
 
 class NeedsSparkError(LayoutoptError):
@@ -134,6 +135,8 @@ class SkippingError(TableError):
 
 class StalePlanError(TableError):
     """Current queries skip much less than those of the plan."""
+
+    exit_code = 5
 
 
 class ContentMismatchError(TableError):

@@ -29,6 +29,7 @@ from layoutopt.catalog.paths import (
     SafePath,
     Text,
     UtcTime,
+    deletes_path,
     plan_path,
     read_field,
     snapshot_number,
@@ -436,6 +437,7 @@ class HistoryEntry:
     Attributes:
         rows, partitions: of the whole table.
         changed: keys of the partitions added, replaced or dropped; for a restore, only where rows or plan differ.
+            Where a vacuum removed the snapshot before, those that this one wrote; None for a restore, which wrote none.
         changed_rows: the rows that these have now.
     """
 
@@ -445,33 +447,49 @@ class HistoryEntry:
     load_id: str
     rows: int
     partitions: int
-    changed: tuple[str, ...]
-    changed_rows: int
+    changed: tuple[str, ...] | None
+    changed_rows: int | None
     parent: int | None
 
 
 def history(files: TableFiles, newest: int | None = None, last: int | None = None) -> tuple[HistoryEntry, ...]:
-    """Return the table's history, oldest first; the oldest snapshot is compared with an empty table.
+    """Return the table's history, oldest first; the first snapshot is compared with an empty table.
 
     Args:
         newest: leave out later snapshots.
         last: return only so many, the newest, and read no more files than needed; None for all.
     """
     entries = []
-    before: Mapping[str, Sequence[PartitionEntry]] = {}
+    before: Snapshot | None = None
     numbers = [number for number in snapshot_numbers(files) if newest is None or number <= newest]
     # The changes of the first entry need the snapshot before it.
     for number in numbers if last is None else numbers[-last - 1 :]:
         snapshot = read_snapshot(files, number)
-        after = snapshot.by_key
-        content = _list_contents if snapshot.operation == RESTORE else _list_loads
-        keys = before.keys() | after.keys()
-        changed = [key for key in keys if content(before.get(key, ())) != content(after.get(key, ()))]
-        changed_rows = sum(entry.live_rows for key in changed for entry in after.get(key, ()))
-        row = (number, snapshot.created_at, snapshot.operation, snapshot.load_id, snapshot.rows, len(after))
-        entries.append(HistoryEntry(*row, tuple(sorted(changed)), changed_rows, snapshot.parent))
-        before = after
+        by_key, changed = snapshot.by_key, _find_changed(before, snapshot)
+        changed_rows = None
+        if changed is not None:
+            changed_rows = sum(entry.live_rows for key in changed for entry in by_key.get(key, ()))
+        row = (number, snapshot.created_at, snapshot.operation, snapshot.load_id, snapshot.rows, len(by_key))
+        entries.append(HistoryEntry(*row, changed, changed_rows, snapshot.parent))
+        before = snapshot
     return tuple(entries if last is None else entries[-last:])
+
+
+def _find_changed(before: Snapshot | None, snapshot: Snapshot) -> tuple[str, ...] | None:
+    """Return the keys of the partitions that a snapshot changed; None if that is unknown."""
+    after = snapshot.by_key
+    if snapshot.parent != (None if before is None else before.number):  # a vacuum removed the snapshot before
+        written = {entry.key for entry in snapshot.partitions if _has_written(snapshot.load_id, entry)}
+        return None if snapshot.operation == RESTORE else tuple(sorted(written))
+    previous = {} if before is None else before.by_key
+    content = _list_contents if snapshot.operation == RESTORE else _list_loads
+    keys = previous.keys() | after.keys()
+    return tuple(sorted(key for key in keys if content(previous.get(key, ())) != content(after.get(key, ()))))
+
+
+def _has_written(load_id: str, entry: PartitionEntry) -> bool:
+    """Return whether a load wrote an entry or its deletion vectors."""
+    return entry.load_id == load_id or (entry.deletes is not None and entry.deletes.file == deletes_path(load_id))
 
 
 def _list_loads(entries: Sequence[PartitionEntry]) -> list[object]:

@@ -254,7 +254,8 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     """Run the command line and return its exit code; print an error as one sentence on stderr.
 
     Returns:
-        0 done, 1 failed, 2 bad usage or input, 3 conflict with another commit, 130 interrupted.
+        0 done, 1 failed, 2 bad usage or input, 3 conflict with another commit, 4 no rows yet,
+        5 the plan no longer fits, 130 interrupted.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with suppress(ValueError):  # outside the main thread

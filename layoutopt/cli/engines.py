@@ -144,7 +144,9 @@ def serve(settings: ServeSettings, session: Session) -> None:
 
     def say(url: str, tables: Tables) -> None:
         names = [".".join((*namespace, name)) for namespace, name in sorted(tables.roots())]
-        session.show({"url": url, "tables": names}, f"serving {', '.join(names) or 'no table yet'} at {url}")
+        notes = tables.notes()
+        text = f"serving {', '.join(names) or 'no table yet'} at {url}"
+        session.show({"url": url, "tables": names, "notes": notes}, "\n".join([text, *notes]))
         sys.stdout.flush()
 
     with event_log(settings.log_json) as log, suppress(KeyboardInterrupt):

@@ -307,7 +307,7 @@ def status(settings: StatusSettings, session: Session) -> None:
 def drift(settings: DriftSettings, session: Session) -> None:
     """Check whether a plan still fits a log.
 
-    Compares what the log skips with what the plan's own queries skip, and exits with 1 if it is much less. Also lists
+    Compares what the log skips with what the plan's own queries skip, and exits with 5 if it is much less. Also lists
     query families that are new, gone, more or less frequent. --regret estimates what a new plan would save.
     """
     from layoutopt.inspect.drift import check_drift

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Final
 
+from layoutopt.catalog.file_sizes import describe_file_sizes
 from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone, names_of, snapshots_since
 from layoutopt.catalog.publications import FORMATS, Publication, forget, note, publications, table_id
 from layoutopt.catalog.snapshot import Snapshot, check_is_table
@@ -95,7 +96,9 @@ def publish(root: str, publication: Publication, at: PublishHook = lambda point:
     views = find_views(catalog)
     _check_no_other_tables(catalog, publication, views)
     shown = tuple(_show(catalog, publication, view, at) for view in views)
-    return PublishReport(root, publication.format, catalog.snapshot.number, shown, _describe_views(views))
+    sizes = describe_file_sizes(catalog)
+    notes = (*_describe_views(views), *([] if sizes is None else [sizes]))
+    return PublishReport(root, publication.format, catalog.snapshot.number, shown, notes)
 
 
 def publication(root: str, format: str, location: str | None = None) -> Publication:

@@ -17,7 +17,7 @@ from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.indexes.choosing import Suggestion
 from layoutopt.maintenance.query_families import SAME
 from layoutopt.model.predicates import columns_of, describe_all
-from layoutopt.report.tables import print_load
+from layoutopt.report.tables import describe_changed, print_load
 from layoutopt.report.texts import format_bytes, printable, seconds_text, shorten
 from layoutopt.workload.analyze import UNUSABLE
 
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _MAX_PARTITIONS = 40
+_MAX_CHANGED = 3
 _MAX_FAMILIES = 10
 _MAX_EXAMPLE_CHARS = 60
 _MAX_CONJUNCT_CHARS = 200
@@ -73,10 +74,9 @@ def print_status(console: Console, status: Status) -> None:
         partitions.add_row(Text(printable(partition.key)), *cells, partition.load_id)
     loads = _table("last loads", "snapshot", "created at", "operation", "rows", "of partitions")
     for load in status.loads:
-        changed = ", ".join(load.changed[:3]) + (f" and {len(load.changed) - 3} more" if len(load.changed) > 3 else "")
-        loads.add_row(
-            str(load.number), load.created_at, load.operation, f"{load.changed_rows:,}", Text(printable(changed))
-        )
+        rows = "" if load.changed_rows is None else f"{load.changed_rows:,}"
+        changed = Text(printable(describe_changed(load, _MAX_CHANGED)))
+        loads.add_row(str(load.number), load.created_at, load.operation, rows, changed)
     console.print(plans, partitions)
     if hidden:
         console.print(Text(f"{hidden} more partitions; --json lists all", style="dim"))
@@ -489,7 +489,7 @@ def _describe_outcome(report: OptimizeReport, key: str) -> str:
         return ""
     state = "written" if report.loads else "to be written"
     if key not in report.alone:
-        return state
+        return f"{state}: {report.reasons[key]}"
     count = len(report.alone[key])
     return f"{count} {'layout' if count == 1 else 'layouts'} {state}" if count else f"new features {state}"
 

@@ -145,10 +145,17 @@ def print_history(console: Console, snapshots: Iterable[HistoryEntry]) -> None:
         table.add_column(name, justify="right")
     table.add_column("changed")
     for entry in snapshots:
-        changed = Text(_join_first(entry.changed, _MAX_CHANGED))
         cells = (str(entry.number), entry.created_at, entry.operation, str(entry.partitions), f"{entry.rows:,}")
-        table.add_row(*cells, changed)
+        table.add_row(*cells, Text(printable(describe_changed(entry, _MAX_CHANGED))))
     console.print(table)
+
+
+def describe_changed(entry: HistoryEntry, limit: int) -> str:
+    """Return the first partitions that a snapshot changed and the number of others, or that they are unknown."""
+    if entry.changed is None:
+        return "unknown: vacuum removed the snapshot before"
+    rest = len(entry.changed) - limit
+    return ", ".join(entry.changed[:limit]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def calibration_table(fitted: Fitted) -> Table:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from threading import Lock
@@ -15,6 +16,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from layoutopt.catalog.file_sizes import describe_file_sizes
 from layoutopt.catalog.paths import MARKER
 from layoutopt.catalog.snapshot import check_is_table, snapshot_numbers, snapshot_states
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -294,6 +296,18 @@ class Tables:
         folder = None if self.folder is None else TableFiles(self.folder)
         if folder is not None and (folder.is_file("") or not folder.exists("")):
             raise NotATableError(f"{self.folder!r} is no folder; name an existing folder of tables")
+
+    def notes(self) -> list[str]:
+        """Return what a user should know of the named tables; those of the folder are not opened."""
+        notes = []
+        for (namespace, name), root in self.named.items():
+            table = self._table(root)
+            if isinstance(table, ServedSource):
+                continue
+            with suppress(*_UNSHOWN):  # requests for the table get the error
+                sizes = describe_file_sizes(table.views()[0].table.catalog)
+                notes += [] if sizes is None else [f"{'.'.join((*namespace, name))}: {sizes}"]
+        return notes
 
     def roots(self) -> dict[Identifier, str]:
         """Return the current paths of all tables by name; named tables take precedence."""

@@ -371,6 +371,8 @@ _DATE = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T].*)?)?)?", re.ASCII
 _TIMESTAMP = re.compile(
     r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2})(?:[ T](\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,6}))?)?)?)?)?", re.ASCII
 )
+# Offsets as two numbers each; Spark's own limit is 18 hours.
+_LITERAL_ZONE = re.compile(r"(?<=[\d])\s?(Z|UTC|GMT|[+-](?:0\d|1[0-7]):[0-5]\d)$", re.ASCII)
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _TRUE = frozenset({"t", "true", "y", "yes", "1"})
@@ -528,7 +530,7 @@ def _string_to_date(text: str) -> dt.date | None:
 
 
 def _string_to_timestamp(text: str, to: str, zone: str) -> dt.datetime | None:
-    offset = re.search(r"(?<=[\d])\s?(Z|UTC|GMT|\+00:00)$", text)
+    offset = _LITERAL_ZONE.search(text)
     match = _TIMESTAMP.fullmatch(text[: offset.start()] if offset else text)
     if match is None:
         return None
@@ -541,7 +543,7 @@ def _string_to_timestamp(text: str, to: str, zone: str) -> dt.datetime | None:
         return None
     if offset and (to == "timestamp_ntz" or hour is None):
         return None
-    return _to_instant(local, to, "UTC" if offset else zone)
+    return _to_instant(local, to, offset[1] if offset else zone)
 
 
 def constant_result(type_name: str, operator: str, constant: TypedConstant) -> bool | None:

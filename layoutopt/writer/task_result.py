@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.catalog.file_sizes import describe_sizes
 from layoutopt.catalog.load_check import Content, TidSums
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
@@ -172,6 +173,7 @@ def load_report(
         for key, count in sorted(written.joined.items())
         if count
     ]
+    sizes = describe_sizes([blocks])
     return LoadReport(
         load_id=load_id,
         snapshot=snapshot.number,
@@ -181,6 +183,6 @@ def load_report(
         blocks=blocks.num_rows,
         files=len(blocks["file"].unique()),
         bytes=int(pc.sum(blocks["bytes"]).as_py() or 0),
-        notes=tuple(notes),
+        notes=(*notes, *([] if sizes is None else [sizes])),
         seconds=dict(seconds),
     )

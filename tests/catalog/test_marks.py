@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS
 from layoutopt.catalog.deletion_vectors import Marks, pack_positions
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
+from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CommitConflictError
 from tests.catalog.loads import SmallLoad
 
@@ -58,6 +60,13 @@ def test_rows_go_and_come_in_one_commit(files: TableFiles) -> None:
     named = {entry.deletes.file for entry in again.partitions if entry.deletes is not None}
     assert named == {"_layoutopt/deletes/l3.parquet"}
     assert [path for path in again.files if "/deletes/" in path] == sorted(named)
+
+
+def test_the_partitions_of_deletes_are_known_after_a_vacuum(files: TableFiles) -> None:
+    beside(files, "l2", (1996,), ("1994",))
+    assert [entry.changed for entry in history(files)] == [("1994", "1995"), ("1994", "1996")]
+    vacuum(files, 1, timedelta(0))
+    assert [(entry.number, entry.changed) for entry in history(files)] == [(1, ("1994", "1996"))]
 
 
 def test_entries_are_joined_while_others_come(files: TableFiles) -> None:

@@ -19,7 +19,7 @@ from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snaps
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import VACUUM_POINTS, vacuum
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError, TableError
-from tests.catalog.crash import check_contents, commit, read
+from tests.catalog.crash import ROWS, check_contents, commit, read
 from tests.catalog.loads import SmallLoad
 
 NOTHING = timedelta(0)
@@ -71,6 +71,26 @@ def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:
     assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
     check_contents(files.root)
     assert [(entry.number, entry.operation) for entry in history(files)] == [(2, "reload"), (3, "vacuum")]
+
+
+def test_the_oldest_snapshot_left_changed_what_it_wrote(files: TableFiles) -> None:
+    vacuum(files, 1, NOTHING)
+    found = [(entry.operation, entry.changed, entry.changed_rows) for entry in history(files)]
+    assert found == [("reload", ("1995", "1996"), 2 * ROWS), ("vacuum", (), 0)]
+    assert history(files, last=1) == history(files)[1:]
+
+
+def test_what_a_restore_changed_is_unknown_without_the_snapshot_before(files: TableFiles) -> None:
+    restored = restore(files, 0)
+    age(files, lambda path: True, days=30)
+    vacuum(files, 1, NOTHING)
+    oldest = history(files)[0]
+    assert (oldest.number, oldest.operation, oldest.changed, oldest.changed_rows) == (
+        restored.number,
+        "restore",
+        None,
+        None,
+    )
 
 
 def test_a_file_that_a_disk_lists_in_another_case_stays(tmp_path: Path) -> None:

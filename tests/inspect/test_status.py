@@ -13,7 +13,7 @@ import pytest
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.snapshot import history
 from layoutopt.cli.app import main
-from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import PlanError, StalePlanError
 from layoutopt.inspect.drift import check_drift, measure_drift, skipped_share
 from layoutopt.inspect.evaluate import evaluate
@@ -131,7 +131,7 @@ def test_a_log_that_skips_much_less_is_refused(
     check_drift(other, 1.0)
     (tmp_path / "log.sql").write_text("SELECT id FROM t WHERE price > 1;")
     words = ["drift", table.catalog.files.root, str(tmp_path / "log.sql")]
-    assert main([*words, "--json"]) == FAILED
+    assert main([*words, "--json"]) == StalePlanError.exit_code == 5
     said = capsys.readouterr()
     assert json.loads(said.out)["fallen"] == pytest.approx(other.fallen)
     assert said.err.count("\n") == 1

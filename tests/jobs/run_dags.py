@@ -1,7 +1,7 @@
 """Runs the DAGs in Airflow's own test mode: started by ``test_airflow`` with Airflow's Python, which has no layoutopt.
 
 Arguments: the file of the DAGs, then dates to load, at least one. Prints one JSON object: of each date, and of the
-check of the plan, the state of the run and how many tries its task took.
+other DAGs, the state of the run, the most tries of a task and the tasks' states.
 """
 
 from __future__ import annotations
@@ -24,9 +24,13 @@ def dags_of(path: str) -> Any:
 
 
 def outcome(run: Any) -> dict[str, object]:
-    """State and tries of a run with one task."""
-    (instance,) = run.get_task_instances()
-    return {"state": str(run.state), "tries": instance.try_number}
+    """State of a run; of each of its tasks the states, and the most tries."""
+    instances = run.get_task_instances()
+    states: dict[str, list[str]] = {}
+    for instance in instances:
+        states.setdefault(instance.task_id, []).append(str(instance.state))
+    tries = max(instance.try_number for instance in instances)
+    return {"state": str(run.state), "tries": tries, "tasks": {name: sorted(found) for name, found in states.items()}}
 
 
 if __name__ == "__main__":

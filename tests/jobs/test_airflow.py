@@ -25,11 +25,32 @@ pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
 DAYS = ("2026-11-18", "2026-11-19", "2026-11-20")
+EMPTY = "2026-11-21"
 # Runs a job; of one date, says that the first try failed, though it had committed: the worst moment to die at.
 SUBMIT = """#!/bin/sh
 echo "$@" >> {place}/tries
 {python} "$@" || exit $?
-case "$*" in *dt=2026-11-19*) [ -e {place}/failed ] || {{ touch {place}/failed; exit 1; }} ;; esac
+case "$*" in *load.py*2026-11-19*table.toml*) [ -e {place}/failed ] || {{ touch {place}/failed; exit 1; }} ;; esac
+"""
+# Of a table in the folder of the file.
+CONF = """
+[load]
+source = "source"
+table = "{name}"
+plan = "plan.json"
+[drift]
+table = "{name}"
+log = "{log}"
+[optimize]
+table = "{name}"
+log = "log.jsonl"
+[verify]
+table = "{name}"
+[vacuum]
+table = "{name}"
+[spark]
+"spark.driver.memory" = "1g"
+"spark.driver.extraJavaOptions" = "{java}"
 """
 
 
@@ -49,34 +70,20 @@ def airflow() -> Path:
 
 @pytest.fixture(scope="module")
 def place(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A source of three days, a plan, a configuration, a log that the plan fits, and the script that starts jobs."""
+    """A source of three days, a plan, two tables, a log that it fits and one that it does not, and a script."""
     place = tmp_path_factory.mktemp("nightly")
     for number, day in enumerate(DAYS):
         rows = spark.range(40, numPartitions=1).selectExpr(f"cast(id + {1000 * number} as int) AS id", "id % 5 AS kind")
         rows.selectExpr("id", "cast(kind as int) AS kind").write.parquet(str(place / "source" / f"dt={day}"))
     source = spark.read.parquet(str(place / "source"))
     (place / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="dt").dumps())
+    (place / "others.sql").write_text("SELECT id FROM t WHERE id = 1; SELECT id FROM t WHERE id = 2;")
     (place / "log.sql").write_text("SELECT id FROM t WHERE kind = 1; SELECT id FROM t WHERE kind = 2;")
     asked = [f"SELECT id FROM t WHERE kind = {kind}" for kind in (1, 1, 2, 2)]
     lines = [json.dumps({"sql": sql, "timestamp": "2026-01-01T12:00:00Z"}) for sql in asked]
     (place / "log.jsonl").write_text("\n".join(lines))
-    (place / "layoutopt.toml").write_text(
-        f"""
-        [load]
-        source = "{place}/source"
-        table = "{place}/table"
-        plan = "{place}/plan.json"
-        [drift]
-        table = "{place}/table"
-        log = "{place}/log.sql"
-        [optimize]
-        table = "{place}/table"
-        log = "{place}/log.jsonl"
-        [spark]
-        "spark.driver.memory" = "1g"
-        "spark.driver.extraJavaOptions" = "{QUICK_JAVA}"
-        """
-    )
+    for name, log in (("table", "log.sql"), ("second", "others.sql")):
+        (place / f"{name}.toml").write_text(CONF.format(name=name, log=log, java=QUICK_JAVA))
     (place / "submit").write_text(SUBMIT.format(place=place, python=sys.executable))
     (place / "submit").chmod(0o755)
     return place
@@ -91,14 +98,14 @@ def run_dags(airflow: Path, place: Path) -> dict[str, Any]:
         "AIRFLOW__CORE__DAGS_FOLDER": str(ROOT / "jobs"),
         "PYTHONPATH": str(ROOT),
         "PYSPARK_PYTHON": sys.executable,
-        "LAYOUTOPT_CONF": str(place / "layoutopt.toml"),
+        "AIRFLOW_VAR_LAYOUTOPT_CONF": f"{place}/table.toml,{place}/second.toml",
         "LAYOUTOPT_SUBMIT": str(place / "submit"),
         "LAYOUTOPT_COMMAND": str(Path(sys.executable).with_name("layoutopt")),
         "LAYOUTOPT_RETRIES": "2,1",
     }
     command = [str(airflow.with_name("airflow")), "db", "migrate"]
     subprocess.run(command, env=environment, capture_output=True, check=True)
-    script = [str(airflow), str(ROOT / "tests/jobs/run_dags.py"), str(ROOT / "jobs/airflow_dag.py"), *DAYS]
+    script = [str(airflow), str(ROOT / "tests/jobs/run_dags.py"), str(ROOT / "jobs/airflow_dag.py"), *DAYS, EMPTY]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, check=False)
     lines = [line for line in done.stdout.splitlines() if line.startswith("OUTCOME ")]
     assert lines, done.stdout[-3000:] + done.stderr[-3000:]
@@ -108,14 +115,25 @@ def run_dags(airflow: Path, place: Path) -> dict[str, Any]:
 
 def test_three_days_are_loaded_once_each_though_one_fails_and_is_retried(airflow: Path, place: Path) -> None:
     found = run_dags(airflow, place)
-    assert {name: each["state"] for name, each in found.items()} == dict.fromkeys([*DAYS, "check", "follow"], "success")
+    names = [*DAYS, EMPTY, "check", "follow"]
+    assert {name: each["state"] for name, each in found.items()} == dict.fromkeys(names, "success")
     assert [found[day]["tries"] for day in DAYS] == [1, 2, 1]
     tries = (place / "tries").read_text().splitlines()
-    assert [sum(f"dt={day}" in line for line in tries) for day in DAYS] == [1, 2, 1]
-    table = open_table(str(place / "table"))
-    ids = table.sql("SELECT id FROM t")["id"].to_pylist()
-    assert sorted(ids) == [1000 * day + i for day in range(3) for i in range(40)]
-    # The try that was repeated had committed, and the next one left that as it was; so did `optimize`, since nobody
-    # has asked since the partitions were loaded.
-    assert Catalog.open(str(place / "table")).snapshot.number == 2
-    assert verify(table).ok
+    loads = [line for line in tries if "load.py" in line]
+    assert [sum(day in line for line in loads) for day in DAYS] == [2, 3, 2]
+    # A day without rows is tried again, then skipped.
+    assert found[EMPTY]["tasks"]["load_partition"] == ["skipped", "skipped"]
+    assert sum(EMPTY in line for line in loads) == 2 * 3
+    # The second table's log has queries that the plan does not know.
+    assert found["check"]["tasks"]["check.tell_outdated"] == ["skipped", "success"]
+    assert {name: states for name, states in found["follow"]["tasks"].items() if name.startswith("maintain")} == {
+        f"maintain.{task}": ["success", "success"] for task in ("optimize", "verify", "vacuum")
+    }
+    for name in ("table", "second"):
+        table = open_table(str(place / name))
+        ids = table.sql("SELECT id FROM t")["id"].to_pylist()
+        assert sorted(ids) == [1000 * day + i for day in range(3) for i in range(40)]
+        # The try that was repeated had committed, and the next one left that as it was; so did `optimize`, since
+        # nobody has asked since the partitions were loaded.
+        assert Catalog.open(str(place / name)).snapshot.number == 2
+        assert verify(table).ok

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,16 @@ def test_every_row_is_loaded(
     assert (report.loads[0].rows, report.already) == (400, ())
     assert report.loads[0].segments >= len(report.partitions)
     place.check(rows)
+
+
+def test_a_load_says_that_whole_files_skip_nothing(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.write(some_rows(400))
+    monkeypatch.setattr("layoutopt.catalog.file_sizes.LEAST_BYTES", 100)
+    (note,) = place.load().notes
+    assert note.startswith("the rows of each partition are in one file (")
+    assert "`plan --file-bytes " in note
+    (place.root / "plan.json").write_bytes(replace(place.plan, file_bytes=1).dumps())
+    assert place.load(replace=True).notes == ()
 
 
 def test_folders_named_after_the_partition_column_are_partitions(place: Place) -> None:

@@ -123,6 +123,7 @@ def test_an_interrupt_before_any_trial_prints_what_is_read_now(
     assert "No layout has been tried yet." in out
 
 
+@pytest.mark.slow
 def test_people_get_an_estimate_first_and_programs_one_value(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["advise", "events.parquet", "log.sql", "--block-rows", "200", "--no-progress"]) == DONE
     lines = capsys.readouterr().out.splitlines()

@@ -106,6 +106,13 @@ def test_nothing_is_committed_where_nothing_changed(root: Path, format: str) -> 
     assert version_of(root, format) == first.version
 
 
+def test_files_too_large_to_be_skipped_are_told(root: Path, format: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert report_of(root, format).notes == ()
+    monkeypatch.setattr("layoutopt.catalog.file_sizes.LEAST_BYTES", 1)
+    (note,) = report_of(root, format).notes
+    assert "engines that skip only whole files skip nothing" in note
+
+
 def test_files_are_neither_rewritten_nor_moved(root: Path, format: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in (root / "data").rglob("*")}
     show(root, format)

@@ -15,7 +15,7 @@ import pytest
 from layoutopt.serve import tables
 from layoutopt.serve.tables import ServedSource, ServedTable, Tables
 from tests.external.folders import index, write
-from tests.scan.builder import build, building
+from tests.scan.builder import build, building, by_position
 from tests.scan.tables import SCHEMA, some_rows
 
 
@@ -48,6 +48,15 @@ def test_tables_asked_for_last_are_kept(tmp_path: Path, kept: WeakSet[Any], monk
         assert served.find(("default",), name).table.catalog.snapshot.rows == 3
     assert roots(kept) == ["a", "c"]
     assert len(served.names()) == 3
+
+
+def test_files_too_large_to_be_skipped_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build(tmp_path / "a", some_rows(90), building(SCHEMA, [], blocking=by_position(10)))
+    served = Tables({(("sales",), "a"): str(tmp_path / "a"), (("sales",), "gone"): str(tmp_path / "gone")})
+    assert served.notes() == []
+    monkeypatch.setattr("layoutopt.catalog.file_sizes.LEAST_BYTES", 1)
+    (note,) = served.notes()
+    assert note.startswith("sales.a: all rows are in one file")
 
 
 @pytest.mark.long

@@ -608,7 +608,7 @@ REFUSED: dict[str, tuple[Write, str, str, str | None]] = {
     "partitions by doubles": (
         arrow(spread([0.0, -0.0, 1.5])),
         "plan",
-        "the table can't be partitioned by 'x' of type double",
+        "the table can't be partitioned by 'x' of type double; choose a date, timestamp, whole number, decimal",
         "x",
     ),
     "names that differ in case": (columns(x=spread([1, 2]), X=spread([4, 3])), "analyze", "'X'", None),

@@ -41,6 +41,9 @@ from layoutopt.writer.task_result import LoadReport
 # Gains below this share of a partition's bytes read are within the error of the dry run and are ignored.
 LEAST_GAIN: Final = 0.05
 
+# The reason of a rewrite for the queries; the other reasons hold whatever queries gain.
+GAINS: Final = "its queries read less"
+
 
 @dataclass(frozen=True)
 class OptimizeReport:
@@ -56,6 +59,7 @@ class OptimizeReport:
         overtaken: the keys of partitions that were skipped since another commit changed them.
         prospects: by partition, the estimates behind the decision (with ``--auto``).
         alone: by key of partial rewrites, the columns of each written layout.
+        reasons: by chosen key, why it is rewritten.
     """
 
     table: str
@@ -67,6 +71,7 @@ class OptimizeReport:
     overtaken: tuple[str, ...] = ()
     prospects: Mapping[str, Prospect] = field(default_factory=dict)
     alone: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def curve(self) -> list[tuple[float, float]]:
@@ -118,8 +123,9 @@ def _optimize(spark: AnySession, settings: OptimizeSettings, say: Progress, log:
         due = [
             candidate
             for candidate in selected
-            if settings.partition or is_worthwhile(candidate, settings.deleted_share)
+            if settings.partition or find_reason(candidate, settings.deleted_share) is not None
         ]
+    reasons = {candidate.key: _explain_choice(candidate, settings) for candidate in due}
     chosen = spend_budget(due, budget, LEAST_GAIN)
     loads, overtaken = [], []
     for number, (key, part) in enumerate(() if settings.dry_run else chosen.items()):
@@ -142,6 +148,7 @@ def _optimize(spark: AnySession, settings: OptimizeSettings, say: Progress, log:
         overtaken=tuple(overtaken),
         prospects=forecasts,
         alone={key: parts.levels[key][part.level].columns for key, part in chosen.items() if part is not None},
+        reasons={key: reasons[key] for key in chosen},
     )
 
 
@@ -175,16 +182,26 @@ def is_up_to_date(entries: Sequence[PartitionEntry], plan: Plan) -> bool:
     return entries[0].plan == plan.digest or entries[0].rows == 0
 
 
-def is_worthwhile(candidate: Candidate, deleted_share: float = DELETED_SHARE) -> bool:
-    """Return whether to rewrite a candidate if the budget allows it.
+def find_reason(candidate: Candidate, deleted_share: float = DELETED_SHARE) -> str | None:
+    """Return why a candidate is rewritten if the budget allows it; None if it is not worth it.
 
     Args:
         deleted_share: the least share of deleted rows, above 0, that justifies a rewrite.
     """
     # Several entries are always compacted: the cost of small files is not in the bytes of their columns.
-    if candidate.entries > 1 or (candidate.deleted and candidate.deleted >= deleted_share):
-        return True
-    return candidate.older_plan and (candidate.gain > LEAST_GAIN * candidate.read or bool(candidate.parts))
+    if candidate.entries > 1:
+        return f"compacts {candidate.entries} loads"
+    if candidate.deleted and candidate.deleted >= deleted_share:
+        return f"removes {candidate.deleted:.1%} deleted rows"
+    if candidate.older_plan and (candidate.gain > LEAST_GAIN * candidate.read or candidate.parts):
+        return GAINS
+    return None
+
+
+def _explain_choice(candidate: Candidate, settings: OptimizeSettings) -> str:
+    if settings.auto:
+        return GAINS
+    return find_reason(candidate, settings.deleted_share) or "named by --partition"
 
 
 def _check_request(settings: OptimizeSettings, table: Table) -> None:

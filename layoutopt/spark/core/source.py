@@ -358,8 +358,8 @@ def check_partition_column(df: DataFrame, partition_by: str | None) -> None:
     # groups of a collated text are of texts that are equal under the collation, not of one value each
     if isinstance(type, _NO_PARTITION) or (isinstance(type, StringType) and not is_hashable(type.simpleString())):
         raise SchemaError(
-            f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, number or "
-            "plain text"
+            f"the table can't be partitioned by {name!r} of type {type.simpleString()}; choose a date, timestamp, "
+            "whole number, decimal or plain text"
         )
 
 

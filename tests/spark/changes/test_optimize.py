@@ -19,13 +19,16 @@ from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, PlanError, SchemaError, SettingError
 from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
+from layoutopt.maintenance.candidates import Candidate
 from layoutopt.model.layout import Plan, Scheme
+from layoutopt.report.inspections import print_optimize
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.replan import request_like
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
+from tests.report.printing import printed
 from tests.scan.builder import building
 from tests.scan.tables import CONDITIONS, SCHEMA
 from tests.spark.changes.living import Begin, before_next_call
@@ -107,6 +110,7 @@ def test_what_is_lost_is_regained_within_budgets_and_then_there_is_nothing_to_do
     dry = changed.optimize(log=log, dry_run=True)
     assert dry.curve[-1] == (1.0, 1.0)
     assert (dry.loads, len(dry.chosen)) == ((), DAYS)
+    assert dry.reasons == dict.fromkeys(dry.chosen, optimize.GAINS)
     plans, keys = set(), []
     for share in (0.3, 0.3, 1.0):
         report = changed.optimize(log=log, budget_share=share)
@@ -153,6 +157,16 @@ def test_auto_waits_until_as_much_was_lost_as_writing_costs(
     assert len(Catalog.open(changed.table).plans) == 2
 
 
+def test_a_rewrite_without_gain_has_another_reason() -> None:
+    kept = Candidate("a", 1, True, 100, gain=-5.0, read=100.0)
+    assert optimize.find_reason(kept) is None
+    assert optimize.find_reason(replace(kept, gain=6.0)) == optimize.GAINS
+    assert optimize.find_reason(replace(kept, older_plan=False, gain=6.0)) is None
+    assert optimize.find_reason(replace(kept, entries=3)) == "compacts 3 loads"
+    assert optimize.find_reason(replace(kept, deleted=0.1)) == "removes 10.0% deleted rows"
+    assert optimize.find_reason(replace(kept, deleted=0.1), 0.2) is None
+
+
 def test_whoever_changed_a_partition_meanwhile_wins(changed: Changed, monkeypatch: pytest.MonkeyPatch) -> None:
     def first() -> None:
         raise CommitConflictError("somebody was first")
@@ -177,10 +191,12 @@ def test_what_is_of_no_use_is_said_in_a_sentence(changed: Changed) -> None:
             changed.optimize(**given)
     assert main(["optimize", changed.table, "--horizon", "0d"]) == BAD_USAGE
     # A plan that is given is what partitions are laid out by, whatever it predicts.
-    mine = replace(changed.plan, seed=9, predicted={"bytes_fraction": 0.01})
+    mine = replace(changed.plan, seed=9, predicted={"bytes_fraction": 1.0})
     (changed.root / "mine.json").write_bytes(mine.dumps())
     report = changed.optimize(plan=changed.root / "mine.json", partition=("1",))
     assert [one.partitions for one in report.loads] == [("1",)]
+    assert report.reasons == {"1": "named by --partition"}
+    assert "written: named by --partition" in printed(print_optimize, report)
     assert {entry.plan for entry in Catalog.open(changed.table).partitions if entry.key == "1"} == {
         Plan.loads(mine.dumps()).digest
     }
@@ -197,6 +213,7 @@ def test_what_pays_most_for_each_byte_comes_first_and_nothing_twice(begin: Begin
     assert [one.entries for one in told.partitions] == [3, 3, 2]
     dry = living.optimized(dry_run=True)
     assert len(dry.candidates) == len(dry.chosen) == 3
+    assert set(dry.reasons.values()) == {"compacts 3 loads", "compacts 2 loads"}
     gains = [one.gain / one.bytes for one in dry.candidates]
     assert gains == sorted(gains, reverse=True)
     budget = dry.candidates[0].bytes

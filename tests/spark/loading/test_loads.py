@@ -19,7 +19,7 @@ from deltalake import DeltaTable
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
-from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
+from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
@@ -180,10 +180,10 @@ def test_a_range_is_of_values_and_may_be_open(place: Path, ask: Callable[..., Lo
         ask(first="2027-01-01", last="2027-02-01")
 
 
-def test_a_day_that_has_not_come_is_a_failure_that_may_pass(place: Path, ask: Callable[..., LoadsReport]) -> None:
+def test_a_day_that_has_not_come_has_its_own_exit_code(place: Path, ask: Callable[..., LoadsReport]) -> None:
     with pytest.raises(MissingPartitionError, match="no rows for dt=2026-11-21") as caught:
         ask(partition=("2026-11-21",))
-    assert caught.value.exit_code == FAILED
+    assert caught.value.exit_code == 4
     assert not (place / "table").exists()
     assert ask(partition=("2026-11-21",), allow_empty=True).partitions == ("2026-11-21",)
     assert ask(partition=("2026-11-21",), allow_empty=True).already == ("2026-11-21",)
@@ -377,12 +377,12 @@ def test_the_command_says_what_it_did_and_exits_as_documented(place: Path, capsy
     done = said(DONE, "--plan", plan, "--partition", f"dt={DAYS[0]}", "--partition", f"dt={DAYS[1]}")
     assert (done["partitions"], done["rows"], len(done["loads"])) == ([DAYS[0], DAYS[1]], 80, 2)
     assert said(DONE, "--from", DAYS[0], "--to", DAYS[1])["already"] == [DAYS[0], DAYS[1]]
-    assert "no rows for dt=2030-01-01" in said(FAILED, "--partition", "dt=2030-01-01")
+    assert "no rows for dt=2030-01-01" in said(4, "--partition", "dt=2030-01-01")
     assert "no date" in said(BAD_USAGE, "--partition", "dt=x")
     write_files(place / "source" / f"dt={DAYS[0]}", day_rows(8))
     assert "--replace" in said(3, "--partition", f"dt={DAYS[0]}")
     events = Log(Path(log))
-    assert [event["exit"] for event in events.events("load")] == [0, 0, 1, 2, 3]
+    assert [event["exit"] for event in events.events("load")] == [0, 0, 4, 2, 3]
     stages = [event["stage"] for event in events.events("stage")]
     assert stages == ["count", "write", "check", "commit"] * 2
     written = events.events("stage")[1]

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 
 from layoutopt import open_table
 from layoutopt.model.layout import Plan
@@ -47,6 +48,7 @@ def test_a_log_is_analysed_and_a_table_planned(tmp_path: Path) -> None:
     assert Plan.loads(plan.read_bytes()).predicted["bytes_fraction"] < 1
 
 
+@pytest.mark.slow
 def test_a_layout_is_advised(tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
     advised = run(
@@ -59,6 +61,7 @@ def test_a_layout_is_advised(tmp_path: Path) -> None:
     assert page.exists()
 
 
+@pytest.mark.slow
 def test_a_table_is_loaded_and_appended_to(tmp_path: Path) -> None:
     sample, table = DATA / "tpch_sample.parquet", tmp_path / "table"
     features, plan = tmp_path / "features.json", tmp_path / "plan.json"

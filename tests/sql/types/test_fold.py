@@ -69,6 +69,8 @@ def folded(text: str, zone: str = "UTC") -> TypedConstant:
         ("concat('a', 1, 'b')", "a1b", "string"),
         ("'a' || NULL", None, "string"),
         ("coalesce(NULL, 'x')", "x", "string"),
+        ("timestamp '1994-01-01 01:02:03+01:30'", dt.datetime(1993, 12, 31, 23, 32, 3, 0, dt.UTC), "timestamp"),
+        ("timestamp '1994-01-01 01:02:03 -03:00'", dt.datetime(1994, 1, 1, 4, 2, 3, 0, dt.UTC), "timestamp"),
         ("timestamp '1994-01-01 01:02:03.5'", dt.datetime(1994, 1, 1, 1, 2, 3, 500000, dt.UTC), "timestamp"),
         ("timestamp_ntz '1994-01-01'", dt.datetime(1994, 1, 1), "timestamp_ntz"),
     ],

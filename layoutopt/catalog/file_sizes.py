@@ -1,0 +1,54 @@
+"""Advise on the size of data files, for engines that skip whole files only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+if TYPE_CHECKING:
+    from layoutopt.catalog.table import Catalog
+
+# Reading a smaller file whole costs about as much as opening it.
+LEAST_BYTES: Final = 1_000_000
+# The files advised for the rows that are in one file now.
+_FILES: Final = 8
+_COLUMNS: Final = ["partition", "layout", "part", "file", "bytes"]
+
+
+def describe_file_sizes(catalog: Catalog) -> str | None:
+    """Return :func:`describe_sizes` for all blocks of a snapshot."""
+    return describe_sizes(blocks.block_index for _, blocks in catalog.block_tables())
+
+
+def describe_sizes(blocks: Iterable[pa.Table]) -> str | None:
+    """Return a sentence if engines that skip whole files can skip nothing within a partition, else None.
+
+    Args:
+        blocks: tables of blocks, one row each, with the columns of :func:`~layoutopt.catalog.blocks.block_schema`.
+
+    >>> rows = {"partition": ["a"] * 4, "layout": [0] * 4, "part": [0] * 4, "file": ["f"] * 4}
+    >>> rows["bytes"] = [2_000_000] * 4
+    >>> print(describe_sizes([pa.table(rows)]))
+    all rows are in one file (8.0 MB on average), so engines that skip only whole files skip nothing \
+within it; `plan --file-bytes 2MB` makes smaller files
+    >>> describe_sizes([pa.table(rows | {"file": ["f", "f", "g", "g"]})])
+    """
+    columns = [table.select(_COLUMNS) for table in blocks]
+    if not columns:
+        return None
+    groups = pa.concat_tables(columns).group_by(["partition", "layout", "part"])
+    sums = groups.aggregate([("file", "count_distinct"), ("bytes", "sum"), ("bytes", "count")])
+    n_files, n_blocks = pc.sum(sums["file_count_distinct"]).as_py() or 0, pc.sum(sums["bytes_count"]).as_py() or 0
+    size = (pc.sum(sums["bytes_sum"]).as_py() or 0) / max(1, n_files)
+    if n_files > sums.num_rows or n_blocks <= n_files or size < LEAST_BYTES:
+        return None
+    advised = max(size / _FILES, size * n_files / n_blocks)
+    text = f"{advised / 1e6:.0f}MB" if advised >= 1e6 else f"{advised / 1e3:.0f}KB"
+    rows_of = "the rows of each partition" if len(sums["partition"].unique()) > 1 else "all rows"
+    return (
+        f"{rows_of} are in one file ({size / 1e6:.1f} MB on average), so engines that skip only whole files skip "
+        f"nothing within it; `plan --file-bytes {text}` makes smaller files"
+    )
