@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 from layoutopt.errors import LogError
@@ -19,7 +18,8 @@ from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import get_dialect, guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, find_scans, qualified_names, table_names
+from layoutopt.sql.scans import qualified_names
+from layoutopt.sql.templates import ScanFinder, take_constants
 from layoutopt.workload.entries import LogEntry
 
 # The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
@@ -75,19 +75,14 @@ def analyze(
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
 
-    @cache
-    def scans_of_text(sql: str, own_dialect: str) -> list[TableScan]:
-        return find_scans(
-            sql, {read_as: schema, name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True
-        )
-
+    finder = ScanFinder({read_as: schema, name: schema}, settings, udfs, any_qualifier=True)
     zone = SessionSettings().time_zone if settings is None else settings.time_zone
     for entry in entries:
         try:
             if entry.problem:
                 raise StatementError(entry.code, entry.problem)
             own_dialect = entry.dialect or dialect
-            scans = scans_of_text(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
+            scans = finder.find(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
             if not scans:
                 raise StatementError("no-table", f"the statement does not read the table {read_as!r}")
         except StatementError as problem:
@@ -128,17 +123,15 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
     names: Counter[str] = Counter()
     spelled: dict[str, str] = {}
     unreadable = []
-    for entry in entries:
-        if entry.problem:
-            continue
+    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
         try:
-            tables = table_names(entry.sql, entry.dialect or dialect)
+            tables = sorted({name for _, name in qualified_names(sql, own_dialect)})
         except StatementError:
-            unreadable.append(entry.sql)
+            unreadable.append(sql)
             continue
         for name in tables:
             spelled.setdefault(name.lower(), name)
-            names[name.lower()] += 1
+            names[name.lower()] += count
     if not names:
         hint = _hint_dialect(unreadable, dialect) or "; give a log of queries with FROM"
         raise LogError(f"no statement of the log reads a table{hint}")
@@ -148,9 +141,8 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
 def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str) -> str | None:
     """Return the schema whose table of a name most statements read; None unless several schemas have such a table."""
     qualified = re.compile(rf"\.\W*{re.escape(table)}\b", re.IGNORECASE)
-    texts = Counter((entry.sql, entry.dialect or dialect) for entry in entries if not entry.problem)
     schemas: Counter[str] = Counter()
-    for (sql, own_dialect), count in texts.items():
+    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
         if qualified.search(sql):
             with suppress(StatementError):
                 read = qualified_names(sql, own_dialect)
@@ -158,6 +150,17 @@ def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str
                     {schema.lower(): count for schema, name in read if schema and name.lower() == table.lower()}
                 )
     return schemas.most_common(1)[0][0] if len(schemas) > 1 else None
+
+
+def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> Mapping[tuple[str, str], tuple[str, int]]:
+    """Return a text and the number of texts that differ from it in constants alone, by skeleton and dialect."""
+    counts: dict[tuple[str, str], tuple[str, int]] = {}
+    for entry in entries:
+        if not entry.problem:
+            key = take_constants(entry.sql)[0], entry.dialect or dialect
+            text, count = counts.get(key, (entry.sql, 0))
+            counts[key] = text, count + 1
+    return counts
 
 
 def _hint_dialect(unreadable: Sequence[str], dialect: str) -> str:
