@@ -1,7 +1,7 @@
 # Every target first makes .venv with the `layoutopt` command in it. `make help` lists the targets.
 
 SF ?= 0.1
-SPARK_VERSIONS ?= 4.0.5 4.1.4 4.2.1
+SPARK_VERSIONS ?= 3.5.9 4.0.5 4.1.4 4.2.1
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed

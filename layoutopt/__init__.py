@@ -35,15 +35,15 @@ if TYPE_CHECKING:
     from layoutopt.inspect.verify import VerifyReport, verify
     from layoutopt.model.udf import Udf, udf
     from layoutopt.scan.explain import Explanation
-    from layoutopt.scan.table import Scan, Table, open_table
+    from layoutopt.scan.table import Scan, Table, open_source, open_table
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
     "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
-    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "evaluate", "open_table", "udf",
-    "verify",
+    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "evaluate", "open_source",
+    "open_table", "udf", "verify",
 ]  # fmt: skip
 
 _LAZY = {
@@ -53,6 +53,7 @@ _LAZY = {
     "Udf": "layoutopt.model.udf",
     "VerifyReport": "layoutopt.inspect.verify",
     "evaluate": "layoutopt.inspect.evaluate",
+    "open_source": "layoutopt.scan.table",
     "open_table": "layoutopt.scan.table",
     "udf": "layoutopt.model.udf",
     "verify": "layoutopt.inspect.verify",

@@ -149,6 +149,7 @@ class Advice:
         recommended: the best layout; None where none reads clearly less than the current table.
         writing: the cost of reading the table once to rewrite it.
         statements: the best of each engine.
+        is_complete: whether all trials were made; otherwise this is a first estimate.
     """
 
     source: str
@@ -171,6 +172,7 @@ class Advice:
     recommended: LayoutAdvice | None
     writing: float
     statements: tuple[StatementAdvice, ...]
+    is_complete: bool = True
 
     @property
     def pays_after(self) -> float | None:
@@ -295,7 +297,7 @@ def statements_of(
 ) -> tuple[StatementAdvice, ...]:
     """Return for each engine the statement with which queries read the least, if it has one.
 
-    ``orders`` are orders of rows by columns, with dry runs; ``costs`` are those of the recommended layout.
+    ``orders`` are orders of rows by columns; ``costs`` are those of the recommended layout.
     """
     advice = []
     for engine in engines:

@@ -66,6 +66,11 @@ def require(library: str, extra: str) -> ModuleType:
     try:
         return import_module(library)
     except ImportError as error:
-        raise SettingError(
-            f"this needs the library {library!r}, which can't be imported ({error}); pip install 'layoutopt[{extra}]'"
-        ) from error
+        raise missing_library(library, extra, error) from error
+
+
+def missing_library(library: str, extra: str, error: ImportError) -> SettingError:
+    """Return the error about an optional library that can't be imported, which names the package's extra to install."""
+    return SettingError(
+        f"this needs the library {library!r}, which can't be imported ({error}); run pip install 'layoutopt[{extra}]'"
+    )

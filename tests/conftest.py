@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, settings
 from layoutopt.cli import progress
 from layoutopt.scan.check_switch import SWITCH, TALLY
 from tests.effort import PROCESSES, examples
+from tests.versions import add_newer_methods
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,6 +146,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
 
+    add_newer_methods()
     builder = SparkSession.builder.master("local[2]").appName("layoutopt-tests")
     for key, value in SPARK_SETTINGS.items():
         builder = builder.config(key, value)
@@ -170,8 +172,10 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     session: Any = request.config.stash.get(_SHARED, None)
     if session is not None:
+        from layoutopt.spark.core.versions import java_class
+
         kind = type(session)
-        kind._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+        java_class(session, "org.apache.spark.sql.classic.SparkSession").setActiveSession(session._jsparkSession)
         kind._activeSession = session  # which is what Python goes by
 
 

@@ -147,10 +147,12 @@ def in_spark(session: Session, source: Source, table: Path) -> Iterator[tuple[Wa
 def spark_way(name: str, spark: SparkSession, rewrite: Callable[[str], str] = str) -> Way:
     """Return a session as a way; its sink takes all rows and keeps none."""
 
+    from layoutopt.spark.core.versions import to_arrow
+
     def ready(text: str) -> Callable[[], None]:
         return spark.sql(rewrite(text)).write.format("noop").mode("overwrite").save
 
-    return Way(name, ready, lambda text: spark.sql(rewrite(text)).toArrow())
+    return Way(name, ready, lambda text: to_arrow(spark.sql(rewrite(text))))
 
 
 @contextmanager

@@ -15,7 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Protocol, TypeVar
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, Protocol, TypeVar
 
 import typer
 
@@ -26,6 +27,7 @@ from layoutopt.config.files import VERBS, make_settings, read_functions, read_ke
 from layoutopt.encryption.references import use_reference
 from layoutopt.errors import LayoutoptError, decode_error, expected_names, find_interrupt
 from layoutopt.events import NO_EVENTS, EventLog
+from layoutopt.extensions import missing_library
 from layoutopt.report.texts import printable
 
 if TYPE_CHECKING:
@@ -256,7 +258,9 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with suppress(ValueError):  # outside the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers end verbs so; Ctrl-C is SIGINT
+        for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C, and how schedulers end verbs
+            if signal.getsignal(number) in (signal.SIG_DFL, signal.default_int_handler):
+                signal.signal(number, _interrupt)
     if "--debug" not in words and not logging.root.handlers:
         # Silence libraries that log tracebacks of errors; each is printed as one sentence here.
         logging.root.addHandler(logging.NullHandler())
@@ -273,6 +277,14 @@ def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: s
     return code if isinstance(code, int) else DONE
 
 
+def _interrupt(number: int, frame: FrameType | None) -> NoReturn:
+    """Interrupt the verb, and the Spark jobs that it waits for."""
+    sessions = sys.modules.get("layoutopt.spark.core.sessions")
+    if sessions is not None:
+        sessions.cancel_jobs()
+    raise KeyboardInterrupt
+
+
 def _report_error(error: Exception) -> int:
     """Print an error and return its exit code."""
     if isinstance(error, LayoutoptError):
@@ -285,11 +297,8 @@ def _report_error(error: Exception) -> int:
     if isinstance(error, _InterruptedError | typer.Abort):
         return _print_error(str(error) or "interrupted", INTERRUPTED)
     if isinstance(error, ModuleNotFoundError) and (library := str(error.name).partition(".")[0]) in _OPTIONAL:
-        needed = _OPTIONAL[library]
-        return _print_error(
-            f"this needs {needed.capitalize()}, but {library} is not installed; run pip install 'layoutopt[{needed}]'",
-            BAD_USAGE,
-        )
+        missing = missing_library(library, _OPTIONAL[library], error)
+        return _print_error(str(missing), missing.exit_code)
     if isinstance(error, BrokenPipeError):
         # The reader of the output (`| head`) has ended; flushing buffers at exit must not fail again.
         sys.stdout = open("/dev/null", "w")  # noqa: SIM115, PTH123

@@ -14,7 +14,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {
         "Start here": ("up", "advise"),
         "From a log to a table": ("analyze", "plan", "load", "reload", "append"),
-        "Ask": ("query", "explain", "files"),
+        "Ask": ("query", "shell", "explain", "files"),
         "Check": ("status", "evaluate", "drift", "verify", "history"),
         "Change rows": ("delete", "update", "merge"),
         "Maintain": ("optimize", "vacuum", "restore"),

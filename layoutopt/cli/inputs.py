@@ -12,6 +12,7 @@ from layoutopt.config.settings import SnapshotSettings
 from layoutopt.errors import SettingError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -53,6 +54,38 @@ def open_at(
     snapshot, as_of = (None, None) if version is None else (version.snapshot, version.as_of)
     open_path = open_table if indexed else open_own_table
     return open_path(path, snapshot=snapshot, as_of=as_of, udfs=session.udfs(), **options)
+
+
+def open_further(session: Session, given: Sequence[str]) -> dict[str, Table]:
+    """Open further tables of a query, each given as NAME=PATH: tables, or sources as they are now.
+
+    Raises:
+        SettingError: an item is not of that form, or a name comes twice.
+        LayoutoptError: a path can't be read.
+    """
+    tables: dict[str, Table] = {}
+    for item in given:
+        name, equals, path = item.partition("=")
+        if not (equals and path and name.isidentifier()):
+            raise SettingError(f"--with is {item!r}, expected NAME=PATH; write it like --with users=users.parquet")
+        if name.lower() in map(str.lower, tables):
+            raise SettingError(f"--with names {name!r} twice; give one of them another name")
+        tables[name] = _open_any(session, name, path)
+    return tables
+
+
+def _open_any(session: Session, name: str, path: str) -> Table:
+    from layoutopt.catalog.paths import MARKER
+    from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.external.csv_files import is_csv, to_parquet
+    from layoutopt.external.formats import parse_source_name
+    from layoutopt.scan.table import open_source, open_table
+
+    if is_csv(path):
+        path = to_parquet(path)
+    elif parse_source_name(path) is None and TableFiles(path).exists(MARKER):
+        return open_table(path, udfs=session.udfs())
+    return open_source(path, name, udfs=session.udfs())
 
 
 def has_pyspark() -> bool:
@@ -124,22 +157,25 @@ def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_l
 
 
 def spark_if_needed(session: Session, settings: SessionSettings) -> AnySession:
-    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
+    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call."""
+    return start_spark(session) if needs_spark(session, settings) else cache(partial(start_spark, session))
 
-    A session is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
+
+def needs_spark(session: Session, settings: SessionSettings) -> bool:
+    """Return whether planning needs Spark, whatever the source is.
+
+    It is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
     path or a feature means: those from a separate installation, and all but resources and the features' settings.
     """
     from layoutopt.spark.core.sessions import has_own_installation, is_submitted, to_spark_properties
 
     given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
-    if (
+    return (
         is_submitted()
         or has_own_installation()
-        or session.udfs()
+        or bool(session.udfs())
         or not given.items() <= to_spark_properties(settings).items()
-    ):
-        return start_spark(session)
-    return cache(partial(start_spark, session))
+    )
 
 
 def prepare_spark(session: Session, *, table: str, encrypt: str | None = None) -> AnySession:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+import sys
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, spark_if_needed, start_spark
+from layoutopt.cli.inputs import (
+    find_reading_property,
+    is_loaded_locally,
+    needs_spark,
+    prepare_spark,
+    spark_if_needed,
+    start_spark,
+)
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, find_interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.advice import Advice
 
 verbs = typer.Typer()
 
@@ -106,20 +114,39 @@ def mine(settings: MineSettings, session: Session) -> None:
 def advise(settings: AdviseSettings, session: Session) -> None:
     """Estimate what layouts would save a log.
 
-    Also prints statements for other engines. Writes nothing, and takes one to two minutes on two cores for a table
-    of any size.
+    Also prints statements for other engines. Writes nothing, and takes about a minute on two cores for a table of any
+    size. A first estimate takes seconds; Ctrl-C ends with what is known.
     """
-    from layoutopt.report.advice import print_advice
-    from layoutopt.spark.planning.advise import advise_when_started, check_request
+    from layoutopt.model.feature import SessionSettings
+    from layoutopt.planning.advise import check_request
+    from layoutopt.report.advice import describe_estimate
+    from layoutopt.spark.planning.advise import advise
 
     check_request(settings, is_local=find_reading_property(session) is None)
-    with session.working("advising") as work, ThreadPoolExecutor(1) as pool:
-        # The log is read while Spark starts.
-        spark = pool.submit(start_spark, session)
-        advice = advise_when_started(spark.result, settings, work.say, session.udfs())
-    if settings.html is not None:
-        from layoutopt.report.advice import advice_page
+    estimates: list[Advice] = []
 
+    def tell(estimate: Advice) -> None:
+        if not session.json and estimate.layouts:
+            session.show(None, describe_estimate(estimate))
+            sys.stdout.flush()
+        estimates.append(estimate)
+
+    try:
+        with session.working("advising") as work:
+            spark, by_arrow = cache(partial(start_spark, session)), not needs_spark(session, SessionSettings())
+            advice = advise(spark, settings, work.say, session.udfs(), tell, by_arrow=by_arrow)
+    except (Exception, KeyboardInterrupt) as error:
+        if find_interrupt(error) is None or not estimates:
+            raise
+        _show_advice(estimates[-1], settings, session)
+        raise KeyboardInterrupt("what is printed is a first estimate; run it again for the whole advice") from error
+    _show_advice(advice, settings, session)
+
+
+def _show_advice(advice: Advice, settings: AdviseSettings, session: Session) -> None:
+    from layoutopt.report.advice import advice_page, print_advice
+
+    if settings.html is not None:
         settings.html.write_text(advice_page(advice), encoding="utf-8")
     session.show(advice.to_json(), lambda console: print_advice(console, advice))
 

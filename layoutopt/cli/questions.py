@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, prepare_spark, start_spark
+from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, open_further, prepare_spark, start_spark
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -43,7 +43,10 @@ verbs = typer.Typer()
     verbs, QuerySettings, example="layoutopt query tables/events \"SELECT count(*) FROM events WHERE country = 'FR'\""
 )
 def query(settings: QuerySettings, session: Session) -> None:
-    """Answer a query; read only blocks that may match."""
+    """Answer a query; read only blocks that may match.
+
+    The query may join further tables, given by --with.
+    """
     options = {} if settings.read_through is None else {"read_through": settings.read_through}
     from layoutopt.report.answers import answer_report, choose_writer, describe_read, print_answer
 
@@ -51,7 +54,7 @@ def query(settings: QuerySettings, session: Session) -> None:
     table = open_at(session, settings.table_path, settings, indexed=True, **options)
     from layoutopt.inspect.cost import dry_run
 
-    scan = table.scan(settings.sql)
+    scan = table.scan(settings.sql, tables=open_further(session, settings.further))
     catalog = table.catalog.files.traffic.so_far
     with session.working("reading"):
         answer = _answer(scan, settings, session)
@@ -82,8 +85,9 @@ def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
 
     if settings.engine == "spark":
         from layoutopt.spark.core.source import with_binaries
+        from layoutopt.spark.core.versions import to_arrow
 
-        return with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))).toArrow()
+        return to_arrow(with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))))
     freeze_objects()
     return scan.to_arrow(settings.engine)
 
@@ -99,7 +103,7 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     if settings.predicate and settings.bytes:
         raise SettingError("--predicate and --bytes exclude each other; give one of them")
     table = open_at(session, settings.table_path, settings, indexed=True)
-    scan = _scan(table, settings.sql)
+    scan = _scan(table, settings.sql, open_further(session, settings.further))
     result: BlockConditions | DryRun | Explanation
     if settings.predicate:
         from layoutopt.inspect.block_condition import block_conditions
@@ -131,9 +135,9 @@ def explain(settings: ExplainSettings, session: Session) -> None:
     session.show(value, text)
 
 
-def _scan(table: Table, text: str) -> Scan:
+def _scan(table: Table, text: str, tables: Mapping[str, Table]) -> Scan:
     is_query = re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE)
-    return table.scan(text) if is_query else table.scan(where=text)
+    return table.scan(text, tables=tables) if is_query else table.scan(where=text)
 
 
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")

@@ -24,6 +24,7 @@ from layoutopt.errors import SettingError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.external.listing import Listing
     from layoutopt.model.layout import Plan
 
 verbs = typer.Typer()
@@ -73,12 +74,23 @@ class _Up:
         default = f"layoutopt-{Path(self.settings.source.rstrip('/')).name.partition('.')[0] or 'table'}"
         return Path(self.settings.into or default).absolute()
 
+    @property
+    def toml(self) -> Path:
+        """The file of the single verbs' settings."""
+        return self.folder / "layoutopt.toml"
+
+    @property
+    def better(self) -> Path:
+        """The file of the best method's plan."""
+        return self.folder / "better.json"
+
     def run(self) -> None:
         """Run all steps that an earlier run has not done, and print where the results are."""
         from layoutopt.external.external_tables import read_schema
 
         schema = read_schema(self.settings.source)  # a wrong path fails before a folder is made
-        partition_by = self.settings.partition_by or guess_partition_column(self.settings.source)
+        listing = list_row_groups(self.settings.source)
+        partition_by = self.settings.partition_by or guess_partition_column(self.settings.source, listing)
         if partition_by is not None:
             schema.find(partition_by)
         try:
@@ -88,9 +100,8 @@ class _Up:
                 f"the folder {str(self.folder)!r} can't be made ({error.strerror}); give another by --into"
             ) from error
         values = self._values(partition_by)
-        toml = self.folder / "layoutopt.toml"
-        toml.write_text(to_toml(values), encoding="utf-8")
-        source, log = describe_source(self.settings.source), describe_file(self.settings.log)
+        self._write_settings(values)
+        source, log = describe_source(self.settings.source, listing), describe_file(self.settings.log)
         self._do("analyze", AnalyzeSettings, values["analyze"], analyze, [source, log])
         planned: list[object] = [source, describe_file(str(self.folder / "features.json"))]
         self._do("plan", PlanSettings, values["plan"] | {"method": QUICK}, plan, planned)
@@ -98,7 +109,7 @@ class _Up:
         self._do("evaluate", EvaluateSettings, values["evaluate"], evaluate, None)
         if not self.settings.quick:
             self._improve(values, source, planned)
-        written = {"table": values["load"]["table"], "report": values["evaluate"]["html"], "settings": str(toml)}
+        written = {"table": values["load"]["table"], "report": values["evaluate"]["html"], "settings": str(self.toml)}
         self.session.steps["written"] = written
         if self.session.json:
             Session.show(self.session, self.session.steps, "")
@@ -136,6 +147,23 @@ class _Up:
         }
         return {verb: {key: value for key, value in of.items() if value is not None} for verb, of in values.items()}
 
+    def _write_settings(self, values: Mapping[str, Mapping[str, Any]]) -> None:
+        """Write the settings; those of `load` name the plan that the table has, since it refuses others."""
+        if self._has_better_plan(values["load"]["table"]):
+            values = {**values, "load": {**values["load"], "plan": str(self.better)}}
+        self.toml.write_text(to_toml(values), encoding="utf-8")
+
+    def _has_better_plan(self, table: str) -> bool:
+        from layoutopt.catalog.paths import MARKER
+        from layoutopt.catalog.storage.filesystem import TableFiles
+        from layoutopt.config.documents import read_plan
+        from layoutopt.inspect.status import current_plan
+        from layoutopt.scan.table import open_own_table
+
+        if not self.better.exists() or not TableFiles(table).exists(MARKER):
+            return False
+        return current_plan(open_own_table(table).catalog).digest == read_plan(self.better).digest
+
     def _do(
         self, step: str, kind: type[Verb], values: Mapping[str, Any], body: Callable[[Verb, Session], None],
         inputs: object,
@@ -164,16 +192,16 @@ class _Up:
         """Plan by all methods, and load by the best one if it saves enough."""
         from layoutopt.config.documents import read_plan
 
-        better = self.folder / "better.json"
-        self._do("better plan", PlanSettings, {**values["plan"], "output": str(better)}, plan, planned)
-        best = read_plan(better)
+        self._do("better plan", PlanSettings, {**values["plan"], "output": str(self.better)}, plan, planned)
+        best = read_plan(self.better)
         gain = _gain(best)
         text = f"held-out queries read {gain:.0%} fewer bytes by {best.method} than by {QUICK}"
         if gain < 1 - WORTH_LOADING:
             self._tell(f"{text}: the table stays" if gain > 0 else f"no method is better than {QUICK}: the table stays")
             return
         self._tell(text)
-        if self._load("better load", {**values["load"], "plan": str(better)}, source):
+        if self._load("better load", {**values["load"], "plan": str(self.better)}, source):
+            self._write_settings(values)
             self._do("better evaluate", EvaluateSettings, values["evaluate"], evaluate, None)
 
     def _tell(self, sentence: str) -> None:
@@ -230,18 +258,25 @@ def _gain(plan: Plan) -> float:
     return 1 - min(shares.values()) / quick if quick and plan.method != QUICK else 0.0
 
 
-def describe_source(source: str) -> object:
-    """Return what changes with a source's content, in JSON."""
+def list_row_groups(source: str) -> Listing | None:
+    """List the files of a source of Parquet; None for tables and other formats."""
+    from layoutopt.external.formats import parse_path, parse_table_name
+    from layoutopt.external.listing import canonical_name, list_source
+
+    if parse_table_name(source) is not None or not parse_path(source).format.has_row_groups:
+        return None
+    return list_source(canonical_name(source))
+
+
+def describe_source(source: str, listing: Listing | None) -> object:
+    """Return what changes with a source's content, in JSON; ``listing`` is that of :func:`list_row_groups`."""
     from layoutopt.external.external_tables import pin_version
     from layoutopt.external.formats import parse_path, parse_table_name
-    from layoutopt.external.listing import canonical_name, digest_listing, list_source
+    from layoutopt.external.listing import digest_listing
 
-    if parse_table_name(source) is not None:
-        return pin_version(source)
-    files = parse_path(source)
-    if not files.format.has_row_groups:
-        return describe_file(files.path)
-    return digest_listing(list_source(canonical_name(source)))
+    if listing is not None:
+        return digest_listing(listing)
+    return describe_file(parse_path(source).path) if parse_table_name(source) is None else pin_version(source)
 
 
 def describe_file(path: str) -> object:
@@ -250,21 +285,23 @@ def describe_file(path: str) -> object:
     return [path, *([str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files)]
 
 
-def guess_partition_column(source: str) -> str | None:
-    """Return the column to partition by: that of folders' names, or a date with many rows each of few days."""
+def guess_partition_column(source: str, listing: Listing | None) -> str | None:
+    """Return the column to partition by: that of folders' names, or a date with many rows each of few days.
+
+    ``listing`` is that of :func:`list_row_groups`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from layoutopt.external.external_tables import open_snapshot
-    from layoutopt.external.formats import parse_path, parse_table_name
-    from layoutopt.external.listing import canonical_name, list_source
+    from layoutopt.external.formats import parse_table_name
 
     table = parse_table_name(source)
     if table is not None:
         return next((name for file in open_snapshot(table).files for name in file.constants), None)
-    if not parse_path(source).format.has_row_groups:
+    if listing is None:
         return None
-    files = list_source(canonical_name(source)).files
+    files = listing.files
     for name in (name for listed in files for name in listed.file.constants):
         return name
     sampled = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]

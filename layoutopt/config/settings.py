@@ -78,6 +78,14 @@ HalfLife = Annotated[
 ]
 First = Annotated[Text | None, Field(alias="from", description="load the source's partitions from this value on")]
 Last = Annotated[Text | None, Field(alias="to", description="load the source's partitions up to this value")]
+FurtherTables = Annotated[
+    Texts,
+    Field(
+        alias="with",
+        description="a further table that the query reads, as NAME=PATH: a table, Parquet, CSV, delta: or iceberg:; "
+        "repeatable",
+    ),
+]
 EventLog = Annotated[
     Text | None,
     Field(
@@ -391,6 +399,7 @@ class QuerySettings(SnapshotSettings):
 
     table_path: TablePath
     sql: Place = Field(description="the query in Spark's SQL; FROM names the table as its plan does")
+    further: FurtherTables = ()
     engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
         "duckdb", description="the engine that runs the query"
     )
@@ -411,6 +420,14 @@ class QuerySettings(SnapshotSettings):
     )
 
 
+class ShellSettings(SnapshotSettings):
+    """Settings of `shell`."""
+
+    table_path: TablePath
+    further: FurtherTables = ()
+    limit: int = Field(100, ge=1, description="the most rows to print; a query itself is not limited")
+
+
 class ExplainSettings(SnapshotSettings):
     """Settings of `explain`."""
 
@@ -418,6 +435,7 @@ class ExplainSettings(SnapshotSettings):
     sql: Place = Field(
         description="the query in Spark's SQL, or only its condition; FROM names the table as its plan does"
     )
+    further: FurtherTables = ()
     predicate: bool = Field(
         False, description="print only the condition on _block with which any Parquet engine skips the same blocks"
     )

@@ -21,7 +21,7 @@ from layoutopt.extensions import require
 from layoutopt.external.snapshot import SourceSnapshot
 from layoutopt.external.whole_files import read_footer
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql.schema import arrow_type_name, read_files_schema, schema_from
+from layoutopt.sql.schema import arrow_type_name, read_files_schema, read_parquet_columns, schema_from
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -55,6 +55,7 @@ class FileFormat:
         prefix: begins a source's name.
         reader: Spark's name of its reader, whose rows say which file they are from (``_metadata``).
         read_schema: returns the columns of a local path by its files' footers.
+        read_columns: returns those of one file.
         count_rows: returns the rows of a file (path or URL) by its footer.
         options: of Spark's reader.
         find_problem: returns why Spark might read wrong rows, by the names of columns and the files' URIs.
@@ -64,6 +65,7 @@ class FileFormat:
     prefix: str
     reader: str
     read_schema: Callable[[str], Schema]
+    read_columns: Callable[[Path], Iterable[Column]]
     count_rows: Callable[[str], int]
     options: Mapping[str, str] = field(default_factory=dict)
     find_problem: Callable[[Sequence[str], Sequence[str]], str | None] | None = None
@@ -178,12 +180,15 @@ def _find_orc_problem(names: Sequence[str], uris: Sequence[str]) -> str | None:
 
 DELTA: Final = TableFormat("delta", _read_delta)
 ICEBERG: Final = TableFormat("iceberg", _read_iceberg, in_catalogs=True, open_iceberg=_open_iceberg)
-PARQUET: Final = FileFormat("", "parquet", schema_from, lambda path: read_footer(path).num_rows, has_row_groups=True)
+PARQUET: Final = FileFormat(
+    "", "parquet", schema_from, read_parquet_columns, lambda path: read_footer(path).num_rows, has_row_groups=True
+)
 # The class names Spark's own reader, whatever the session's settings.
 ORC: Final = FileFormat(
     "orc",
     "org.apache.spark.sql.execution.datasources.orc.OrcFileFormat",
     _read_orc_schema,
+    _read_orc_columns,
     _count_orc_rows,
     {"orc.force.positional.evolution": "false"},
     _find_orc_problem,

@@ -1,7 +1,7 @@
-"""Open an indexed source: its current files, with the indexes of those that have not changed.
+"""Open a source's current files as a catalog: by their footers alone, or with indexes of those that have not changed.
 
-A new or changed file has blocks without statistics, so all of it is read; a removed file has none. Answers are always
-those of the current source.
+Of an indexed source, a new or changed file has blocks without statistics, so all of it is read; a removed file has
+none. Answers are always those of the current source.
 """
 
 from __future__ import annotations
@@ -14,14 +14,24 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
 from layoutopt.catalog.entries import is_older
+from layoutopt.catalog.optimistic_commit import next_time
+from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot, source_of_index
-from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
+from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles, absolute, is_url
 from layoutopt.catalog.table import Catalog, read_plan
-from layoutopt.errors import NotATableError, SchemaError
+from layoutopt.errors import NotATableError, SchemaError, SourceError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
+from layoutopt.external.formats import check_has_row_groups, parse_table_name
 from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source
-from layoutopt.external.row_groups import make_blocks, mark_deleted, mask_partitions, number_blocks, widen_plan
-from layoutopt.external.source_files import file_key, source_files
+from layoutopt.external.row_groups import (
+    make_blocks,
+    make_source_plan,
+    mark_deleted,
+    mask_partitions,
+    number_blocks,
+    widen_plan,
+)
+from layoutopt.external.source_files import SourceFiles, file_key, source_files
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 
@@ -76,9 +86,48 @@ def open_indexed(root: str, source: str, read_through: int = READ_THROUGH) -> Ca
         encoded = encode_blocks(number_blocks(pa.concat_tables(tables)))  # like the blocks in a blocks file
         parts.append(BlockTable.from_parquet(encoded, plans[1], f"the blocks of {source!r}"))
     parts = [mark_deleted(part, held.held) for part in parts]
-    entries = [_make_entry(*args, snapshot) for args in zip((INDEXED, UNKNOWN), plans, parts, strict=False)]
+    load_id, path = snapshot.load_id, snapshot.partitions[0].blocks_file
+    entries = [_make_entry(*args, load_id, path) for args in zip((INDEXED, UNKNOWN), plans, parts, strict=False)]
     snapshot = replace(snapshot, schema=schema, partitions=tuple(entries))
     return Catalog.over_files(files, snapshot, {plan.digest: plan for plan in plans}, parts, held)
+
+
+def open_source_catalog(source: str, name: str) -> Catalog:
+    """Return the catalog of a source's current files, one block a row group, skipped by its footer's statistics.
+
+    Args:
+        source: a file or folder of Parquet, or a table of another format, possibly at a version.
+        name: the table's name in queries.
+
+    Raises:
+        SourceError, SchemaError, SettingError: the source can't be read.
+    """
+    check_has_row_groups(source, "query")
+    is_path = parse_table_name(source) is None and not is_url(source)
+    listing = list_source(absolute(source) if is_path else source)
+    if not listing.files:
+        raise SourceError(f"{source!r} has no file; query it when it has rows")
+    footers, files = read_current_footers(listing)
+    plan = make_source_plan(name, files.schema, ())
+    blocks = BlockTable.from_arrow(
+        number_blocks(pa.concat_tables([make_blocks(footer, files.schema) for footer in footers])), plan
+    )
+    blocks = mark_deleted(blocks, files.held)
+    native = frozenset(footer.key for footer in footers if is_native(footer, files.schema))
+    snapshot = Snapshot(
+        number=1, parent=None, created_at=next_time(None), operation="open", load_id=new_load_id(),
+        schema=files.schema, partition_by=None, partitions=(),
+    )  # fmt: skip
+    snapshot = replace(snapshot, partitions=(_make_entry(INDEXED, plan, blocks, snapshot.load_id, "none"),))
+    held = replace(files, native=native)
+    return Catalog.over_files(TableFiles(files.root), snapshot, {plan.digest: plan}, [blocks], held)
+
+
+def read_current_footers(listing: Listing) -> tuple[list[Footer], SourceFiles]:
+    """Return the footers of a source's files in their order, and the files with the columns of all of them."""
+    files = source_files(listing.files, listing.schema)
+    footers = read_footers(files, listing.files)
+    return footers, replace(files, schema=_merge_schema(listing, (), footers))
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,16 +155,16 @@ def _find_changes(listing: Listing, snapshot: Snapshot, plan: Plan) -> _CurrentF
     except SchemaError:  # the conflicting type may be that of a removed file
         pass
     # A column has another type or is gone: the existing indexes are not valid.
-    footers = read_footers(files, listing.files)
-    return _CurrentFiles(frozenset(), footers, _merge_schema(listing, (), footers))
+    footers, files = read_current_footers(listing)
+    return _CurrentFiles(frozenset(), footers, files.schema)
 
 
 def _merge_schema(listing: Listing, columns: Iterable[Column], footers: Iterable[Footer]) -> Schema:
     return add_folder_columns(listing, merge_file_columns(columns, footers)) if listing.is_folder else listing.schema
 
 
-def _make_entry(key: str, plan: Plan, blocks: BlockTable, snapshot: Snapshot) -> PartitionEntry:
+def _make_entry(key: str, plan: Plan, blocks: BlockTable, load_id: str, path: str) -> PartitionEntry:
     return PartitionEntry(
-        key=key, value=None, plan=plan.digest, load_id=snapshot.load_id, blocks_file=snapshot.partitions[0].blocks_file,
+        key=key, value=None, plan=plan.digest, load_id=load_id, blocks_file=path,
         rows=int(blocks.rows.sum()), bounds={}, checksums={}, bytes=int(blocks.bytes.sum()),
     )  # fmt: skip

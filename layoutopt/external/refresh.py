@@ -41,9 +41,10 @@ from layoutopt.catalog.storage.index_files import (
 from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
-from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
+from layoutopt.external.footers import Footer, is_native
 from layoutopt.external.formats import parse_table_name
-from layoutopt.external.listing import Listing, add_folder_columns, digest_file, list_source, to_arrow_constant
+from layoutopt.external.indexed_source import read_current_footers
+from layoutopt.external.listing import Listing, digest_file, list_source, to_arrow_constant
 from layoutopt.external.row_groups import (
     make_blocks,
     make_source_plan,
@@ -52,7 +53,7 @@ from layoutopt.external.row_groups import (
     number_blocks,
 )
 from layoutopt.external.snapshot import strip_scheme
-from layoutopt.external.source_files import SourceFiles, file_key, source_files, stored_names
+from layoutopt.external.source_files import SourceFiles, file_key, stored_names
 from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
 from layoutopt.indexes.expressions import is_computed_here
@@ -256,11 +257,7 @@ def _open_source(source: str) -> _CurrentSource:
     if not listing.files:
         raise SourceError(f"{source!r} has no file; index or refresh it when it has rows")
     time.sleep(_TIME_RESOLUTION)  # a file that is written from now on gets another version than the listed one
-    files = source_files(listing.files, listing.schema)
-    footers, schema = read_footers(files, listing.files), listing.schema
-    if listing.is_folder:
-        schema = add_folder_columns(listing, merge_file_columns((), footers))
-    return _CurrentSource(listing, footers, replace(files, schema=schema))
+    return _CurrentSource(listing, *read_current_footers(listing))
 
 
 def _is_inside(path: str, folder: str) -> bool:

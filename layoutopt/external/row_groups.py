@@ -111,7 +111,7 @@ class FooterColumns:
             value = to_arrow_constant(self._file.constants.get(column.name), column)
             return pa.repeat(value, 2 * n), pa.array(np.zeros_like(self.rows) if value.is_valid else self.rows)
         type = self._arrow.field(stored).type
-        if stored not in self._paths or pa.types.is_unsigned_integer(type):  # pyarrow returns their min/max as signed
+        if stored not in self._paths:
             return unknown, pa.nulls(n, pa.int64())
         leaf = self._paths.index(stored)
         statistics = [group.column(leaf).statistics for group in self._groups]

@@ -13,13 +13,14 @@ from layoutopt.errors import SchemaError, SourceError, expected_names
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import FORMATS, PARQUET, parse_path, parse_table_name
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import list_files
+from layoutopt.sql.schema import list_files, read_files_schema
 
 _PREFIX: Final = re.compile(r"(\w+):(?!/)")
 _PATTERN: Final = re.compile(r"[*?\[{]")
 # With these, a session may read a path from another place than this machine.
 _INSTALLATIONS: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT")
 _MOST_NAMES: Final = 8
+_SAMPLED_FOOTERS: Final = 16
 
 
 def check_source(source: str, wanted: Schema | None, document: str, *, more: bool = False) -> Schema | None:
@@ -77,9 +78,11 @@ def _list_files(source: str, name: str) -> Sequence[Path]:
 
 
 def _read_columns(source: str, files: Sequence[Path]) -> Schema | None:
+    """Read the columns by a sample of footers; None where only Spark knows."""
     path = parse_path(source)
     try:
-        return path.format.read_schema(path.path)
+        name = path.format.prefix.upper() or "Parquet"
+        return read_files_schema(Path(path.path), name, path.format.read_columns, files, _SAMPLED_FOOTERS)
     except SchemaError:
         return None
     except SourceError:

@@ -242,7 +242,7 @@ class MemoryRows(RowSource):
             NeedsSparkError: a feature needs Spark.
         """
         plan = job.plan
-        words = evaluate_exact_vectors(plan.features.features, self.rows, plan.schema)
+        words = evaluate_exact_vectors(plan.features, self.rows, plan.schema)
         results = []
         for segment in segments:
             places = self.places[segment.value]

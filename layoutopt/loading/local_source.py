@@ -90,7 +90,7 @@ class LocalFiles(RowSource):
             NeedsSparkError: Arrow might read a file otherwise than Spark.
             ContentMismatchError: a file was changed since it was counted.
         """
-        rows, plan, job = self.rows, job.plan, replace(job, of_left=evaluate_words)
+        rows, plan, job = self.rows, job.plan, replace(job, of_left=partial(evaluate_words, settings=job.plan.settings))
         splits = [split for split, _ in rows.splits]
         overlapping = [
             {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits

@@ -25,7 +25,7 @@ from layoutopt.local.parquet_files import plain_partition_values
 from layoutopt.local.splits import CutJob, Split, read_split
 from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Ints, Words
-from layoutopt.model.feature import Feature
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.writer.evaluation import read_word_columns, segment_words
@@ -61,7 +61,7 @@ class Profile(NamedTuple):
     bounds: pa.Table
 
 
-def profile_rows(job: CutJob, rows: pa.Table, features: Sequence[Feature], bounded: Sequence[Column]) -> Profile:
+def profile_rows(job: CutJob, rows: pa.Table, features: FeatureSet, bounded: Sequence[Column]) -> Profile:
     """Return the profile of rows that a job read; bit ``i`` of a vector is feature ``i``.
 
     Raises:
@@ -241,9 +241,13 @@ def _draw_numbers(first: int, count: int) -> Ints:
     return numbers
 
 
-def evaluate_vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
+def evaluate_vectors(features: FeatureSet, rows: pa.Table, schema: Schema) -> Words:
     """Return the rows' feature vectors, ``uint64[n, w]``; raises as :func:`~layoutopt.local.vectors.evaluate_words`."""
-    return segment_words(features, rows, lambda left: evaluate_words([features[place] for place in left], rows, schema))
+
+    def evaluate(left: Sequence[int]) -> Words:
+        return evaluate_words([features.features[i] for i in left], rows, schema, settings=features.settings)
+
+    return segment_words(features.features, rows, evaluate)
 
 
 def _partition_keys(job: CutJob, rows: pa.Table) -> pa.Array:

@@ -2,49 +2,53 @@
 
 Features of stored columns are evaluated as in a load task (:mod:`layoutopt.writer.evaluation`). For a literal of a
 function each row is treated as a block: where both bounds of the function are equal
-(:mod:`layoutopt.skipping.derived_bounds`), they are its value. Only Spark can evaluate the rest.
+(:mod:`layoutopt.skipping.derived_bounds`), they are its value. DuckDB evaluates other literals that mean the same there
+(:mod:`layoutopt.sql.duckdb`). Only Spark can evaluate the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.keys import has_key, key_array, one_chunk
-from layoutopt.errors import NeedsSparkError
+from layoutopt.errors import NeedsSparkError, QueryError
 from layoutopt.local.splits import CutJob, Split, read_first_rows
 from layoutopt.model.arrays import Bits, Ints, Words
-from layoutopt.model.feature import Feature, FeatureSet
-from layoutopt.model.predicates import InSet, Literal, Node, describe
+from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
+from layoutopt.model.predicates import InSet, Literal, Node, describe, to_sql
+from layoutopt.model.predicates.nodes import user_calls
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import pack
+from layoutopt.scan.matches import evaluate_conditions
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 from layoutopt.writer.evaluation import KeyedRows, features_left_to_spark, matching_rows, segment_words
 
 
-def evaluate_exact_vectors(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
+def evaluate_exact_vectors(features: FeatureSet, rows: pa.Table, schema: Schema) -> Words:
     """Return the rows' feature vectors, ``uint64[n, w]``, bit ``i`` for feature ``i``.
 
     Raises:
         NeedsSparkError: only Spark can evaluate a feature; names it.
     """
-    evaluator = _Evaluator(rows, schema)
+    evaluator = _Evaluator(rows, schema, features.settings)
 
     def evaluate(remaining: Sequence[int]) -> Words:
         bits = np.zeros((rows.num_rows, len(remaining)), dtype=np.bool_)
         for place, feature in enumerate(remaining):
-            bits[:, place] = evaluator.evaluate(features[feature])
+            bits[:, place] = evaluator.evaluate(features.features[feature])
         return pack(bits)
 
-    return segment_words(features, rows, evaluate)
+    return segment_words(features.features, rows, evaluate)
 
 
-def evaluate_words(features: Sequence[Feature], rows: pa.Table, schema: Schema) -> Words:
+def evaluate_words(features: Sequence[Feature], rows: pa.Table, schema: Schema, *, settings: SessionSettings) -> Words:
     """Return the rows' vectors over features of functions and LIKE, ``uint64[n, w]``; an unknown bit is set.
 
     A set bit never lets a query skip, so the few values that only Spark can evaluate (texts that are no UTF-8, too)
@@ -60,7 +64,7 @@ def evaluate_words(features: Sequence[Feature], rows: pa.Table, schema: Schema) 
     for columns, places in places_by_columns.items():
         distinct, codes = _distinct_rows(rows.select([name for name in rows.column_names if name in columns]))
         readable = _find_readable(distinct, schema)
-        evaluator = _Evaluator(distinct.filter(pa.array(readable)), schema, strict=False)
+        evaluator = _Evaluator(distinct.filter(pa.array(readable)), schema, settings, strict=False)
         distinct_bits = np.ones((distinct.num_rows, len(places)), dtype=np.bool_)
         for k, place in enumerate(places):
             distinct_bits[readable, k] = evaluator.evaluate(features[place])
@@ -90,8 +94,8 @@ class _Evaluator:
     Unless ``strict``, an unknown value counts as TRUE as long as most of the values that are not NULL are known.
     """
 
-    def __init__(self, rows: pa.Table, schema: Schema, strict: bool = True) -> None:
-        self._strict = strict
+    def __init__(self, rows: pa.Table, schema: Schema, settings: SessionSettings, strict: bool = True) -> None:
+        self._strict, self._settings = strict, settings
         self._keyed = KeyedRows(rows)
         self._rows, self._schema = rows, schema
         self._results: dict[Node, Bits] = {}
@@ -123,8 +127,17 @@ class _Evaluator:
             known = (bounds.nulls == 1) | (bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
             known &= bounds.nulls >= 0
         if not self._is_enough(known, bounds):
-            raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
+            return self._evaluate_by_engine(literal)
         return ~(known & ZoneMapEvaluator(points).cannot(literal))
+
+    def _evaluate_by_engine(self, literal: Literal) -> Bits:
+        columns = tuple(column for column in self._schema.columns if column.name in literal.columns)
+        has_usual_settings = self._settings.ansi and not self._settings.case_sensitive
+        if has_usual_settings and not any(user_calls(literal)):
+            rows = self._rows.select([column.name for column in columns])
+            with suppress(QueryError):
+                return evaluate_conditions(Schema(columns), [to_sql(literal)], rows, self._settings.time_zone)[0]
+        raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
 
     def _is_enough(self, known: Bits, bounds: ColumnBounds | None) -> bool:
         if self._strict or bounds is None:
@@ -156,4 +169,4 @@ def _point_bounds(values: pa.ChunkedArray, type: str) -> ColumnBounds:
 def check_features_by_arrow(job: CutJob, split: Split, features: FeatureSet) -> None:
     """Raise NeedsSparkError where some rows of a split show that only Spark can read the file or evaluate a feature."""
     if features_left_to_spark(features.features, job.schema.names):
-        evaluate_exact_vectors(features.features, read_first_rows(job, split), job.schema)
+        evaluate_exact_vectors(features, read_first_rows(job, split), job.schema)

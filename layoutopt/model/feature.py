@@ -27,6 +27,15 @@ class SessionSettings(Record):
     ansi: bool = True
     case_sensitive: bool = False
 
+    def __str__(self) -> str:
+        """Return the settings as messages list them.
+
+        >>> str(SessionSettings("Asia/Tokyo", ansi=False))
+        'time zone Asia/Tokyo, ANSI mode off'
+        """
+        case = ", case-sensitive" if self.case_sensitive else ""
+        return f"time zone {self.time_zone}, ANSI mode {'on' if self.ansi else 'off'}{case}"
+
 
 @dataclass(frozen=True)
 class Feature(HashedOnce, Record):

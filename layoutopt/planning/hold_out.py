@@ -162,6 +162,15 @@ class HoldOutEvaluation:
         self.say = say
         self.rows = rows
 
+    def of_folds(self, folds: Sequence[Fold]) -> HoldOutEvaluation:
+        """Return an evaluation of some of the folds on the same sample."""
+        return HoldOutEvaluation(folds, self._sample, self._by, self.say, self.rows)
+
+    def join(self, first: EvaluatedPlan, rest: EvaluatedPlan) -> EvaluatedPlan:
+        """Return a trial of all folds from those of the first folds and of the rest, by the same settings."""
+        read = BytesRead((*first.read.read, *rest.read.read), (*first.read.full, *rest.read.full))
+        return self._with_score(replace(first, plans=(*first.plans, *rest.plans)), read)
+
     def for_workers(self, all_settings: Iterable[PlanSettings]) -> HoldOutEvaluation:
         """Return the evaluation as it can be sent to tasks: without rows, plans and progress.
 

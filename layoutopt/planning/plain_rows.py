@@ -37,6 +37,7 @@ from layoutopt.local.splits import (
     LEAST_ROWS,
     NO_RANGES,
     CutJob,
+    LocalFile,
     count_files,
     estimate_rows,
     list_local_files,
@@ -153,13 +154,13 @@ class PlainRows(Rows):
         """Count the vectors of rows drawn, and measure their bounds."""
         names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
         drawn = self._draw(dict.fromkeys(partition_rows, sample_rows), names)
-        profile = profile_rows(self.local.cut_job((), drawn.column_names), drawn, features.features, bounded)
+        profile = profile_rows(self.local.cut_job((), drawn.column_names), drawn, features, bounded)
         return RowCounts(counts_by_key(profile.pairs, len(features)), profile.bounds, bounded)
 
     def draw(self, request: SampleRequest) -> RowSample:
         """Draw rows in the order of the files' names."""
         drawn = self._draw(dict.fromkeys(request.partition_rows, request.sample_rows), request.columns)
-        return request.build_sample(drawn, evaluate_vectors(request.features.features, drawn, self.local.schema))
+        return request.build_sample(drawn, evaluate_vectors(request.features, drawn, self.local.schema))
 
     def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
         """Draw from a few files spread evenly: that measures cells without reading all columns of all files."""
@@ -182,7 +183,10 @@ class PlainRows(Rows):
         few = dict.fromkeys(request.partition_rows, request.sample_rows)
         known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
         read = partial(read_shuffle_batches, known.folder.name, known.written)
-        count, run = chosen.shares * len(chosen.segments), partial(task, of_left=evaluate_words)
+        count, run = (
+            chosen.shares * len(chosen.segments),
+            partial(task, of_left=partial(evaluate_words, settings=plan.settings)),
+        )
         results = self.tasks.map(count, partial(_run_task, read, chosen.shares, run))
         tables = [table for table in results if table is not None]
         table = pa.concat_tables(tables) if tables else pa.table({})
@@ -282,10 +286,15 @@ def open_plain_rows(
         NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
         SourceError: a file is damaged.
     """
-    schema, features, partition_by = document.schema, document.features, request.partition_by
-    files = list_local_files(source, schema, partition_by)
+    files = list_local_files(source, document.schema, request.partition_by)
     if not include_small and estimate_rows(files) < LEAST_ROWS:
         return None
+    return open_plain_files(files, document, request)
+
+
+def open_plain_files(files: Sequence[LocalFile], document: FeaturesDocument, request: PlanRequest) -> PlainRows:
+    """Open some plain files of a source as :func:`open_plain_rows` opens all."""
+    schema, features, partition_by = document.schema, document.features, request.partition_by
     tasks = Processes()
     splits = count_files(files, schema, partition_by, tasks)
     if not splits:

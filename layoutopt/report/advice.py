@@ -40,6 +40,18 @@ def print_advice(console: Console, advice: Advice) -> None:
         console.print(Text(printable(_note_engine_blocks(advice))), soft_wrap=True)
 
 
+def describe_estimate(advice: Advice) -> str:
+    """Return a sentence about an estimate that is not complete, whose layouts the rest of the trials may correct."""
+    best = advice.recommended
+    now = f"First estimate: queries read {format_bytes(advice.now.bytes)}, {advice.now.share:.1%} of full scans"
+    if best is None:
+        return f"{now}; no layout tried so far reads clearly less"
+    return (
+        f"{now}; by {_name_layout(best)} about {format_bytes(best.reads.bytes)}, {best.reads.share:.1%} "
+        f"(+/- {best.reads.relative_error:.0%})"
+    )
+
+
 def _describe_input(advice: Advice) -> str:
     partitioning = "" if advice.partition_by is None else f", partitioned by {advice.partition_by}"
     unused = f" ({advice.skipped:,} statements could not be used)" if advice.skipped else ""
@@ -59,13 +71,16 @@ def _describe_reads_now(advice: Advice) -> str:
 
 def _recommend(advice: Advice) -> str:
     best = advice.recommended
+    if not advice.layouts:
+        return "No layout has been tried yet."
+    first = "Recommended: " if advice.is_complete else "Recommended by a first estimate: "
     if best is None:
-        return "Recommended: do not change the table; no method reads clearly less."
+        return f"{first}do not change the table; no method reads clearly less."
     after = advice.pays_after
     pays = "" if after is None else f"; this pays after {after * advice.period.runs:,.0f} queries"
     stores = "" if best.stored is None else f" and stores about {format_bytes(best.stored)}"
     return (
-        f"Recommended: {best.method}, which would read {format_bytes(best.reads.bytes)} and save "
+        f"{first}{best.method}, which would read {format_bytes(best.reads.bytes)} and save "
         f"{_format_money(best.saves)} {advice.period.each}. Writing it reads {format_bytes(advice.stored)} once "
         f"({_format_money(advice.writing)}){stores}{pays}."
     )

@@ -305,6 +305,7 @@ def _describe_nearest(nearest: Feature | None, node: Node) -> str:
 class ReadExplanation:
     """One mention of the table: what is read, what each mechanism skips, and why no more is skipped."""
 
+    table: str
     columns: tuple[str, ...]
     total: ScanSize
     read: ScanSize
@@ -335,7 +336,8 @@ class Explanation:
     def __str__(self) -> str:
         lines = [f"{self.table}, snapshot {self.snapshot}"]
         for read in self.reads:
-            lines += [f"reads {', '.join(read.columns) or 'no column'}", *_amount_lines(read), *_path_lines(read)]
+            of = "" if read.table == self.table else f" of {read.table}"
+            lines += [f"reads {', '.join(read.columns) or 'no column'}{of}", *_amount_lines(read), *_path_lines(read)]
             lines += _conjunct_lines(read.conjuncts)
         return "\n".join(lines)
 
@@ -349,6 +351,7 @@ def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
     unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
     return ReadExplanation(
+        table=read.scan.table,
         columns=tuple(read.scan.columns),
         total=sum_all(read.pruned),
         read=sum_read(read.pruned),
@@ -371,6 +374,7 @@ def _path_json(pruned: PrunedPlan) -> dict[str, Any]:
 
 def _read_json(read: ReadExplanation) -> dict[str, Any]:
     return {
+        "table": read.table,
         "columns": list(read.columns),
         "total": size_json(read.total),
         "read": size_json(read.read),

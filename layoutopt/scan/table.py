@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
@@ -16,6 +16,7 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError, SettingError, SourceIndexError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import Node
+from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from layoutopt.scan.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
     from layoutopt.sql.duckdb.translate import PortableSql
+
+
+_Schemas: TypeAlias = tuple[tuple[str, Schema], ...]
 
 
 def prune_checked(
@@ -67,6 +71,7 @@ def plan_read(table: OpenedTable, scan: TableScan, settings: SessionSettings) ->
 
 
 DUCKDB: Final = "duckdb"
+NO_TABLES: Final[Mapping[str, Table]] = MappingProxyType({})
 
 
 def open_table(
@@ -111,6 +116,23 @@ def open_table(
     return Table(catalog, by_name(udfs))
 
 
+def open_source(source: str, name: str = "t", *, udfs: Sequence[Udf] = ()) -> SourceTable:
+    """Open Parquet files, or a table of another format, as they are now; blocks are row groups with their statistics.
+
+    Args:
+        source: a file, a folder, or a table such as ``delta:/data/events`` or ``iceberg:sales.events@7``.
+        name: the table's name in queries.
+        udfs: user-defined functions that texts may call.
+
+    Raises:
+        SourceError, SchemaError: the source can't be read, or has a column of an unknown type.
+        SettingError: its format is not installed, or has no row groups.
+    """
+    from layoutopt.external.indexed_source import open_source_catalog
+
+    return SourceTable(open_source_catalog(source, name), by_name(udfs), source)
+
+
 def open_own_table(
     path: str, *, snapshot: int | None = None, as_of: str | None = None, read_through: int = READ_THROUGH,
     udfs: Sequence[Udf] = (), key: str | None = None,
@@ -123,49 +145,74 @@ def open_own_table(
 class Table(OpenedTable):
     """A table at one snapshot; later commits are not visible."""
 
-    def scan(self, sql: str | None = None, *, columns: Sequence[str] | None = None, where: str | None = None) -> Scan:
+    def scan(
+        self, sql: str | None = None, *, columns: Sequence[str] | None = None, where: str | None = None,
+        tables: Mapping[str, Table] = NO_TABLES,
+    ) -> Scan:  # fmt: skip
         """Return what a SQL text reads, or the given columns (default: all) of rows that meet a condition.
 
+        Args:
+            sql: one SELECT statement.
+            columns: the columns wanted, instead of a text.
+            where: the condition on rows, instead of a text.
+            tables: further tables that the text reads, by their names in it; the text has this table's settings.
+
         Raises:
-            QueryError: the text can't be used, reads only other tables, or came with columns or a condition.
+            QueryError: the text can't be used, reads only unknown tables, or came with columns or a condition.
             SchemaError: a column is unknown.
+            SettingError: two tables have the same name.
         """
         if sql is not None and (columns is not None or where is not None):
             raise QueryError("scan() takes either a SQL text or columns and a condition; remove one of them")
-        scan = self.scan_under(self._select(columns, where) if sql is None else sql, self.settings)
+        scan = self.scan_under(self._select(columns, where) if sql is None else sql, self.settings, tables)
         if not scan.reads and self.catalog.plans:
             from layoutopt.sql.scans import qualified_tables
 
             names = qualified_tables(scan.sql)
             if names:
-                raise QueryError(f"the query reads {names[0]!r}, but the table is called {self.name!r}; use that name")
+                known = " or ".join(repr(name) for name in scan.named)
+                raise QueryError(f"the query reads {names[0]!r}, but the table is called {known}; use that name")
         return scan
 
-    def scan_under(self, sql: str, settings: SessionSettings) -> Scan:
+    def scan_under(self, sql: str, settings: SessionSettings, tables: Mapping[str, Table] = NO_TABLES) -> Scan:
         """Return what a SQL text reads in a session with these settings; raises as :meth:`scan`."""
-        reads = self.reads_under(sql, settings)
+        named = self._name_tables(tables)
+        reads = self._plan_reads(sql, settings, named)
         if switch.is_on():
             from layoutopt.scan.shadow_check_texts import check_text
 
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)
-        return Scan(self, sql, reads, settings)
+        return Scan(self, sql, reads, settings, named)
 
     def reads_under(self, sql: str, settings: SessionSettings) -> tuple[TableRead, ...]:
         """Return what each mention of the table in a SQL text reads; raises as :meth:`scan`."""
-        mentions = self._mentions(sql, ((self.name, self.schema),), settings, tuple(self.udfs.items()))
-        return tuple(plan_read(self, scan, settings) for scan in mentions)
+        return self._plan_reads(sql, settings, {self.name: self})
+
+    def _plan_reads(self, sql: str, settings: SessionSettings, named: Mapping[str, Table]) -> tuple[TableRead, ...]:
+        mentions = self._mentions(sql, _list_schemas(named), settings, tuple(self.udfs.items()))
+        return tuple(plan_read(named[scan.table], scan, settings) for scan in mentions)
+
+    def _name_tables(self, tables: Mapping[str, Table]) -> Mapping[str, Table]:
+        """Return this table and others by their names in a text."""
+        known: dict[str, str] = {}
+        for name in (self.name, *tables):
+            if known.setdefault(name.lower(), name) != name or (name == self.name and name in tables):
+                raise SettingError(f"two tables are called {name!r}; give one of them another name")
+        return {self.name: self, **tables}
 
     @cached_property
     def _mentions(self) -> Mentions:
         return cached_mentions()
 
     @cached_property
-    def _portable(self) -> Callable[[str, tuple[tuple[int, str], ...], str], PortableSql]:
-        """A cached translation to DuckDB, by text, the view of each mention of the table, and time zone."""
+    def _portable(self) -> Callable[[str, _Schemas, tuple[tuple[int, str], ...], str], PortableSql]:
+        """A cached translation to DuckDB, by text, schemas by name, the view of each mention, and time zone."""
         from layoutopt.sql.duckdb.translate import portable_sql
 
-        schemas, udfs = {self.name: self.schema}, self.udfs
-        return cache_by_text(lambda sql, views, zone: portable_sql(sql, schemas, dict(views), zone, udfs))
+        udfs = self.udfs
+        return cache_by_text(
+            lambda sql, schemas, views, zone: portable_sql(sql, dict(schemas), dict(views), zone, udfs)
+        )
 
     def _select(self, columns: Sequence[str] | None, where: str | None) -> str:
         names = self.schema.names if columns is None else self.schema.select(columns).names
@@ -174,14 +221,15 @@ class Table(OpenedTable):
         condition = "" if where is None else f" WHERE {where}"
         return f"SELECT {', '.join(map(quote_name, names))} FROM {quote_name(self.name)}{condition}"
 
-    def sql(self, text: str) -> pa.Table:
-        """Return the answer to a SQL text, computed by the embedded engine.
+    def sql(self, text: str, tables: Mapping[str, Table] = NO_TABLES) -> pa.Table:
+        """Return the answer to a SQL text, which may join further tables, computed by the embedded engine.
 
         Raises:
             QueryError: the text can't be used, or may mean something else in DuckDB than in Spark.
+            SettingError: two tables have the same name.
             DataFileError: a data file is missing or damaged.
         """
-        return self.scan(text).to_arrow()
+        return self.scan(text, tables=tables).to_arrow()
 
     def explain(self, text: str) -> Explanation:
         """Explain which blocks a SQL text reads, what skips the others, and why no more are skipped."""
@@ -195,18 +243,31 @@ class Table(OpenedTable):
 
 
 @dataclass(frozen=True, eq=False)
+class SourceTable(Table):
+    """A source's files as they were when it was opened; ``source`` is its name."""
+
+    source: str = ""
+
+
+def _list_schemas(named: Mapping[str, Table]) -> _Schemas:
+    return tuple((name, table.schema) for name, table in named.items())
+
+
+@dataclass(frozen=True, eq=False)
 class Scan:
-    """A SQL text over a table at one snapshot: what it reads, and its answer.
+    """A SQL text over tables, each at one snapshot: what it reads, and its answer.
 
     Attributes:
-        reads: one item for each mention of the table, in the order of the text.
+        reads: one item for each mention of a table, in the order of the text.
         settings: the session settings, which affect both pruning and DuckDB's answer.
+        named: the tables by their names in the text.
     """
 
     table: Table
     sql: str
     reads: tuple[TableRead, ...]
     settings: SessionSettings
+    named: Mapping[str, Table]
 
     def explain(self) -> Explanation:
         """Explain which blocks are read, what skips the others, and why each part of the filter skips no more."""
@@ -271,7 +332,7 @@ class Scan:
         """Return the answer as a Spark DataFrame; Spark runs the text over the surviving row groups."""
         from layoutopt.spark.session.enabling import scan_to_dataframe
 
-        return scan_to_dataframe(spark, self.table, self.sql)
+        return scan_to_dataframe(spark, self.named, self.sql)
 
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Imported here because importing DuckDB and the SQL translator takes longer than pruning.
@@ -279,7 +340,7 @@ class Scan:
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.settings.time_zone
-        portable = self.table._portable(self.sql, tuple(views.items()), zone)
+        portable = self.table._portable(self.sql, _list_schemas(self.named), tuple(views.items()), zone)
         sources = tuple(view_source(views[read.start], read) for read in self.reads)
         streams = portable.is_flat and not keep
         return EngineQuery(

@@ -31,7 +31,7 @@ from layoutopt.sql.functions import (
 )
 from layoutopt.sql.operands import Context, Operand, Reader, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable
-from layoutopt.sql.schema import spark_type
+from layoutopt.sql.schema import plain_name, spark_type
 from layoutopt.sql.types import TypedConstant, is_integer, is_rounded_double, normal_type
 
 # The operator that is TRUE where another one is FALSE.
@@ -87,10 +87,10 @@ def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
 
 
 def struct_field(struct: Expr, name: str, text: str) -> Call:
-    """Return a field of a struct, found as Spark finds it, ignoring case."""
+    """Return a field of a struct, found as Spark finds it, ignoring case; the name may be a stand-in."""
     kind, inner = _split_nested(struct.type, text)
     fields = [part.partition(":") for part in inner] if kind == "struct" else []
-    matches = [(field, type) for field, _, type in fields if field.lower() == name.lower()]
+    matches = [(field, type) for field, _, type in fields if plain_name(field).lower() == plain_name(name).lower()]
     if len(matches) != 1:
         raise Unusable("unsupported-expression", f"{text} is not certainly one field of a struct")
     ((field, type),) = matches

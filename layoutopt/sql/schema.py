@@ -25,6 +25,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, VARIANT, nested_parts, struct_fields, whole_type
 from layoutopt.sql.dialect import Spark4, get_dialect, split_statements
@@ -89,7 +90,7 @@ def schema_from(source: str | Path, *, table: str | None = None, dialect: str | 
         except (OSError, UnicodeDecodeError) as error:
             raise SourceError(f"the schema file {str(path)!r} can't be read ({error}); check the path") from error
         return _select_table(schemas_from(text, dialect=dialect), table, f"the file {str(path)!r}")
-    return read_files_schema(path, "Parquet", _read_parquet_columns)
+    return read_files_schema(path, "Parquet", read_parquet_columns)
 
 
 def is_ddl(text: str) -> bool:
@@ -186,24 +187,36 @@ def _select_table(schemas: dict[str, Schema], table: str | None, name: str = "th
     raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
 
 
-def read_files_schema(path: Path, format: str, read_columns: Callable[[Path], Iterable[Column]]) -> Schema:
+def read_files_schema(
+    path: Path,
+    format: str,
+    read_columns: Callable[[Path], Iterable[Column]],
+    files: Sequence[Path] | None = None,
+    most: int | None = None,
+) -> Schema:
     """Return the columns of a file, or of all files of a folder and those in folder names.
 
     Args:
         path: of the file or folder.
         format: names the format in messages.
         read_columns: reads the columns of a file.
+        files: those of the path, where they are known.
+        most: reads so many of the files at most, spread evenly.
 
     Raises:
         SourceError: there is no such file, it is not of the format, or folders are not named alike.
         SchemaError: the type of a column can't be stored, or differs between files.
     """
-    files, in_folders = [path], tuple[Column, ...]()
-    if path.is_dir():
-        files = list_files(path)
+    in_folders: tuple[Column, ...] = ()
+    is_folder = path.is_dir()
+    if files is None:
+        files = list_files(path) if is_folder else [path]
+    if is_folder:
         if not files:
             raise SourceError(f"the folder {str(path)!r} holds no {format} file; give one that does, or DDL")
         in_folders = folder_columns(check_folders([file.relative_to(path).as_posix() for file in files]))
+
+    files = files if most is None else spread(files, most)
 
     def read(file: Path) -> tuple[Column, ...]:
         try:
@@ -330,7 +343,8 @@ _REFUSED: Final = {
 _VARIANT_GROUP: Final = re.compile(r"^  \w+ group field_id=-?\d+ (.*) \(Variant\b.*\) \{$", re.MULTILINE)
 
 
-def _read_parquet_columns(file: Path) -> Iterator[Column]:
+def read_parquet_columns(file: Path) -> Iterator[Column]:
+    """Yield the columns of a Parquet file by its footer."""
     schema = pq.read_metadata(file).schema
     check_parquet_types(schema)
     arrow = read_arrow_schema(schema, in_micros=True)

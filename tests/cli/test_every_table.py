@@ -149,6 +149,17 @@ TAKEN: dict[str, tuple[Write, str, list[Any] | None]] = {
 
 REFUSED: dict[str, tuple[Write, str]] = {
     "pandas times of day": (by_pandas([dt.time(1)] * ROWS), "column 'x': the type TIME can't be stored; cast"),
+    "times of milliseconds": (
+        by_arrow(pa.time32("ms"), [dt.time(1)] * ROWS),
+        "column 'x': the type TIME can't be stored",
+    ),
+    "decimals of more digits": (
+        together(
+            by_arrow(pa.decimal128(10, 2), [Decimal(1)] * ROWS),
+            arrow("b.parquet", pa.array([Decimal(1)] * ROWS, pa.decimal128(12, 2))),
+        ),
+        r"the column 'x' is decimal\(10,2\) in other files of the source, but decimal\(12,2\) in '.*b.parquet'; write",
+    ),
     "polars Int128": (by_polars(pl.Series(range(ROWS), dtype=pl.Int128)), "64 bits not implemented"),
     "duckdb INTERVAL": (by_duckdb("to_days(i::INTEGER)"), "column 'x': the type INTERVAL can't be stored; cast"),
     "duckdb UUID": (by_duckdb("uuid()"), "column 'x': the type UUID can't be stored; cast"),

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.cli import progress
+from layoutopt.cli import main, progress
 from layoutopt.cli.console import INTERRUPTED
 from layoutopt.cli.progress import show_progress
 from layoutopt.events import EventLog, report_step
+from layoutopt.spark.core import sessions
 
 
 @pytest.fixture
@@ -94,3 +95,20 @@ def test_a_verb_that_is_interrupted_ends_with_one_sentence(sent: signal.Signals,
         verb.send_signal(sent)
         _, said = verb.communicate(timeout=20)
     assert (verb.returncode, said) == (INTERRUPTED, "layoutopt: interrupted\n")
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_cancels_what_spark_runs(sent: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled: list[bool] = []
+    monkeypatch.setattr(sessions, "cancel_jobs", lambda: cancelled.append(True))
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        for number in before:
+            signal.signal(number, signal.default_int_handler)
+        main(["--help"])
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(sent)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert cancelled == [True]

@@ -13,10 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from layoutopt.cli import up as going_up
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
-from layoutopt.cli.up import describe_source, guess_partition_column, to_toml
+from layoutopt.cli.up import to_toml
 from layoutopt.config.files import VERBS, read_values
+from layoutopt.external import listing
+from layoutopt.external.listing import Listing
 from layoutopt.scan.table import open_table
 
 DAYS, ROWS = 3, 18_000
@@ -50,6 +53,14 @@ def write_log(folder: Path, times: int) -> None:
 def up(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
     assert main(["up", "events.parquet", "log.sql", "--executor", "local", "--json", *words]) == DONE
     return json.loads(capsys.readouterr().out)
+
+
+def guess(source: str) -> str | None:
+    return going_up.guess_partition_column(source, going_up.list_row_groups(source))
+
+
+def describe(source: str) -> object:
+    return going_up.describe_source(source, going_up.list_row_groups(source))
 
 
 def test_a_table_a_report_and_settings_are_written_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,6 +106,27 @@ def test_the_best_method_is_loaded_if_it_saves_enough(
         again = up(capsys)
         assert ("better load" in again) == loaded
         assert again["evaluate"]["totals"]["rows_total"] == ROWS * len(LOG) * 12
+    conf = here / "layoutopt-events" / "layoutopt.toml"
+    assert tomllib.loads(conf.read_text())["load"]["plan"].endswith("/better.json")
+    assert main(["load", "--conf", str(conf)]) == DONE
+    capsys.readouterr()
+    up(capsys, "--quick")  # the table keeps its plan
+    assert main(["load", "--conf", str(conf)]) == DONE
+
+
+def test_a_source_is_listed_once(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed: list[str] = []
+
+    def list_source(source: str) -> Listing:
+        listed.append(source)
+        return list_files(source)
+
+    list_files = listing.list_source
+    monkeypatch.setattr(listing, "list_source", list_source)
+    up(capsys, "--quick")
+    assert listed == [str(here / "events.parquet")]
 
 
 def test_an_answer_says_what_was_read_and_may_go_to_a_file(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,24 +180,24 @@ def test_mistakes_are_told_before_anything_is_done(
 )
 def test_a_date_column_of_few_days_is_guessed(tmp_path: Path, rows: pa.Table, expected: str | None) -> None:
     pq.write_table(rows, tmp_path / "rows.parquet")
-    assert guess_partition_column(str(tmp_path)) == expected
+    assert guess(str(tmp_path)) == expected
 
 
 def test_sources_of_any_name_and_format_are_described(tmp_path: Path) -> None:
     folder = tmp_path / "a@b 😀"
     folder.mkdir()
     pq.write_table(some_rows(), folder / "x.parquet")
-    assert guess_partition_column(str(folder)) == "day"
-    assert describe_source(str(folder)) == describe_source(str(folder))
+    assert guess(str(folder)) == "day"
+    assert describe(str(folder)) == describe(str(folder))
     orc.write_table(some_rows().slice(0, 10), folder / "x.orc")
-    described = describe_source(f"orc:{folder}")
+    described = describe(f"orc:{folder}")
     orc.write_table(some_rows().slice(0, 20), folder / "x.orc")
-    assert describe_source(f"orc:{folder}") != described
-    assert guess_partition_column(f"orc:{folder}") is None
+    assert describe(f"orc:{folder}") != described
+    assert guess(f"orc:{folder}") is None
     values = {"load": {"source": str(folder)}}
     assert tomllib.loads(to_toml(values)) == values
 
 
 def test_the_column_of_folders_is_guessed(tmp_path: Path) -> None:
     pq.write_to_dataset(some_rows(rows=30), tmp_path / "rows", partition_cols=["kind"])
-    assert guess_partition_column(str(tmp_path / "rows")) == "kind"
+    assert guess(str(tmp_path / "rows")) == "kind"

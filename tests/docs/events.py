@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyarrow import csv
 
 DAYS: Final = (date(2026, 11, 18), date(2026, 11, 19), date(2026, 11, 20))
 COUNTRIES: Final = ("FR", "DE", "CZ", "Czechia", "PL")
@@ -40,6 +41,9 @@ def write_files(folder: Path, rows: int = 120) -> None:
     pq.write_table(changed.append_column("op", pa.array(["U", "D", "U", "D"])), data / "changes.parquet")
     for name in ("queries.jsonl", "last-week.jsonl", "last-month.jsonl"):
         (folder / name).write_text("".join(f"{json.dumps(record)}\n" for record in log()), encoding="utf-8")
+    users = pa.table({"user_id": [4711, 4712, *range(5_000, 5_040)], "plan": ["paid", "free"] * 21})
+    csv.write_csv(users, folder / "users.csv")
+    pq.write_table(users, folder / "users.parquet")
     (folder / "functions.sql").write_text(";\n".join(FUNCTIONS * 4), encoding="utf-8")
 
 

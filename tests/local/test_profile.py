@@ -32,6 +32,7 @@ from layoutopt.local.profile import (
     profile_rows,
 )
 from layoutopt.local.splits import CutJob, SegmentRanges, Split
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Schema
 from layoutopt.writer.evaluation import read_word_columns
 from tests.effort import examples
@@ -88,7 +89,7 @@ def test_a_profile_says_what_each_row_does(
     features = tuple(feature_of(condition, SCHEMA) for condition in conditions)
     columns = tuple(column for column in SCHEMA.columns if column.name in bounded)
     job = CutJob(SCHEMA, by, SegmentRanges((), (), ()), ())
-    found = profile_rows(job, rows, features, columns)
+    found = profile_rows(job, rows, FeatureSet(features), columns)
     words = read_word_columns(found.pairs, len(features))
     vectors = [sum(word << 64 * i for i, word in enumerate(row)) for row in words.tolist()]
     pairs = zip(zip(found.pairs[KEY].to_pylist(), vectors, strict=True), found.pairs[COUNT].to_pylist(), strict=True)

@@ -290,19 +290,23 @@ def user_calls(x: Node | Expr) -> Iterator[Call]:
     >>> [call.fn for call in user_calls(InSet(mine, ValueSet.point("x")))]
     ['_layoutopt_agent_0123456789abcdef']
     """
+    return (call for call in all_calls(x) if is_user_defined(call.fn))
+
+
+def all_calls(x: Node | Expr) -> Iterator[Call]:
+    """Yield the calls of all functions, in the order of the text."""
     match x:
         case Call():
-            if is_user_defined(x.fn):
-                yield x
+            yield x
             for argument in x.args:
-                yield from user_calls(argument)
+                yield from all_calls(argument)
         case And() | Or():
             for child in x.children:
-                yield from user_calls(child)
+                yield from all_calls(child)
         case Comparison():
-            yield from user_calls(x.left)
-            yield from user_calls(x.right)
+            yield from all_calls(x.left)
+            yield from all_calls(x.right)
         case InSet() | Like():
-            yield from user_calls(x.subject)
+            yield from all_calls(x.subject)
         case _:
             return

@@ -26,6 +26,7 @@ import org.apache.spark.sql.catalyst.expressions.*;
 import org.apache.spark.sql.catalyst.plans.logical.BaseEvalPython;
 import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.LocalRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LocalRelation$;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Range;
@@ -44,6 +45,7 @@ import org.apache.spark.sql.execution.datasources.FileIndex;
 import org.apache.spark.sql.execution.datasources.FileStatusWithMetadata;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.LogicalRelation;
+import org.apache.spark.sql.execution.datasources.LogicalRelation$;
 import org.apache.spark.sql.execution.datasources.OutputWriterFactory;
 import org.apache.spark.sql.execution.datasources.PartitionDirectory;
 import org.apache.spark.sql.execution.datasources.SchemaPruning$;
@@ -293,8 +295,7 @@ public class ReadBlocks extends Rule {
     HadoopFsRelation relation = new HadoopFsRelation(new RegisteredIndex(id, name, partitions, bytes, handler),
         partitions, schema, scala.Option.apply(null), new RegisteredFormat(), Seqs.map(options),
         (org.apache.spark.sql.SparkSession) session);
-    return new LogicalRelation(relation, Seqs.attributes(relation.schema()), scala.Option.apply(null), false,
-        scala.Option.apply(null));
+    return Versions.relation(relation, Seqs.attributes(relation.schema()), scala.Option.apply(null));
   }
 
   /**
@@ -315,19 +316,16 @@ public class ReadBlocks extends Rule {
   }
 
   /** Adds the table function that reads a table by its path: {@code SELECT ... FROM name('PATH')}. */
-  public void addFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
-    session.sessionState().tableFunctionRegistry().registerFunction(ofSession(name),
-        new ExpressionInfo("layoutopt.TableFunction", name), new TableFunction(handler, name));
+  public void addFunction(org.apache.spark.sql.classic.SparkSession session,
+      org.apache.spark.sql.catalyst.FunctionIdentifier name) {
+    session.sessionState().tableFunctionRegistry().registerFunction(name,
+        new ExpressionInfo("layoutopt.TableFunction", name.funcName()), new TableFunction(handler, name.funcName()));
   }
 
   /** Removes the table function. */
-  public void dropFunction(org.apache.spark.sql.classic.SparkSession session, String name) {
-    session.sessionState().tableFunctionRegistry().dropFunction(ofSession(name));
-  }
-
-  private static org.apache.spark.sql.catalyst.FunctionIdentifier ofSession(String name) {
-    return new org.apache.spark.sql.catalyst.FunctionIdentifier(name, scala.Option.apply("session"),
-        scala.Option.apply("system"));
+  public void dropFunction(org.apache.spark.sql.classic.SparkSession session,
+      org.apache.spark.sql.catalyst.FunctionIdentifier name) {
+    session.sessionState().tableFunctionRegistry().dropFunction(name);
   }
 
   static class TableFunction extends scala.runtime.AbstractFunction1 {
@@ -351,8 +349,9 @@ public class ReadBlocks extends Rule {
   /** Binds a name to a relation in a parsed query, unless the query itself defines the name. */
   public LogicalPlan named(LogicalPlan query, String name, LogicalPlan relation) {
     List relations = new ArrayList();
-    relations.add(new scala.Tuple3(name, SubqueryAlias$.MODULE$.apply(name, relation), scala.Option.apply(null)));
-    return new UnresolvedWith(query, Seqs.of(relations), false);
+    relations.add(Versions.bind(name, SubqueryAlias$.MODULE$.apply(name, relation)));
+    return (LogicalPlan) Versions.make(UnresolvedWith.class, null,
+        new Object[] {query, Seqs.of(relations), Boolean.FALSE});
   }
 
   /** A scan of a registered table in the optimised plan; its methods make the plans that can replace it. */
@@ -510,8 +509,7 @@ public class ReadBlocks extends Rule {
       BlockIndex index = new BlockIndex(snapshot, session, chosen, partitions, blocks, bytes);
       HadoopFsRelation relation = new HadoopFsRelation(index, partitions, columns, scala.Option.apply(null),
           new ParquetFileFormat(), Seqs.map(snapshot.options), session);
-      LogicalPlan result = new LogicalRelation(relation, Seqs.of(attributes), named(label, columns), false,
-          scala.Option.apply(null));
+      LogicalPlan result = Versions.relation(relation, Seqs.of(attributes), named(label, columns));
       if (blocks != null) result = new Filter(Blocks.isIn(block, Text.longs(blocks)), result);
       // With changed columns, Spark finds no condition that it can push to Parquet.
       Expression pushed = hasHidden && condition != null ? pushed(condition, hidden) : null;
@@ -534,7 +532,7 @@ public class ReadBlocks extends Rule {
       for (int i = 0; i < wanted.size(); i++) checkType((AttributeReference) wanted.get(i), fields[i].dataType());
       List copies = new ArrayList();
       while (rows.hasNext()) copies.add(((InternalRow) rows.next()).copy());
-      LogicalPlan local = new LocalRelation(Seqs.of(wanted), Seqs.of(copies), false, scala.Option.apply(null));
+      LogicalPlan local = Versions.rows(Seqs.of(wanted), Seqs.of(copies));
       // Always true: it shows in the plan what was read.
       Expression isLabelled = new IsNotNull(Literal.create(UTF8String.fromString(label), StringType$.MODULE$));
       return new Filter(condition == null ? isLabelled : new And(isLabelled, condition), local);
@@ -567,7 +565,7 @@ public class ReadBlocks extends Rule {
 
     /** No rows, for a scan that is only planned. */
     public LogicalPlan nothing() {
-      return over(new LocalRelation(Seqs.of(wanted), Seqs.none(), false, scala.Option.apply(null)));
+      return over(Versions.rows(Seqs.of(wanted), Seqs.none()));
     }
 
     /** A number of rows without columns. */
@@ -854,8 +852,8 @@ public class ReadBlocks extends Rule {
 
     private static Expression listed(AttributeReference block, long[] ids, int start, int end, boolean guarded) {
       scala.collection.mutable.Builder values = scala.collection.immutable.Set$.MODULE$.newBuilder();
-      for (int i = start; i < end; i++) values.addOne(new Long(ids[i]));
-      for (int i = end - start; i < LEAST_LISTED; i++) values.addOne(new Long(-1 - i));
+      for (int i = start; i < end; i++) values.$plus$eq(new Long(ids[i]));
+      for (int i = end - start; i < LEAST_LISTED; i++) values.$plus$eq(new Long(-1 - i));
       Expression listed = new InSet(block, (scala.collection.immutable.Set) values.result());
       if (!guarded) return listed;
       return new And(new And(new GreaterThanOrEqual(block, bigint(ids[start])),
@@ -926,40 +924,90 @@ public class ReadBlocks extends Rule {
   /** What versions of Spark name or make differently. */
   static class Versions {
     /**
-     * Make an object of a case class by its only constructor, which takes fewer arguments in older versions.
+     * Make an object of a case class by its only constructor, from the arguments that the newest version takes.
      *
-     * Those that are null or not given have the defaults of the companion object.
+     * Those that an older version lacks are left out, by their types. Those that are null or not given have the defaults
+     * of the companion object.
      */
     static Object make(Class of, Object companion, Object[] given) {
       java.lang.reflect.Constructor constructor = of.getConstructors()[0];
-      Object[] arguments = java.util.Arrays.copyOf(given, constructor.getParameterTypes().length);
+      Class[] types = constructor.getParameterTypes();
+      Object[] arguments = new Object[types.length];
+      int next = 0;
       try {
-        for (int i = 0; i < arguments.length; i++)
+        for (int i = 0; i < types.length; i++) {
+          while (next < given.length && !fits(given[next], types[i])) next++;
+          arguments[i] = next < given.length ? given[next++] : null;
           if (arguments[i] == null)
             arguments[i] = companion.getClass().getMethod("apply$default$" + (i + 1), new Class[0]).invoke(companion,
                 new Object[0]);
+        }
         return constructor.newInstance(arguments);
       } catch (ReflectiveOperationException error) {
         throw new IllegalStateException(error);
       }
     }
 
-    /** The rows of an Arrow stream and their schema; older versions also take the task's context. */
-    static scala.Tuple2 readStream(byte[] stream) {
-      Object converters = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$;
-      java.lang.reflect.Method[] methods = converters.getClass().getMethods();
-      java.lang.reflect.Method read = null;
-      for (int i = 0; i < methods.length; i++) {
-        boolean isShorter = read == null || methods[i].getParameterTypes().length < read.getParameterTypes().length;
-        if (methods[i].getName().equals("fromIPCStream") && isShorter) read = methods[i];
-      }
-      Object[] arguments = new Object[read.getParameterTypes().length];
-      arguments[0] = stream;
+    private static boolean fits(Object argument, Class type) {
+      return argument == null || type.isPrimitive() || type.isInstance(argument);
+    }
+
+    static LogicalPlan relation(HadoopFsRelation relation, Object output, scala.Option table) {
+      return (LogicalPlan) make(LogicalRelation.class, LogicalRelation$.MODULE$,
+          new Object[] {relation, output, table, Boolean.FALSE, scala.Option.apply(null)});
+    }
+
+    static LogicalPlan rows(Object output, Object rows) {
+      return (LogicalPlan) make(LocalRelation.class, LocalRelation$.MODULE$,
+          new Object[] {output, rows, Boolean.FALSE, scala.Option.apply(null)});
+    }
+
+    /** Scala's method for the names of a case class's arguments; Scala 2.12 has none. */
+    private static final java.lang.reflect.Method NAME = nameMethod();
+
+    private static java.lang.reflect.Method nameMethod() {
       try {
-        return (scala.Tuple2) read.invoke(converters, arguments);
+        return scala.Product.class.getMethod("productElementName", new Class[] {int.class});
+      } catch (NoSuchMethodException older) {
+        return null;
+      }
+    }
+
+    static String nameOf(scala.Product product, int place) {
+      if (NAME == null)
+        return (String) org.apache.spark.sql.catalyst.ScalaReflection$.MODULE$.getConstructorParameterNames(
+            product.getClass()).apply(place);
+      try {
+        return (String) NAME.invoke(product, new Object[] {new Integer(place)});
       } catch (ReflectiveOperationException error) {
         throw new IllegalStateException(error);
       }
+    }
+
+    /** The rows of an Arrow stream and their schema; Spark 4.0 also takes the task's context, which may be null. */
+    static scala.Tuple2 readStream(byte[] stream) {
+      Object converters = org.apache.spark.sql.execution.arrow.ArrowConverters$.MODULE$;
+      java.lang.reflect.Method[] methods = converters.getClass().getMethods();
+      for (int i = 0; i < methods.length; i++) {
+        Class[] types = methods[i].getParameterTypes();
+        // Newer versions also read an iterator of streams, by a method of the same name.
+        if (!methods[i].getName().equals("fromIPCStream") || !types[0].isInstance(stream)) continue;
+        Object[] arguments = new Object[types.length];
+        arguments[0] = stream;
+        try {
+          return (scala.Tuple2) methods[i].invoke(converters, arguments);
+        } catch (ReflectiveOperationException error) {
+          throw new IllegalStateException(error);
+        }
+      }
+      throw new IllegalStateException("Spark has no method that reads Arrow streams");
+    }
+
+    /** A name bound to a relation in a query; before 4.1, Spark knows no depth of recursion. */
+    static Object bind(String name, Object relation) {
+      java.lang.reflect.Type types = UnresolvedWith.class.getConstructors()[0].getGenericParameterTypes()[1];
+      return types.getTypeName().contains("scala.Tuple2<") ? (Object) new scala.Tuple2(name, relation)
+          : new scala.Tuple3(name, relation, scala.Option.apply(null));
     }
   }
 
@@ -1055,12 +1103,12 @@ public class ReadBlocks extends Rule {
         Object argument = product.productElement(i);
         if (argument instanceof scala.Some) argument = ((scala.Some) argument).get();
         if (argument instanceof org.apache.spark.api.python.PythonFunction) {
-          entry(text, product.productElementName(i), digest((org.apache.spark.api.python.PythonFunction) argument));
+          entry(text, Versions.nameOf(product, i), digest((org.apache.spark.api.python.PythonFunction) argument));
         } else if (argument instanceof Class) {
-          entry(text, product.productElementName(i), ((Class) argument).getName());
+          entry(text, Versions.nameOf(product, i), ((Class) argument).getName());
         } else if (argument instanceof String || argument instanceof Number || argument instanceof Boolean
             || argument instanceof Character || argument instanceof scala.Enumeration$Value || isMode(argument)) {
-          entry(text, product.productElementName(i), argument.toString());
+          entry(text, Versions.nameOf(product, i), argument.toString());
         }
       }
     }

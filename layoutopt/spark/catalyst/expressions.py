@@ -176,16 +176,16 @@ def arithmetic(function: str) -> Handler:
 
     def read(tree: Tree, reader: Reader) -> Subject:
         left, right = tree.pair
-        mode = _MODE.fullmatch(str(tree.detail("evalContext")))
-        if mode is None or not is_number(tree.type):
+        mode, keeps_digits = _read_mode(tree)
+        if not is_number(tree.type):
             raise unknown(tree)
         wraps = is_integer(tree.type) and function in ("try_add", "try_subtract", "try_multiply")
-        if wraps and mode[1] not in ("ANSI", "TRY"):
+        if wraps and mode not in ("ANSI", "TRY"):
             raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
         sides = read_side(left, reader), read_side(right, reader)
         result = sql_arithmetic.combine(function, *sides, reader.context, describe(tree))
         if decimal_digits(tree.type) and (
-            mode[2] != "true" or _count_decimals(result.type) != _count_decimals(tree.type)
+            not keeps_digits or _count_decimals(result.type) != _count_decimals(tree.type)
         ):
             raise Unusable("coercion", f"{describe(tree)} is {tree.type}, with another scale than computed here")
         if not decimal_digits(tree.type) and result.type != tree.type:
@@ -193,6 +193,22 @@ def arithmetic(function: str) -> Handler:
         return result
 
     return read
+
+
+def _read_mode(tree: Tree) -> tuple[str, bool]:
+    """Return the mode of arithmetic, and whether decimals keep their integer digits rather than their scale.
+
+    Before 4.1, Spark takes the latter from the session when the query runs, and the rule from there.
+
+    Raises:
+        Unusable: the expression has no mode.
+    """
+    mode = _MODE.fullmatch(str(tree.detail("evalContext")))
+    if mode is not None:
+        return mode[1], mode[2] == "true"
+    if tree.detail("evalMode") is None:
+        raise unknown(tree)
+    return str(tree.detail("evalMode")), True
 
 
 def _count_decimals(kind: str) -> int | None:

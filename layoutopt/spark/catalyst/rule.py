@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import SettingError
 from layoutopt.model.schema import Column, schema_ddl
+from layoutopt.spark.core.versions import adapt_java, java_class
 
 _SOURCE: Final = Path(__file__).with_name("ReadBlocks.java")
 _CLASS: Final = "layoutopt.ReadBlocks"
@@ -121,12 +122,12 @@ def _compile_rule(jvm: Any, version: str) -> Any:
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         try:
-            compiler.cook(_SOURCE.read_text(encoding="utf-8"))
+            compiler.cook(adapt_java(_SOURCE.read_text(encoding="utf-8")))
         except Py4JJavaError as error:
             message = error.java_exception.getMessage()
             raise SettingError(
-                f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 4.3, or read "
-                "the table by layoutopt.open_table(PATH).scan(...)"
+                f"layoutopt's optimiser rule does not compile on Spark {version} ({message}); use Spark 3.5 to 4.3, or "
+                "read the table by layoutopt.open_table(PATH).scan(...)"
             ) from error
         _CLASSES.clear()  # drops the class of an ended Java process
         _CLASSES[id(jvm._gateway_client)] = compiler.getClassLoader().loadClass(_CLASS)
@@ -153,8 +154,7 @@ def get_optimized_plan(frame: DataFrame) -> Any:
 
 def plan_to_dataframe(spark: SparkSession, plan: Any) -> DataFrame:
     """Return a plan as a DataFrame."""
-    jvm: Any = spark._jvm
-    dataset = getattr(jvm, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(spark), plan)
+    dataset = java_class(spark, "org.apache.spark.sql.classic.Dataset").ofRows(java_session(spark), plan)
     return DataFrame(dataset, spark)
 
 

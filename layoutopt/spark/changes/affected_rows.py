@@ -45,6 +45,7 @@ from layoutopt.spark.core.functions import check_plan, find_declared_udfs
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.core.source import hash_column, measure_content
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import map_in_workers
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.session.enabling import plan_reads, table_to_dataframe, with_functions
@@ -122,7 +123,7 @@ class LocatedRows:
         hashes = [hash_column(field.name, field.dataType).alias(f"_w_hash_{i}") for i, field in enumerate(fields)]
         results = map_in_workers(self.numbered.select(SEGMENT_NUMBER, PLACE, *hashes), _sum_by_segment, _MATCHES)
         with translate_spark_errors(repr(self.read.table.catalog.files.root)):
-            parts = results.toArrow().to_pylist()
+            parts = to_arrow(results).to_pylist()
         by_segment: dict[int, list[dict[str, Any]]] = {}
         for part in parts:
             by_segment.setdefault(part["segment"], []).append(part)

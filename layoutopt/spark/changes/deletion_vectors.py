@@ -34,6 +34,7 @@ from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, plan_file_reads
 from layoutopt.spark.changes.affected_rows import SegmentRows, TableChange
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import map_in_workers
 
 _TASK_RESULT = "work int, layout int, block bigint, rows bigint, places binary"
@@ -148,7 +149,7 @@ def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[
     files = catalog.files.for_tasks()
     numbers = spark.range(0, len(tasks), 1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
     with translate_spark_errors(repr(catalog.files.root)):
-        results = map_in_workers(numbers, partial(_find_tids, files, tasks), _TASK_RESULT).toArrow()
+        results = to_arrow(map_in_workers(numbers, partial(_find_tids, files, tasks), _TASK_RESULT))
     rows: dict[tuple[int, int], int] = {}
     for task, layout, count in zip(*(results[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
         rows[task, layout] = rows.get((task, layout), 0) + count

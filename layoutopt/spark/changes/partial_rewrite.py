@@ -60,6 +60,7 @@ from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.sessions import limit_method_size
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import map_segments
 from layoutopt.spark.loading.dry_run import dry_run_loads
 from layoutopt.spark.loading.job import discard_files_after
@@ -191,7 +192,7 @@ def _write_blocks(
     rows = located.numbered.withColumnsRenamed({PLACE: POSITION, SEGMENT_NUMBER: SEGMENT})
     with translate_spark_errors(repr(change.path)), limit_method_size(change.spark):
         featurised = with_feature_words(rows, plan.features.features)
-        table = map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+        table = to_arrow(map_segments(featurised, len(reads), partial(write_segment, job), RESULT_SCHEMA))
     results = list(read_task_results(table))
     words = carry_words(kept.words, change.table.catalog.plans[entry.plan].features, plan.features)
     for result in results:

@@ -38,7 +38,7 @@ _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
-    r"|InvalidProtocolBufferException"
+    r"|InvalidProtocolBufferException|hadoop\.fs\.ChecksumException"
 )
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
 _STRUCT = re.compile(r'^"STRUCT<(.*)>"', re.MULTILINE)

@@ -21,6 +21,7 @@ from layoutopt.model.types import quote_name
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import limit_method_size
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.writer.evaluation import features_left_to_spark
 
 
@@ -96,7 +97,7 @@ def count_vectors(
     key = partition_column(df, by).alias("_key")
     grouped = df.select(key, *word_columns(features)).groupBy("_key", *names).agg(F.count("*").alias(COUNT))
     with limit_method_size(df.sparkSession):
-        pairs = grouped.limit(max_pairs + 1).toArrow()
+        pairs = to_arrow(grouped.limit(max_pairs + 1))
     return counts_by_key(pairs, len(features), max_pairs)
 
 

@@ -16,10 +16,11 @@ from layoutopt.errors import SettingError
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
-from layoutopt.model.predicates.nodes import user_calls
+from layoutopt.model.predicates.nodes import all_calls, user_calls
 from layoutopt.model.types import type_sql
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs, by_name, called_name
 from layoutopt.spark.core.sessions import check_settings
+from layoutopt.spark.core.versions import function_identifier, has_function_scopes, is_spark_3, java_class
 
 _LOCK: Final = threading.Lock()
 # By session: each function by name, with Spark's registration of it.
@@ -107,6 +108,12 @@ def check_features(spark: SparkSession, features: FeatureSet, what: str, express
     check_settings(spark, features.settings, what)
     known = find_declared_udfs(spark)
     computed = (*(feature.node for feature in features), *expressions)
+    called = [call for node in computed for call in all_calls(node)]
+    if called and is_spark_3():
+        raise SettingError(
+            f"{what} needs the function {called[0].fn}, and functions of Spark 3.5 may differ from those of Spark 4; "
+            "give --executor local, use Spark 4, or features without functions"
+        )
     for fn in dict.fromkeys(call.fn for node in computed for call in user_calls(node)):
         name = called_name(fn)
         udf = known.get(name)
@@ -154,11 +161,13 @@ def _session_id(spark: SparkSession) -> str:
 def _find_registration(spark: SparkSession, name: str, scope: Literal["session", "builtin"] = "session") -> Any:
     """Return Spark's current registration of a function; None where there is none."""
     java: Any = spark._jsparkSession
-    jvm: Any = spark.sparkContext._jvm
-    some = jvm.scala.Option.apply
-    function = (
-        java.sessionState()
-        .functionRegistry()
-        .lookupFunctionBuilder(jvm.org.apache.spark.sql.catalyst.FunctionIdentifier(name, some(scope), some("system")))
-    )
-    return function.get() if function.isDefined() else None
+    function = java.sessionState().functionRegistry().lookupFunctionBuilder(function_identifier(spark, name, scope))
+    if not function.isDefined():
+        return None
+    if not has_function_scopes():  # the session's registry begins as a copy of Spark's own
+        own = java_class(spark, "org.apache.spark.sql.catalyst.analysis.FunctionRegistry").builtin()
+        built_in = own.lookupFunctionBuilder(function_identifier(spark, name, scope))
+        is_built_in = built_in.isDefined() and bool(built_in.get().equals(function.get()))
+        if (scope == "session" and is_built_in) or (scope == "builtin" and not built_in.isDefined()):
+            return None
+    return function.get()

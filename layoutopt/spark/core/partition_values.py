@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 
 from layoutopt.catalog.partition_names import PlainValue, no_partitions, parse_request, wrong_partition_value
 from layoutopt.model.types import quote_name
+from layoutopt.spark.core.versions import try_cast
 
 _NO_ZONE: Final = "timestamp_ntz'1970-01-01 00:00:00'"
 
@@ -99,13 +100,13 @@ def match_partition_texts(df: DataFrame, partition_by: str, requests: Sequence[o
     """
     column, type = F.col(quote_name(partition_by)), df.schema[partition_by].dataType
     texts = [parse_request(request, partition_by, isinstance(type, StringType)) for request in requests]
-    return reduce(SparkColumn.__or__, (column.eqNullSafe(F.lit(text).try_cast(type)) for text in texts), F.lit(False))
+    return reduce(SparkColumn.__or__, (column.eqNullSafe(try_cast(text, type)) for text in texts), F.lit(False))
 
 
 def _cast_text(df: DataFrame, text: str | None, partition_by: str, type: DataType) -> PlainValue:
     if text is None or isinstance(type, StringType):
         return text
-    row = df.sparkSession.range(1).select(plain_column(F.lit(text).try_cast(type), type).alias("value")).first()
+    row = df.sparkSession.range(1).select(plain_column(try_cast(text, type), type).alias("value")).first()
     value: PlainValue = None if row is None else row["value"]
     if value is None:
         raise wrong_partition_value(text, type.simpleString(), f"--partition {partition_by}=VALUE")

@@ -10,7 +10,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -116,8 +117,10 @@ def spark_session(app: str = "layoutopt", debug: bool = False, private: bool = F
 
 def silence_failed_queries() -> None:
     """Silence the JSON that PySpark logs for each failed query; for processes that print the error themselves."""
-    from pyspark.logger import PySparkLogger
-
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:  # Spark 3.5 logs none
+        return
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
@@ -178,6 +181,32 @@ def count_running_tasks() -> tuple[int, int] | None:
     return (sum(done for done, _ in counts), sum(total for _, total in counts)) if counts else None
 
 
+def cancel_jobs() -> None:
+    """Cancel the jobs of this process's session, if there is one: an interrupted query waits for its job otherwise."""
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    with suppress(Exception):  # the session may be stopped meanwhile
+        if context is not None:
+            context.cancelAllJobs()
+
+
+def start_early(start: Callable[[], SparkSession]) -> Callable[[], SparkSession]:
+    """Start a session in the background; return a function that waits for it. The process may end before."""
+    session: Future[SparkSession] = Future()
+
+    def run() -> None:
+        try:
+            session.set_result(start())
+        except BaseException as error:
+            session.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return session.result
+
+
 def is_submitted() -> bool:
     """Whether spark-submit, or a shell of Spark's, has prepared a session for this process."""
     return "SPARK_ENV_LOADED" in os.environ or "PYSPARK_GATEWAY_PORT" in os.environ
@@ -194,11 +223,16 @@ def has_local_paths(spark: SparkSession) -> bool:
     return str(java.hadoopConfiguration().get("fs.defaultFS")).startswith("file:")
 
 
+def get_own_setting(spark: SparkSession, key: str) -> str | None:
+    """Return a setting of the session, or None where Spark's default applies."""
+    java: Any = spark._jsparkSession
+    return str(spark.conf.get(key)) if java.sessionState().conf().contains(key) else None
+
+
 @contextmanager
 def override_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Change a session's settings within the block; each is restored unless it was changed again meanwhile."""
-    java: Any = spark._jsparkSession
-    before = {key: str(spark.conf.get(key)) for key in settings if java.sessionState().conf().contains(key)}
+    before = {key: value for key in settings if (value := get_own_setting(spark, key)) is not None}
     try:
         for key, value in settings.items():
             spark.conf.set(key, value)

@@ -35,7 +35,6 @@ from pyspark.sql.types import (
     StructType,
     TimestampNTZType,
     TimestampType,
-    VariantType,
 )
 
 from layoutopt.catalog.load_check import Content
@@ -49,6 +48,7 @@ from layoutopt.model.schema import RESERVED, Schema
 from layoutopt.model.schema import Column as SchemaColumn
 from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
+from layoutopt.spark.core.versions import file_metadata, to_dataframe, variant_type
 from layoutopt.sql.schema import check_folders, list_files
 from layoutopt.writer.checksum import is_hashable
 
@@ -70,6 +70,7 @@ _SPECIAL: Final = re.compile(r"([*?\[\]{}\\])")
 # The binaries of a variant, as Arrow and Parquet name them, and Spark's methods that return them.
 _VARIANT_PARTS: Final = (("value", "getValue"), ("metadata", "getMetadata"))
 _ATOMIC = (NumericType, StringType, BinaryType, BooleanType, DateType, TimestampType, TimestampNTZType)
+VariantType: Final = variant_type()
 _NO_PARTITION = (FloatType, DoubleType, BinaryType, ArrayType, MapType, StructType, VariantType)
 _CHAR_METADATA = "__CHAR_VARCHAR_TYPE_STRING"  # where Spark keeps the declared type of a text
 
@@ -229,7 +230,7 @@ def _read_alike_files(
     fields = [StructField(name, type) for name, type in zip(stored, types, strict=True) if name is not None]
     paths = [escape_pattern(file.path) for file in files]
     parquet = read_files(spark, PARQUET, paths, schema=StructType(fields))
-    metadata = parquet.metadataColumn("_metadata")
+    metadata = file_metadata(parquet)
     rows = parquet.select(
         *(F.col(quote_name(field.name)) for field in fields),
         metadata["file_path"].alias(FILE[0]),
@@ -270,7 +271,7 @@ def _join_metadata(
         values = [files[number].constants[name] for number in numbers]
         columns.append(pa.array([None if value is None else str(value) for value in values], pa.string()))
     labels = [_KEY, _FILE, _MARK, *(f"{_CONSTANT}{place}" for place in range(len(names)))]
-    known = spark.createDataFrame(pa.table(columns, names=labels))
+    known = to_dataframe(spark, pa.table(columns, names=labels))
     keyed = rows.withColumn(_KEY, F.regexp_replace(FILE[0], _SCHEME.pattern, ""))
     unknown = F.raise_error(F.concat(F.lit(f"{snapshot.name} has no file "), F.col(FILE[0])))
     number = F.when(F.col(_FILE).isNull(), unknown.cast("int")).otherwise(F.col(_FILE))
@@ -288,7 +289,7 @@ def _without_deleted(spark: SparkSession, rows: DataFrame, files: Sequence[Snaps
     numbers = np.repeat([number for number, _ in deleted], [len(positions) for _, positions in deleted])
     positions = np.concatenate([positions for _, positions in deleted])
     table = pa.table({_FILE: pa.array(numbers, pa.int32()), _ROW: pa.array(positions, pa.int64())})
-    return rows.join(spark.createDataFrame(table), [_FILE, _ROW], "left_anti")
+    return rows.join(to_dataframe(spark, table), [_FILE, _ROW], "left_anti")
 
 
 def variant_binaries(name: str) -> SparkColumn:

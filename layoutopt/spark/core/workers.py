@@ -26,6 +26,7 @@ from layoutopt.errors import decode_error, encode_errors
 from layoutopt.local.processes import Batches, Task
 from layoutopt.model.schema import SEGMENT
 from layoutopt.spark.core.failures import MISSING_PACKAGE
+from layoutopt.spark.core.versions import repartition_by_id, to_arrow
 
 Value = TypeVar("Value")
 
@@ -81,7 +82,7 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
     """
     numbers = spark.range(0, count, 1, max(1, count))
     try:
-        results = map_in_workers(numbers, partial(_call, function), "number bigint, value binary").toArrow()
+        results = to_arrow(map_in_workers(numbers, partial(_call, function), "number bigint, value binary"))
     except (PySparkException, Py4JJavaError) as error:
         original = decode_error(str(error))
         if original is None:
@@ -126,7 +127,7 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
     """
     names = rows.columns
     places = [f"c{place}" for place in range(len(names))]
-    by_segment = rows.toDF(*places).repartitionById(max(1, segments), places[names.index(SEGMENT)])
+    by_segment = repartition_by_id(rows.toDF(*places), max(1, segments), places[names.index(SEGMENT)])
     return map_in_workers(by_segment, partial(_run_with_names, task, names), schema)
 
 

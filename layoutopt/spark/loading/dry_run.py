@@ -29,6 +29,7 @@ from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from layoutopt.spark.core.sessions import check_settings, limit_method_size
 from layoutopt.spark.core.source import check_partition_column, conform_columns, open_source
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import map_segments
 from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan, needed_columns
 from layoutopt.writer.segment import gather_segment
@@ -82,7 +83,7 @@ def dry_run_loads(
         jobs = [_write_job(plan, keys, tuple(segment.number for segment in segments)) for plan in plans]
         routed = with_segments(spark, positioned, segments, first.partition_by)
         featurised = with_feature_words(routed, first.features.features, (*names, POSITION, SEGMENT))
-        result = map_segments(featurised, len(segments), partial(_measure_segment, jobs), _RESULT_SCHEMA).toArrow()
+        result = to_arrow(map_segments(featurised, len(segments), partial(_measure_segment, jobs), _RESULT_SCHEMA))
     tables = [[blocks_with_indexes(plan).empty_table()] for plan in plans]
     for number, stream in zip(result["plan"].to_pylist(), result["blocks"].to_pylist(), strict=True):
         tables[number].append(pa.ipc.open_stream(stream).read_all())

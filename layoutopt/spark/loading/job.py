@@ -38,6 +38,7 @@ from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import checksum_column, content_columns, content_of, escape_pattern, measure_content
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import SparkTasks, map_in_workers, map_segments
 from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
 from layoutopt.writer.checksum import is_hashable
@@ -84,7 +85,7 @@ class SparkRows(RowSource):
             observed = with_positions(self.rows).observe(observation, *content_columns(self.rows))
             routed = with_segments(spark, observed, segments, plan.partition_by)
             featurised = with_index_values(with_feature_words(routed, plan.features.features), plan.indexes)
-            results = map_segments(featurised, len(segments), partial(write_segment, job), RESULT_SCHEMA).toArrow()
+            results = to_arrow(map_segments(featurised, len(segments), partial(write_segment, job), RESULT_SCHEMA))
             return read_task_results(results), content_of(observation.get, plan.schema.names)
 
     def measure(self) -> Content:
@@ -146,7 +147,7 @@ class SparkFiles(LocalFiles):
         numbers = self.opened.rows.sparkSession.range(0, len(cut.tasks), 1, len(cut.tasks))
         batches = map_in_workers(numbers, partial(cut_rows, cut), SHUFFLE_BATCH_TYPES)
         results = map_segments(batches, len(cut.ranges.values), partial(_write_shuffled, job), RESULT_SCHEMA)
-        return list(read_task_results(results.toArrow()))
+        return list(read_task_results(to_arrow(results)))
 
     def measure(self) -> Content:
         """Sum the source by Spark."""

@@ -26,6 +26,7 @@ from layoutopt.model.types import quote_name
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.partition_values import filter_partitions, partition_column
 from layoutopt.spark.core.source import FILE, escape_pattern, open_source, read_files, rename_columns, snapshot_rows
+from layoutopt.spark.core.versions import file_metadata, try_cast
 from layoutopt.sql.schema import folder_values
 
 
@@ -45,7 +46,7 @@ def source_partitions(
     """
     name = parse_table_name(source)
     if name is None:
-        file = rows.metadataColumn("_metadata")
+        file = file_metadata(rows)
         file_columns = [file["file_path"], file["file_size"], F.unix_micros(file["file_modification_time"])]
     else:
         rows = snapshot_rows(rows.sparkSession, open_snapshot(name), with_file=True)
@@ -139,7 +140,7 @@ def between(rows: DataFrame, partition_by: str | None, first: str | None, last: 
     for flag, text in (("--from", first), ("--to", last)):
         if text is None:
             continue
-        row = rows.sparkSession.range(1).select(F.lit(text).try_cast(type).isNull().alias("wrong")).first()
+        row = rows.sparkSession.range(1).select(try_cast(text, type).isNull().alias("wrong")).first()
         if row is None or row["wrong"]:
             raise SettingError(f"{flag} is {text!r}, which is no {type.simpleString()}; write a {partition_by}")
         end = F.lit(text).cast(type)

@@ -33,6 +33,7 @@ from layoutopt.spark.core.partition_values import filter_partitions, partition_c
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import hash_input, with_binaries
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import SparkTasks, map_segments
 from layoutopt.writer.evaluation import read_word_columns, segment_words
 
@@ -62,7 +63,7 @@ class FrameRows(Rows):
     def partition_rows(self) -> Mapping[PlainValue, int]:
         """The rows of each partition, counted once."""
         keyed = self.frame.groupBy(partition_column(self.frame, self.partition_by).alias(KEY))
-        counted = keyed.agg(F.count(F.lit(1)).alias(ROWS)).toArrow()
+        counted = to_arrow(keyed.agg(F.count(F.lit(1)).alias(ROWS)))
         counts = dict(zip(counted[KEY].to_pylist(), counted[ROWS].to_pylist(), strict=True))
         return {value: counts[value] for value in sorted(counts, key=null_first_key)}
 
@@ -108,9 +109,8 @@ class FrameRows(Rows):
         # Positions are added last: which rows are drawn depends on content alone.
         few = draw_rows(self.frame, features, request.partition_by, request.partition_rows, request.sample_rows)
         with limit_method_size(self.frame.sparkSession):
-            drawn = with_binaries(
-                with_feature_words(with_positions(few), features.features, (*columns, POSITION))
-            ).toArrow()
+            featurised = with_feature_words(with_positions(few), features.features, (*columns, POSITION))
+            drawn = to_arrow(with_binaries(featurised))
         drawn = drawn.take(pa.array(np.argsort(np.asarray(drawn[POSITION]), kind="stable")))
         words = segment_words(
             features.features, drawn.select(list(columns)), lambda left: read_word_columns(drawn, len(left))
@@ -121,7 +121,7 @@ class FrameRows(Rows):
         """Draw rows of a partition by a hash of their short columns."""
         value, count = partition
         some = self.frame if self.partition_by is None else filter_partitions(self.frame, self.partition_by, [value])
-        return with_binaries(draw_share(some, features, wanted / max(1, count))).toArrow()
+        return to_arrow(with_binaries(draw_share(some, features, wanted / max(1, count))))
 
     def map_segments(
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
@@ -130,7 +130,7 @@ class FrameRows(Rows):
         with limit_method_size(self.frame.sparkSession):
             routed = select_segment_rows(self.frame, plan, chosen)
             featurised = with_feature_words(routed, request.features.features, (*request.columns, POSITION, SEGMENT))
-            results = map_segments(featurised, chosen.shares * len(chosen.segments), task, schema).toArrow()
+            results = to_arrow(map_segments(featurised, chosen.shares * len(chosen.segments), task, schema))
         return results, self.draw(request) if request.partition_rows else RowSample(request.features, ())
 
 
@@ -177,7 +177,8 @@ def measure_bounds(rows: DataFrame, partition_by: str | None, columns: Sequence[
     for i, column in enumerate(columns):
         value = quote_name(column.name)
         aggregates += map(F.expr, (f"min({value}) AS _low{i}", f"max({value}) AS _high{i}", f"count({value}) AS _n{i}"))
-    return rows.groupBy(partition_column(rows, partition_by).alias("_key")).agg(*aggregates).toArrow().combine_chunks()
+    by_key = rows.groupBy(partition_column(rows, partition_by).alias("_key"))
+    return to_arrow(by_key.agg(*aggregates)).combine_chunks()
 
 
 def select_segment_rows(rows: DataFrame, plan: Plan, chosen: ChosenSegments) -> DataFrame:

@@ -42,6 +42,7 @@ from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.planning.plan import open_by_spark, plan_best
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
@@ -185,7 +186,7 @@ def _measure_indexes(
         job = WriteJob(trial, shares, "sampled", new_load_id(), 0, ("sampled",) * n, tuple(range(n)), rehearsal=True)
         featurised = with_feature_words(select_segment_rows(frame, plan, chosen), plan.features.features)
         indexed = with_index_values(featurised, trial.indexes)
-        results = map_segments(indexed, n, partial(_measure_segment, job), _RESULT_SCHEMA).toArrow().to_pylist()
+        results = to_arrow(map_segments(indexed, n, partial(_measure_segment, job), _RESULT_SCHEMA)).to_pylist()
     if not results:
         return None
     in_order = sorted(results, key=lambda row: int(row["segment"]))

@@ -40,7 +40,7 @@ from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.explain import Explanation, explain
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
-from layoutopt.scan.table import Table, open_table, prune_with_settings
+from layoutopt.scan.table import SourceTable, Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import (
@@ -53,8 +53,11 @@ from layoutopt.spark.catalyst.rule import (
     remove_rule,
 )
 from layoutopt.spark.core.functions import declare, find_declared_udfs, is_registered, select_same_code
+from layoutopt.spark.core.sessions import get_own_setting
+from layoutopt.spark.core.source import open_source
+from layoutopt.spark.core.versions import function_identifier, is_spark_3, java_class
 from layoutopt.spark.session.metrics import ScanMetrics
-from layoutopt.spark.session.readers import SnapshotFiles, list_files, plan_read, read_to_dataframe
+from layoutopt.spark.session.readers import SnapshotFiles, keep_active_session, list_files, plan_read, read_to_dataframe
 from layoutopt.spark.session.tables import (
     PlannedQuery,
     Registration,
@@ -86,7 +89,7 @@ def raise_in_limit(spark: SparkSession) -> str | None:
     """Raise the session's limit of IN lists; return the old setting, "" if it was unset, or None if nothing changed."""
     if int(spark.conf.get(_SETTING) or 0) >= MAX_IN_VALUES:
         return None
-    before = dict(spark.conf.getAll).get(_SETTING, "")
+    before = get_own_setting(spark, _SETTING) or ""
     spark.conf.set(_SETTING, MAX_IN_VALUES)
     return before
 
@@ -122,7 +125,7 @@ def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
         if state.enabled and has_rule(spark):
             return
         install_rule(spark, state)
-        state.rule.addFunction(java_session(spark), FUNCTION)
+        state.rule.addFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.lists_before = raise_in_limit(spark)
         state.enabled = True
         _update_views(spark, state)
@@ -135,7 +138,7 @@ def disable(spark: SparkSession) -> None:
         if not state.enabled:
             return
         state.enabled = False
-        state.rule.dropFunction(java_session(spark), FUNCTION)
+        state.rule.dropFunction(java_session(spark), function_identifier(spark, FUNCTION))
         state.rule = None
         remove_rule(spark)
         restore_in_limit(spark, state.lists_before)
@@ -327,6 +330,10 @@ def _translate_condition(
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
+    if unusual is None and is_spark_3():
+        weaker = _drop_functions(condition.root)
+        note = "functions of Spark 3.5 may differ from Spark 4's; only comparisons of columns are used for skipping"
+        return replace(condition, root=weaker), note if weaker != condition.root else ""
     if unusual is None:
         return condition, ""
     note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"
@@ -398,10 +405,10 @@ def table_to_dataframe(spark: SparkSession, table: Table) -> DataFrame:
     return plan_to_dataframe(spark, make_relation(spark, state, get_snapshot_registration(table)))
 
 
-def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
-    """Return the result of a SQL text over a table, which Spark parses and runs.
+def scan_to_dataframe(spark: SparkSession, named: Mapping[str, Table], sql: str) -> DataFrame:
+    """Return the result of a SQL text over tables, which Spark parses and runs.
 
-    The text uses the table's name; other names are resolved in the session. The rule is added to the session, where it
+    The text uses the tables' names; other names are resolved in the session. The rule is added to the session, where it
     affects no other tables.
 
     Raises:
@@ -409,10 +416,17 @@ def scan_to_dataframe(spark: SparkSession, table: Table, sql: str) -> DataFrame:
         pyspark.errors.PySparkException: Spark can't run the text.
     """
     state = session_tables(spark)
-    rows = table_to_dataframe(spark, with_functions(spark, table))
     java = java_session(spark)
-    plan = java.sessionState().sqlParser().parsePlan(sql)
-    return plan_to_dataframe(spark, state.rule.named(plan, table.name, get_analyzed_plan(rows)))
+    with keep_active_session(spark):  # Spark 3.5 parses by the settings of the active session
+        java_class(spark, "org.apache.spark.sql.classic.SparkSession").setActiveSession(java)
+        plan = java.sessionState().sqlParser().parsePlan(sql)
+    for name, table in named.items():
+        if isinstance(table, SourceTable):
+            rows = open_source(spark, table.source)
+        else:
+            rows = table_to_dataframe(spark, with_functions(spark, table))
+        plan = state.rule.named(plan, name, get_analyzed_plan(rows))
+    return plan_to_dataframe(spark, plan)
 
 
 def with_functions(spark: SparkSession, table: Table) -> Table:

@@ -48,6 +48,7 @@ from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern
+from layoutopt.spark.core.versions import is_spark_3, java_class, to_dataframe
 from layoutopt.spark.core.workers import map_in_workers
 
 # The options for Spark's Parquet reader. Pages have checksums; `verify` checks footers by layoutopt's own digests.
@@ -344,8 +345,8 @@ def rows_to_dataframe(spark: SparkSession, rows: pa.Table, columns: Sequence[Col
     """Return rows that the driver has read as a DataFrame."""
     rows = rows.combine_chunks()
     cores = spark.sparkContext.defaultParallelism
-    with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), _keep_active_session(spark):
-        return SparkSession.createDataFrame(spark, rows, _to_struct_type(columns))
+    with _keep_arrow_batches(spark, _choose_batch_rows(rows, cores)), keep_active_session(spark):
+        return to_dataframe(spark, rows, _to_struct_type(columns))
 
 
 def _to_struct_type(columns: Sequence[Column]) -> StructType:
@@ -375,11 +376,9 @@ def _keep_arrow_batches(spark: SparkSession, rows: int) -> Iterator[None]:
 
 
 @contextmanager
-def _keep_active_session(spark: SparkSession) -> Iterator[None]:
+def keep_active_session(spark: SparkSession) -> Iterator[None]:
     """Restore the thread's active session, which `createDataFrame` replaces."""
-    jvm: Any = spark._jvm
-    # Looked up by the full name: by attributes, Java would search all of its archives for each part of the name.
-    sessions = getattr(jvm, "org.apache.spark.sql.classic.SparkSession")
+    sessions = java_class(spark, "org.apache.spark.sql.classic.SparkSession")
     active, in_java = SparkSession._activeSession, sessions.getActiveSession()
     try:
         yield
@@ -470,7 +469,8 @@ def plan_read(
     if by_driver and is_driver_faster:
         rows = read_rows(read, _MOST_HELD)
         rows = None if rows is None else rows.select(list(read.scan.columns))
-        if rows is not None and rows.nbytes <= _MOST_LOCAL:
+        # Spark 3.5 reads only the first batch of a stream.
+        if rows is not None and rows.nbytes <= _MOST_LOCAL and not is_spark_3():
             return scan.local(arrow_stream(rows), label)
         if rows is not None:
             return scan.held(get_analyzed_plan(rows_to_dataframe(spark, rows, read.columns)), int(rows.nbytes), label)

@@ -875,10 +875,9 @@ class ExpressionTyper(ABC):
 
     def _type_element(self, node: exp.Expr) -> str:
         """Type a field of a struct, an element of an array, or a map's value."""
-        container = node.this
-        self.type_of(container)
+        self.type_of(node.this)  # which may replace it
         subject = read_subject(node, self._context, self._read_operand)
-        return self._replace_element(node, subject, container, fails=not node.args.get("safe"))
+        return self._replace_element(node, subject, node.this, fails=not node.args.get("safe"))
 
     def _replace_element(self, node: exp.Expr, subject: Subject, container: exp.Expr, fails: bool) -> str:
         call = subject.expr

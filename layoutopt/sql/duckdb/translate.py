@@ -97,9 +97,19 @@ class Typer(ExpressionTyper):
     def _check_source(self, source: exp.Expr | Scope) -> None:
         if isinstance(source, Scope):
             return
+        self._table_schema(source)
         present = {name for name, value in source.args.items() if value} - {"this", "alias"}
         if present or (source.args.get("alias") is not None and source.args["alias"].columns):
             raise refuse(f"{short(source.sql(dialect='spark'))!r}")
+
+    def _table_schema(self, source: exp.Expr) -> Schema:
+        schema = self._tables.get(source.name.lower())
+        if schema is None:
+            raise QueryError(
+                f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}, and what --with "
+                f"names, as in --with {source.name}=PATH"
+            )
+        return schema
 
     def _check_parts(self, select: exp.Select) -> None:
         present = {name for name, value in select.args.items() if value}
@@ -194,10 +204,7 @@ class Typer(ExpressionTyper):
         if isinstance(source, Scope):
             columns: Sequence[Column] = self._outputs[id(source.expression)]
         else:
-            schema = self._tables.get(source.name.lower())
-            if schema is None:
-                raise QueryError(f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}")
-            columns = schema.columns
+            columns = self._table_schema(source).columns
         types = [column.type for column in columns if column.name.lower() == name.lower()]
         if len(types) != 1:
             raise refuse(f"the column {name!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,8 +21,8 @@ from layoutopt.config.files import make_settings
 from layoutopt.config.settings import AdviseSettings
 from layoutopt.errors import PlanError
 from layoutopt.external.snapshot import parquet_files
+from layoutopt.planning import advise as layouts_tried
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.planning import advise as layouts_tried
 from layoutopt.spark.planning.advise import advise, select_file_rows
 from tests.effort import long_too
 
@@ -152,6 +153,23 @@ def test_a_source_without_rows_is_refused(tmp_path: Path, log: Path, rows: pa.Ta
 
 
 @pytest.mark.spark
+def test_arrow_and_spark_advise_alike(
+    rows: pa.Table, log: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layouts_tried, "LOAD_METHODS", ("cuts", "sop"))
+    source = parquet(rows, tmp_path / "table")
+    by_spark = advised(spark, source, log)
+    settings = make_settings(AdviseSettings, {"source": source, "log": str(log), "block_rows": 200})
+    by_arrow = advise(lambda: pytest.fail("Spark is started"), settings)
+    known = [replace(of, layouts=(), recommended=None, statements=()) for of in (by_arrow, by_spark)]
+    assert known[0] == known[1]
+    # They draw other rows to try layouts on.
+    shares = [{layout.method: layout.reads.share for layout in of.layouts} for of in (by_arrow, by_spark)]
+    assert shares[0] == pytest.approx(shares[1], rel=0.15)
+    assert [said.engine for said in by_arrow.statements] == [said.engine for said in by_spark.statements]
+
+
+@pytest.mark.spark
 def test_some_files_are_read_as_they_are_named(rows: pa.Table, tmp_path: Path, spark: SparkSession) -> None:
     source = parquet(rows, tmp_path / "a table=1")
     opened = open_source(spark, source)
@@ -182,7 +200,7 @@ def test_bad_input_is_told_in_one_sentence_before_spark_is_waited_for(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("layoutopt.cli.layouts.start_spark", lambda session: None)
+    monkeypatch.setattr("layoutopt.cli.layouts.start_spark", lambda session: pytest.fail("Spark is started"))
     (tmp_path / "log.sql").write_text(text, encoding="utf-8")
     pq.write_table(rows, tmp_path / "rows.parquet")
     assert main(["advise", str(tmp_path / "rows.parquet"), str(tmp_path / "log.sql"), *flags]) == BAD_USAGE

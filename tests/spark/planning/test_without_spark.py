@@ -47,6 +47,18 @@ def test_a_log_is_analysed_and_a_table_planned(tmp_path: Path) -> None:
     assert Plan.loads(plan.read_bytes()).predicted["bytes_fraction"] < 1
 
 
+def test_a_layout_is_advised(tmp_path: Path) -> None:
+    page = tmp_path / "advice.html"
+    advised = run(
+        "advise", DATA / "tpch_sample.parquet", DATA / "tpch_queries.sql", "--block-rows", 100, "--html", page
+    )
+    assert (advised.returncode, advised.stderr) == (0, "")
+    advice = json.loads(advised.stdout)
+    assert advice["is_complete"]
+    assert advice["recommended"]["reads"]["share"] < advice["now"]["share"]
+    assert page.exists()
+
+
 def test_a_table_is_loaded_and_appended_to(tmp_path: Path) -> None:
     sample, table = DATA / "tpch_sample.parquet", tmp_path / "table"
     features, plan = tmp_path / "features.json", tmp_path / "plan.json"
@@ -71,4 +83,5 @@ def test_what_only_spark_reads_is_said(tmp_path: Path) -> None:
     shutil.copy(DATA / "tpch_sample.parquet", folder)
     planned = run("plan", tmp_path, "--features", features, "--method", "sop", "-o", tmp_path / "plan.json")
     assert planned.returncode == 2
-    assert "this needs Spark, but pyspark is not installed; run pip install 'layoutopt[spark]'" in planned.stderr
+    assert "this needs the library 'pyspark', which can't be imported" in planned.stderr
+    assert "run pip install 'layoutopt[spark]'" in planned.stderr

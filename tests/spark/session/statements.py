@@ -21,6 +21,9 @@ CONDITIONS: Final = (
     "year = 1995 AND NOT (kind <=> 'air')",
 )
 
+# Spark's versions that first run a statement, where 3.5 or 4.0 do not.
+NEWER: Final = {"recursive common table": "4.1", "script": "4.1"}
+
 SQL: Final = {
     "where": "SELECT id, kind FROM t WHERE {c}",
     "star": "SELECT * FROM t WHERE {c}",

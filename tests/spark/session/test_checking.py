@@ -75,7 +75,7 @@ def test_a_wrong_catalog_is_found(enabled: SparkSession, forged: Table) -> None:
         with pytest.raises(QueryExecutionException, match="skipped by features"):
             frame.collect()
     with pytest.raises(QueryExecutionException, match="skipped by features"):
-        scan_to_dataframe(enabled, forged, AIR).collect()
+        scan_to_dataframe(enabled, {forged.name: forged}, AIR).collect()
     with pytest.raises(SkippingError, match="skipped by features"):
         forged.scan_under(AIR, forged.settings)
     kinds = some_rows()["kind"].to_pylist()

@@ -13,12 +13,13 @@ import pytest
 
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.table import Table, open_table
+from layoutopt.scan.table import Table, open_source, open_table
 from layoutopt.spark import read_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.readers import read_to_dataframe
 from tests.effort import long_too
+from tests.external.folders import write
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -101,6 +102,17 @@ def test_spark_and_duckdb_agree(spark: SparkSession, table: Table) -> None:
     by_spark, by_duckdb = scan.to_spark(spark).toArrow(), scan.to_arrow()
     assert sorted(map(repr, by_spark.to_pylist())) == sorted(map(repr, by_duckdb.to_pylist()))
     assert by_spark.schema.names == by_duckdb.schema.names
+
+
+def test_spark_and_duckdb_agree_on_joins(spark: SparkSession, table: Table, tmp_path: Path) -> None:
+    kinds = {"kind": ["air", "rail", "ship", "mail", None], "speed": [900, 120, 30, 60, 5]}
+    write(tmp_path / "kinds" / "a.parquet", pa.table(kinds))
+    for further in (open_source(str(tmp_path / "kinds"), "k"), table):
+        sql = "SELECT t.id, count(*) AS n FROM t LEFT JOIN k ON t.kind = k.kind WHERE t.price > 60 GROUP BY t.id"
+        scan = table.scan(sql, tables={"k": further})
+        by_spark, by_duckdb = scan.to_spark(spark).toArrow(), scan.to_arrow()
+        assert sorted(map(repr, by_spark.to_pylist())) == sorted(map(repr, by_duckdb.to_pylist()))
+        assert by_duckdb.num_rows > 10
 
 
 def test_views_of_the_reader_are_gone_afterwards(spark: SparkSession, table: Table) -> None:

@@ -20,8 +20,9 @@ from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS as FEATURES
 from tests.scan.tables import SCHEMA, some_rows
 from tests.spark.session.answers import answer
-from tests.spark.session.statements import CHAINS, CONDITIONS, SQL, filled
+from tests.spark.session.statements import CHAINS, CONDITIONS, NEWER, SQL, filled
 from tests.spark.settings import compared_here, new_session
+from tests.versions import has_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -86,6 +87,8 @@ def asked(session: SparkSession, name: str, condition: str) -> DataFrame:
 
 @pytest.mark.parametrize(("name", "number"), [*PAIRS, *long_too(*OTHERS)])
 def test_answers_are_those_over_the_source(name: str, number: int, enabled: SparkSession, source: SparkSession) -> None:
+    if not has_spark(NEWER.get(name, "0.0")):
+        pytest.skip(f"Spark before {NEWER[name]} does not run: {name}")
     condition = CONDITIONS[number]
     expected = answer(asked(source, name, condition))
     assert answer(asked(enabled, name, condition)) == expected
@@ -97,6 +100,8 @@ def test_what_can_be_skipped_is(number: int, enabled: SparkSession, table: Table
     asked_for, missed = [], []
     opened = open_table(table.catalog.files.root)
     for name in SQL:
+        if not has_spark(NEWER.get(name, "0.0")):
+            continue
         text = filled(SQL[name], CONDITIONS[number])
         try:
             reads = opened.scan(text).reads

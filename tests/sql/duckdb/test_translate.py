@@ -294,6 +294,14 @@ def test_names_mean_the_fields_that_they_mean_to_spark(sql: str, spark: SparkSes
     assert comparable(ours) == comparable([tuple(row) for row in session.sql(sql).collect()])
 
 
+def test_fields_whose_names_are_not_plain_are_answered_at_any_depth() -> None:
+    schema = Schema((Column("x", "struct<A b:int,p:struct<q.r:array<int>>>"),))
+    for condition, field in (("x.`a B` = 1", "'A b'"), ("x.p.`Q.r`[0] = 1", "'q.r'"), ("size(x.p.`q.r`) = 1", "'q.r'")):
+        sql = portable_sql(f"SELECT 1 AS one FROM t WHERE {condition}", {"t": schema}, "v").sql
+        assert field in sql
+        assert "_layoutopt_name_" not in sql
+
+
 def test_names_that_mean_no_field_are_answered() -> None:
     for sql in ("SELECT b.c FROM t b", "SELECT b.b AS c FROM (SELECT c AS b FROM t) b"):
         assert [column.type for column in portable_sql(sql, {"t": NAMED}, "v").columns] == ["int"]
