@@ -12,7 +12,7 @@ from typing import Final
 from layoutopt.errors import LogError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import SkippedStatement
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, sample_queries
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
@@ -25,6 +25,8 @@ from layoutopt.workload.entries import LogEntry
 # The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
 UNUSABLE: Final = "unusable:"
 
+# Queries are thinned to a sample whenever there are so many times more, so that a long log takes little memory.
+_GROUPS: Final = 10
 # Statements by which a dialect is guessed.
 _GUESSING_STATEMENTS = 20
 
@@ -37,7 +39,8 @@ class Analysis:
         queries: one for each scan, in the log's order; the scans of one statement share its id.
         skipped: the statements without a query, in the log's order.
         counts: how many ``statements`` there were, how many were ``used`` and ``skipped``, how many ``scans`` they
-            hold; ``skipped:CODE`` for each reason, and ``unusable:CODE`` for the conditions that filters leave out.
+            hold, how many queries were ``sampled`` if not all; ``skipped:CODE`` for each reason, and ``unusable:CODE``
+            for the conditions that filters leave out.
     """
 
     table: str
@@ -53,6 +56,7 @@ def analyze(
     dialect: str = "spark",
     settings: SessionSettings | None = None,
     udfs: Udfs = NO_UDFS,
+    sample: int | None = None,
 ) -> Analysis:
     """Return the queries of a log that read a table.
 
@@ -62,6 +66,7 @@ def analyze(
             statements read, and the one without a schema.
         settings: the session's; Spark's defaults in UTC by default.
         udfs: the user's deterministic functions, by name.
+        sample: return at most so many queries, drawn by weight; by default all.
 
     Raises:
         LogError: no statement can be used; the message has the problem of the first one.
@@ -71,6 +76,7 @@ def analyze(
     name = table if table is not None else _find_most_read_table(entries, dialect)
     in_schema = None if "." in name else _find_most_read_schema(entries, name, dialect)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
+    groups: list[Sequence[Query]] = []
     queries: list[Query] = []
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
@@ -93,7 +99,11 @@ def analyze(
         counts.update(scans=len(scans))
         counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
         logged = (entry.count, entry.timestamp, entry.user, entry.sql)
+        if sample is not None and len(queries) >= _GROUPS * sample:
+            groups.append(sample_queries(queries, sample))
+            queries = []
         queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
+    queries = [query for group in groups for query in group] + queries
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
         if table is not None and skipped and skipped[0].reason == "no-table":
@@ -101,6 +111,9 @@ def analyze(
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
+    if sample is not None and (groups or len(queries) > sample):
+        queries = list(sample_queries(queries, sample))
+        counts.update(sampled=len(queries))
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
 
 
