@@ -6,6 +6,7 @@ sqlglot drops or changes some parts of a text whose meaning Spark keeps; such te
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -261,6 +262,10 @@ def _refuse_hidden_columns(tree: exp.Expr) -> None:
             raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} reads columns that it does not name")
 
 
+# What only a dialect's tokens tell: quoted names, comments, escapes and other quotes. A text has it rarely.
+_UNPLAIN: Final = re.compile(r"""[\\"`#$]|--|/\*""")
+
+
 def split_statements(text: str, dialect: str = "spark") -> list[str]:
     """Split a text at each ``;`` outside strings, names and comments, without empty statements.
 
@@ -273,8 +278,13 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
     Raises:
         SettingError: unknown dialect.
     """
+    source = get_dialect(dialect)
+    if not _UNPLAIN.search(text):
+        plain = text.split(";")
+        if all(piece.count("'") % 2 == 0 for piece in plain):
+            return [piece for piece in map(str.strip, plain) if piece]
     try:
-        tokens = get_dialect(dialect).tokenize(text)
+        tokens = source.tokenize(text)
     except (SqlglotError, ValueError):
         pieces = [piece.strip().removesuffix(";").strip() for piece in text.split(";\n")]
         return [piece for piece in pieces if piece]
