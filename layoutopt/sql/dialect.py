@@ -6,7 +6,6 @@ sqlglot drops or changes some parts of a text whose meaning Spark keeps; such te
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -262,10 +261,6 @@ def _refuse_hidden_columns(tree: exp.Expr) -> None:
             raise StatementError("unsupported", f"{node.sql('spark')[:80]!r} reads columns that it does not name")
 
 
-# What only a dialect's tokens tell: quoted names, comments, escapes and other quotes. A text has it rarely.
-_UNPLAIN: Final = re.compile(r"""[\\"`#$]|--|/\*""")
-
-
 def split_statements(text: str, dialect: str = "spark") -> list[str]:
     """Split a text at each ``;`` outside strings, names and comments, without empty statements.
 
@@ -279,9 +274,9 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
         SettingError: unknown dialect.
     """
     source = get_dialect(dialect)
-    if not _UNPLAIN.search(text):
+    if not any(mark in text for mark in _find_marks(source)):
         plain = text.split(";")
-        if all(piece.count("'") % 2 == 0 for piece in plain):
+        if all(piece.count(quote) % 2 == 0 for piece in plain for quote in "'\"`"):
             return [piece for piece in map(str.strip, plain) if piece]
     try:
         tokens = source.tokenize(text)
@@ -297,6 +292,12 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
             statements.append(_cut_text(text, current))
             current = []
     return statements + ([_cut_text(text, current)] if current else [])
+
+
+def _find_marks(dialect: Dialect) -> list[str]:
+    """Return what begins comments, escapes and other quotes; texts without any need no lexer to be split."""
+    comments = [comment if isinstance(comment, str) else comment[0] for comment in dialect.tokenizer_class.COMMENTS]
+    return ["\\", "$$", *comments]
 
 
 def _cut_text(text: str, tokens: list[Token]) -> str:
