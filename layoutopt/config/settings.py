@@ -82,7 +82,7 @@ FurtherTables = Annotated[
     Texts,
     Field(
         alias="with",
-        description="a further table that the query reads, as NAME=PATH: a table, Parquet, CSV, delta: or iceberg:; "
+        description="a further table that the query reads, as name=path: a table, Parquet, CSV, delta: or iceberg:; "
         "repeatable",
     ),
 ]
