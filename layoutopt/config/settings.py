@@ -82,7 +82,7 @@ FurtherTables = Annotated[
     Texts,
     Field(
         alias="with",
-        description="a further table that the query reads, as NAME=PATH: a table, Parquet, CSV, delta: or iceberg:; "
+        description="a further table that the query reads, as name=path: a table, Parquet, CSV, delta: or iceberg:; "
         "repeatable",
     ),
 ]
@@ -95,10 +95,14 @@ EventLog = Annotated[
 ]
 
 
+# The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
+SAMPLED_QUERIES: Final = 5_000
+
+
 class AnalyzeSettings(VerbSettings):
     """Settings of `analyze`: a query log becomes features."""
 
-    tuning = frozenset({"weigh", "half_life", "served", "threshold", "num_features", "date_features"})
+    tuning = frozenset({"weigh", "half_life", "served", "threshold", "num_features", "date_features", "sample"})
     expert = frozenset({"exclude_columns", "max_set", "selection", "time_zone", "ansi", "plot"})
 
     log: Log
@@ -138,6 +142,9 @@ class AnalyzeSettings(VerbSettings):
         le=1024,
         description="the most extra features about dates and timestamps; they guide only column groups "
         "[default: a third of the other features]",
+    )
+    sample: int = Field(
+        SAMPLED_QUERIES, ge=100, description="go on with at most this many of the log's queries, drawn by weight"
     )
     exclude_columns: Names | None = Field(
         None,

@@ -66,7 +66,9 @@ def read_queries(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] 
     entries = read_log(
         settings.log, column=settings.column, dialect=settings.dialect, system=settings.system, weigh=settings.weigh
     )
-    analysis = analyze(entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs))
+    analysis = analyze(
+        entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs), settings.sample
+    )
     analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))
     if settings.half_life is None:
         return analysis

@@ -10,8 +10,10 @@ from functools import cache
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Comparison, Constant, InSet, Literal, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
+from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import Key
 from layoutopt.skipping.cannot_match import split_literal
@@ -22,7 +24,7 @@ class Enclosing:
 
     >>> sets = [ValueSet.interval(0, 9), ValueSet.of([1, 5]), ValueSet.interval(4, None), ValueSet.empty()]
     >>> Enclosing(enumerate(sets)).enclosing(ValueSet.of([2, 4]))
-    [0, 1]
+    array([0, 1])
     """
 
     def __init__(self, sets: Iterable[tuple[int, ValueSet]]) -> None:
@@ -34,13 +36,13 @@ class Enclosing:
         self._low_ranks: Ints = np.array([self._rank_low(low) for _, low, _ in bounded], dtype=np.int64)
         self._high_ranks: Ints = np.array([self._rank_high(high) for _, _, high in bounded], dtype=np.int64)
 
-    def enclosing(self, values: ValueSet) -> list[int]:
+    def enclosing(self, values: ValueSet) -> Ints:
         """Return the numbers of the sets whose bounds enclose all these values; all non-empty sets for no values."""
         numbers, bounds = self._numbers, _find_bounds(values)
         if bounds is not None:
             low, high = (self._rank_low(bounds[0]), self._rank_high(bounds[1]))
             numbers = numbers[(self._low_ranks <= low) & (self._high_ranks >= high)]
-        return list(map(int, numbers))
+        return numbers
 
     def _rank_low(self, low: Key | None) -> int:
         """Return how many of the sets' lows are at or below a low; None is the lowest."""
@@ -74,13 +76,18 @@ class Implications:
     def __init__(self, predicates: Sequence[Predicate]) -> None:
         self._predicates = tuple(predicates)
         self._by_columns: dict[frozenset[str], list[int]] = defaultdict(list)
+        self._holds_null: Bits = np.zeros(len(self._predicates), dtype=np.bool_)
+        ranges: dict[Hashable, list[tuple[int, ValueSet]]] = defaultdict(list)
         sets: dict[Hashable, list[tuple[int, ValueSet]]] = defaultdict(list)
         for i, predicate in enumerate(self._predicates):
             literal = predicate.literals[0]
             if len(predicate.literals) == 1 and isinstance(literal, InSet) and not literal.values.is_empty:
-                sets[literal.subject].append((i, literal.values))
+                (ranges if len(literal.values.intervals) == 1 else sets)[literal.subject].append((i, literal.values))
+                self._holds_null[i] = literal.null
             else:
                 self._by_columns[columns_of(predicate)].append(i)
+        # A range that encloses a set's bounds has all its values; of other sets the bounds alone are compared.
+        self._ranges = {subject: Enclosing(numbered) for subject, numbered in ranges.items()}
         self._sets = {subject: Enclosing(numbered) for subject, numbered in sets.items()}
         self.implied = cache(self._compute_implied)
         self.shares = cache(self._compute_shares)
@@ -91,15 +98,22 @@ class Implications:
         if isinstance(node, Or):
             return np.array(np.all([self.implied(child) for child in node.children], axis=0))
         row = np.zeros(len(self._predicates), dtype=np.bool_)
-        if not isinstance(node, Constant):
-            row[[i for i in self._find_candidates(node) if implies(node, self._predicates[i])]] = True
+        if isinstance(node, Constant):
+            return row
+        if isinstance(node, InSet) and node.subject in self._ranges:
+            enclosing = self._ranges[node.subject].enclosing(node.values)
+            row[enclosing[self._holds_null[enclosing]] if node.null else enclosing] = True
+        row[[i for i in self._find_candidates(node) if implies(node, self._predicates[i])]] = True
         return row
 
     def _find_candidates(self, leaf: Literal) -> Iterable[int]:
-        """Yield the predicates that a leaf could imply: about its columns, and with bounds that enclose its values."""
+        """Yield the other predicates that a leaf could imply: about its columns, and with bounds that enclose it."""
+        is_set = isinstance(leaf, InSet)
+        values = leaf.values if isinstance(leaf, InSet) else ValueSet.empty()
         for subject in (leaf.left, leaf.right) if isinstance(leaf, Comparison) else (leaf.subject,):
-            if subject in self._sets:
-                yield from self._sets[subject].enclosing(leaf.values if isinstance(leaf, InSet) else ValueSet.empty())
+            for by_subject in (self._sets,) if is_set else (self._sets, self._ranges):
+                if subject in by_subject:
+                    yield from by_subject[subject].enclosing(values).tolist()
         for named, places in self._by_columns.items():
             if named & leaf.columns:
                 yield from places
@@ -111,6 +125,30 @@ class Implications:
         elif len(parts := node.children if isinstance(node, Or) else single_parts(node)) > 1:
             covered = np.mean([self.shares(part) for part in parts], axis=0)
         return np.where(self.implied(node), 1.0, covered)
+
+
+def find_subsumed(features: FeatureSet, queries: Sequence[Query]) -> Bits:
+    """Return which features subsume each query's filter, as :meth:`~layoutopt.model.feature.FeatureSet.matrix`.
+
+    Each distinct leaf of the filters is compared once with whole arrays of predicates.
+    """
+    predicates = dict.fromkeys(predicate for feature in features for predicate in feature.predicates)
+    place = {predicate: i for i, predicate in enumerate(predicates)}
+    members = [[place[predicate] for predicate in feature.predicates] for feature in features]
+    relation = Implications(tuple(predicates))
+    rows: dict[Node, Bits] = {}
+    for query in queries:
+        root = query.filter.root
+        if root not in rows:
+            if isinstance(root, Constant):  # it subsumes trivially, or not at all
+                implied = np.array([implies(root, predicate) for predicate in predicates], dtype=np.bool_)
+            else:
+                implied = relation.implied(root)
+            rows[root] = implied
+    implied = np.array([rows[query.filter.root] for query in queries], dtype=np.bool_)
+    implied = implied.reshape(len(queries), len(predicates))
+    columns = [implied[:, places].all(axis=1) for places in members]
+    return np.stack(columns, axis=1) if columns else np.zeros((len(queries), 0), dtype=np.bool_)
 
 
 def single_parts(node: Node) -> tuple[InSet, ...]:

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from layoutopt.features.augment import predicate_subject
+from layoutopt.features.implications import find_subsumed
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Predicate
@@ -26,7 +27,7 @@ def add_stricter_features(features: FeatureSet, queries: Sequence[Query], max_se
     more, those that subsume the most first; one for each expression, at most ``max_set``. Its weight is the largest of
     the group. Features are given the best first.
     """
-    subsumes = features.matrix(queries)
+    subsumes = find_subsumed(features, queries)
     common = np.argsort(-(np.array([query.weight for query in queries]) @ subsumes), kind="stable").tolist()
     known_predicates = {feature.predicates for feature in features}
     stricter_features: list[Feature] = []
@@ -61,7 +62,7 @@ def _combine_predicates(features: Sequence[Feature], max_set: int) -> tuple[Pred
 
 def sharpest(features: FeatureSet, queries: Sequence[Query]) -> list[int]:
     """Return of each group with the same queries the feature with the most predicates; unused features stay."""
-    matrix = features.matrix(queries)
+    matrix = find_subsumed(features, queries)
     kept = [max(group, key=lambda i: (len(features[i].predicates), -i)) for group in _group_by_queries(matrix)]
     return sorted(kept + np.flatnonzero(~matrix.any(axis=0)).tolist())
 
@@ -72,7 +73,7 @@ def drop_stricter_features(features: FeatureSet, queries: Sequence[Query]) -> li
     These are the ones for which no other feature subsumes the same queries with fewer of its predicates.
     """
     stricter: set[int] = set()
-    for group in _group_by_queries(features.matrix(queries)):
+    for group in _group_by_queries(find_subsumed(features, queries)):
         sets = {i: frozenset(features[i].predicates) for i in group}
         stricter.update(i for i in group if any(sets[j] < sets[i] for j in group))
     return [i for i in range(len(features)) if i not in stricter]

@@ -362,4 +362,11 @@ class HashedOnce:
         return type(self), self._values()
 
     def _values(self) -> tuple[Any, ...]:
-        return tuple(getattr(self, field.name) for field in fields(self))  # type: ignore[arg-type]
+        kind: Any = type(self)
+        return tuple([getattr(self, name) for name in _field_names(kind)])
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    """Return the names of a dataclass's fields, which take long to find."""
+    return tuple(field.name for field in fields(kind))

@@ -17,6 +17,7 @@ from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.indexes.choosing import Suggestion
 from layoutopt.maintenance.query_families import SAME
 from layoutopt.model.predicates import columns_of, describe_all
+from layoutopt.model.query import sampling_error
 from layoutopt.report.tables import describe_changed, print_load
 from layoutopt.report.texts import format_bytes, printable, seconds_text, shorten
 from layoutopt.workload.analyze import UNUSABLE
@@ -355,6 +356,12 @@ def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Su
     partly = len({query.id for query in document.queries if not query.exact})
     in_part = f", {partly} of them in part" if partly else ""
     console.print(f"{used} of {statements} statements used{in_part}, T = {analysis.threshold}")
+    if sampled := analysis.counts.get("sampled"):
+        error = sampling_error(sampled, len(document.features))
+        console.print(
+            f"Features follow {sampled:,} of {analysis.counts['scans']:,} queries, drawn by weight: the share of "
+            f"queries that one helps is off by {error:.1%} at most (--sample)"
+        )
     _print_unusable(console, analysis)
     _print_skipped(console, analysis)
     for index in indexes[:_MAX_INDEXES]:

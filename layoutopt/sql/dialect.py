@@ -273,8 +273,13 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
     Raises:
         SettingError: unknown dialect.
     """
+    source = get_dialect(dialect)
+    if not any(mark in text for mark in _find_marks(source)):
+        plain = text.split(";")
+        if all(piece.count(quote) % 2 == 0 for piece in plain for quote in "'\"`"):
+            return [piece for piece in map(str.strip, plain) if piece]
     try:
-        tokens = get_dialect(dialect).tokenize(text)
+        tokens = source.tokenize(text)
     except (SqlglotError, ValueError):
         pieces = [piece.strip().removesuffix(";").strip() for piece in text.split(";\n")]
         return [piece for piece in pieces if piece]
@@ -287,6 +292,12 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
             statements.append(_cut_text(text, current))
             current = []
     return statements + ([_cut_text(text, current)] if current else [])
+
+
+def _find_marks(dialect: Dialect) -> list[str]:
+    """Return what begins comments, escapes and other quotes; texts without any need no lexer to be split."""
+    comments = [comment if isinstance(comment, str) else comment[0] for comment in dialect.tokenizer_class.COMMENTS]
+    return ["\\", "$$", *comments]
 
 
 def _cut_text(text: str, tokens: list[Token]) -> str:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from functools import cached_property
 from typing import Final
 
 from sqlglot import exp
@@ -112,6 +113,11 @@ class PlacedCondition:
     condition: exp.Expr
     scope: Scope
     mode: Mode
+
+    @cached_property
+    def items(self) -> set[FromItem]:
+        """The from-items that it names."""
+        return self.scope.items_in(self.condition)
 
 
 def _place_above(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from sqlglot import exp
 
@@ -79,19 +79,35 @@ def find_scans(
         SettingError: unknown dialect.
         StatementError: the statement can't be analysed; its ``code`` says why.
     """
-    tree = parse_statement(sql, dialect)
-    query = _find_query(tree)
-    _refuse_columns_like_functions(query, tables.values())
+    has_spans = isinstance(get_dialect(dialect), Spark4)
+    settings = settings or SessionSettings()
     try:
-        statement = trace_tables(query, tables, any_qualifier)
-        has_spans = isinstance(get_dialect(dialect), Spark4)
-        settings = settings or SessionSettings()
-        scans = [
-            _build_scan(item, statement.conditions.get(item, ()), settings, udfs, has_spans) for item in statement.scans
+        placed = place_scans(parse_statement(sql, dialect), tables, any_qualifier)
+        return [
+            build_scan(item, [read_condition(part, item, settings, udfs) for part in conditions], has_spans)
+            for item, conditions in placed
         ]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply") from error
-    return sorted(scans, key=lambda scan: scan.span or (0, 0))
+
+
+def place_scans(
+    tree: exp.Expr, tables: Mapping[str, Schema], any_qualifier: bool = False
+) -> list[tuple[FromItem, Sequence[PlacedCondition]]]:
+    """Return the scans of the given tables in a statement's tree, in order of appearance, with their conditions.
+
+    Raises:
+        StatementError: the statement can't be analysed.
+    """
+    query = _find_query(tree)
+    _refuse_columns_like_functions(query, tables.values())
+    statement = trace_tables(query, tables, any_qualifier)
+    items = sorted(statement.scans, key=lambda item: _span_of(item) or (0, 0))
+    return [(item, statement.conditions.get(item, ())) for item in items]
+
+
+def _span_of(item: FromItem) -> Span | None:
+    return None if item.reference is None else find_span(item.reference)
 
 
 # Functions that Spark calls without parentheses unless a column has the name; the parser finds no column there.
@@ -126,31 +142,36 @@ def _find_query(tree: exp.Expr) -> exp.Expr:
     raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is not a query{hint}")
 
 
-def _build_scan(
-    item: FromItem, conditions: Sequence[PlacedCondition], settings: SessionSettings, udfs: Udfs, has_spans: bool
-) -> TableScan:
+# The filter that a condition implies for the rows of a scan, and the parts that it leaves out.
+ReadCondition: TypeAlias = tuple[Node, tuple[UnusableCondition, ...]]
+
+
+def build_scan(item: FromItem, conditions: Sequence[ReadCondition], has_span: bool) -> TableScan:
+    """Return a scan from its conditions."""
     assert item.table is not None
     assert item.schema is not None
-    unusable: list[UnusableCondition] = []
-    nodes = []
-    for placed in conditions:
-        context = Context(partial(_resolve_column, item, item.schema, placed.scope), settings, udfs)
-        node, omitted = _read_condition(placed, item, context)
-        nodes.append(node)
-        unusable += omitted
+    unusable = tuple(dict.fromkeys(part for _, omitted in conditions for part in omitted))
     return TableScan(
         table=item.table,
         alias=item.alias,
         columns=tuple(name for name in item.schema.names if name in item.columns),
-        filter=Filter.of(conjunction(nodes)),
-        unusable=tuple(dict.fromkeys(unusable)),
-        span=find_span(item.reference) if has_spans and item.reference is not None else None,
+        filter=Filter.of(conjunction(node for node, _ in conditions)),
+        unusable=unusable,
+        span=_span_of(item) if has_span else None,
     )
+
+
+def read_condition(placed: PlacedCondition, item: FromItem, settings: SessionSettings, udfs: Udfs) -> ReadCondition:
+    """Return what a condition implies for the rows of a scan."""
+    assert item.schema is not None
+    context = Context(partial(_resolve_column, item, item.schema, placed.scope), settings, udfs)
+    node, omitted = _read_condition(placed, item, context)
+    return node, tuple(omitted)
 
 
 def _read_condition(placed: PlacedCondition, item: FromItem, context: Context) -> tuple[Node, list[UnusableCondition]]:
     """Return the filter that a condition implies for the rows of a scan, and the parts that it leaves out."""
-    is_local = placed.scope.items_in(placed.condition) == {item}  # a join condition is not this scan's alone
+    is_local = placed.items == {item}  # a join condition is not this scan's alone
     omitted: list[UnusableCondition] = []
     if placed.mode != Mode.BLOCKED:
         reader = FilterReader(context)

@@ -7,24 +7,26 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from typing import Final
 
 from layoutopt.errors import LogError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import SkippedStatement
-from layoutopt.model.query import Query
+from layoutopt.model.query import Query, sample_queries
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import get_dialect, guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import TableScan, find_scans, qualified_names, table_names
+from layoutopt.sql.scans import qualified_names
+from layoutopt.sql.templates import ScanFinder, take_constants
 from layoutopt.workload.entries import LogEntry
 
 # The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
 UNUSABLE: Final = "unusable:"
 
+# Queries are thinned to a sample whenever there are so many times more, so that a long log takes little memory.
+_GROUPS: Final = 10
 # Statements by which a dialect is guessed.
 _GUESSING_STATEMENTS = 20
 
@@ -37,7 +39,8 @@ class Analysis:
         queries: one for each scan, in the log's order; the scans of one statement share its id.
         skipped: the statements without a query, in the log's order.
         counts: how many ``statements`` there were, how many were ``used`` and ``skipped``, how many ``scans`` they
-            hold; ``skipped:CODE`` for each reason, and ``unusable:CODE`` for the conditions that filters leave out.
+            hold, how many queries were ``sampled`` if not all; ``skipped:CODE`` for each reason, and ``unusable:CODE``
+            for the conditions that filters leave out.
     """
 
     table: str
@@ -53,6 +56,7 @@ def analyze(
     dialect: str = "spark",
     settings: SessionSettings | None = None,
     udfs: Udfs = NO_UDFS,
+    sample: int | None = None,
 ) -> Analysis:
     """Return the queries of a log that read a table.
 
@@ -62,6 +66,7 @@ def analyze(
             statements read, and the one without a schema.
         settings: the session's; Spark's defaults in UTC by default.
         udfs: the user's deterministic functions, by name.
+        sample: return at most so many queries, drawn by weight; by default all.
 
     Raises:
         LogError: no statement can be used; the message has the problem of the first one.
@@ -71,23 +76,19 @@ def analyze(
     name = table if table is not None else _find_most_read_table(entries, dialect)
     in_schema = None if "." in name else _find_most_read_schema(entries, name, dialect)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
+    groups: list[Sequence[Query]] = []
     queries: list[Query] = []
     skipped: list[SkippedStatement] = []
     counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
 
-    @cache
-    def scans_of_text(sql: str, own_dialect: str) -> list[TableScan]:
-        return find_scans(
-            sql, {read_as: schema, name: schema}, own_dialect, settings=settings, udfs=udfs, any_qualifier=True
-        )
-
+    finder = ScanFinder({read_as: schema, name: schema}, settings, udfs, any_qualifier=True)
     zone = SessionSettings().time_zone if settings is None else settings.time_zone
     for entry in entries:
         try:
             if entry.problem:
                 raise StatementError(entry.code, entry.problem)
             own_dialect = entry.dialect or dialect
-            scans = scans_of_text(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
+            scans = finder.find(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
             if not scans:
                 raise StatementError("no-table", f"the statement does not read the table {read_as!r}")
         except StatementError as problem:
@@ -98,7 +99,11 @@ def analyze(
         counts.update(scans=len(scans))
         counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
         logged = (entry.count, entry.timestamp, entry.user, entry.sql)
+        if sample is not None and len(queries) >= _GROUPS * sample:
+            groups.append(sample_queries(queries, sample))
+            queries = []
         queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
+    queries = [query for group in groups for query in group] + queries
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
         if table is not None and skipped and skipped[0].reason == "no-table":
@@ -106,6 +111,9 @@ def analyze(
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
+    if sample is not None and (groups or len(queries) > sample):
+        queries = list(sample_queries(queries, sample))
+        counts.update(sampled=len(queries))
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
 
 
@@ -128,17 +136,15 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
     names: Counter[str] = Counter()
     spelled: dict[str, str] = {}
     unreadable = []
-    for entry in entries:
-        if entry.problem:
-            continue
+    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
         try:
-            tables = table_names(entry.sql, entry.dialect or dialect)
+            tables = sorted({name for _, name in qualified_names(sql, own_dialect)})
         except StatementError:
-            unreadable.append(entry.sql)
+            unreadable.append(sql)
             continue
         for name in tables:
             spelled.setdefault(name.lower(), name)
-            names[name.lower()] += 1
+            names[name.lower()] += count
     if not names:
         hint = _hint_dialect(unreadable, dialect) or "; give a log of queries with FROM"
         raise LogError(f"no statement of the log reads a table{hint}")
@@ -148,9 +154,8 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
 def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str) -> str | None:
     """Return the schema whose table of a name most statements read; None unless several schemas have such a table."""
     qualified = re.compile(rf"\.\W*{re.escape(table)}\b", re.IGNORECASE)
-    texts = Counter((entry.sql, entry.dialect or dialect) for entry in entries if not entry.problem)
     schemas: Counter[str] = Counter()
-    for (sql, own_dialect), count in texts.items():
+    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
         if qualified.search(sql):
             with suppress(StatementError):
                 read = qualified_names(sql, own_dialect)
@@ -158,6 +163,17 @@ def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str
                     {schema.lower(): count for schema, name in read if schema and name.lower() == table.lower()}
                 )
     return schemas.most_common(1)[0][0] if len(schemas) > 1 else None
+
+
+def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> Mapping[tuple[str, str], tuple[str, int]]:
+    """Return a text and the number of texts that differ from it in constants alone, by skeleton and dialect."""
+    counts: dict[tuple[str, str], tuple[str, int]] = {}
+    for entry in entries:
+        if not entry.problem:
+            key = take_constants(entry.sql)[0], entry.dialect or dialect
+            text, count = counts.get(key, (entry.sql, 0))
+            counts[key] = text, count + 1
+    return counts
 
 
 def _hint_dialect(unreadable: Sequence[str], dialect: str) -> str:

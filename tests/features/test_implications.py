@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.features.implications import Enclosing, Implications
-from layoutopt.model.predicates import Col, Comparison, InSet, Literal, Predicate
+from layoutopt.features.implications import Enclosing, Implications, find_subsumed
+from layoutopt.model.feature import Feature, FeatureSet
+from layoutopt.model.predicates import (
+    Col,
+    Comparison,
+    Constant,
+    Filter,
+    InSet,
+    Literal,
+    Predicate,
+    conjunction,
+    disjunction,
+)
 from layoutopt.model.predicates.normal import like
 from layoutopt.model.predicates.patterns import parse_like
 from layoutopt.model.predicates.subsume import implies
+from layoutopt.model.query import Query
 from layoutopt.model.values import ValueSet
 
 BOUNDS = st.one_of(st.none(), st.integers(-3, 12))
@@ -31,7 +44,7 @@ def test_a_set_is_found_if_the_hull_of_its_keys_holds_the_others(sets: list[Valu
     hulls = [
         ValueSet.interval(each.intervals[0][0], each.intervals[-1][1]) if each.intervals else None for each in sets
     ]
-    assert found == [number for number, hull in enumerate(hulls) if hull is not None and values.issubset(hull)]
+    assert found.tolist() == [number for number, hull in enumerate(hulls) if hull is not None and values.issubset(hull)]
 
 
 @example([(PREFIX,)], PATTERNS[0])
@@ -40,3 +53,31 @@ def test_what_a_leaf_implies_is_what_it_implies_one_by_one(wanted: list[tuple[Li
     predicates = [Predicate(literals) for literals in wanted]
     found = Implications(predicates).implied(leaf).tolist()
     assert found == [bool(leaf.columns & each.columns) and implies(leaf, each) for each in predicates]
+
+
+def always_true(leaf: Literal) -> bool:
+    """Whether a literal is TRUE of every row: then it follows from any filter, but makes no feature."""
+    return Predicate((leaf,)).is_always_true
+
+
+@given(st.lists(st.lists(LEAVES, min_size=1, max_size=2), min_size=1, max_size=4), st.lists(LEAVES, max_size=4))
+def test_features_subsume_what_they_do_one_by_one(nodes: list[list[Literal]], wanted: list[Literal]) -> None:
+    queries = [
+        Query(i, "t", (), Filter.of(conjunction(leaves) if i % 2 else disjunction(leaves)))
+        for i, leaves in enumerate(nodes)
+    ]
+    features = FeatureSet(
+        tuple(Feature((Predicate((leaf,)),)) for leaf in dict.fromkeys(wanted) if not always_true(leaf))
+    )
+    related = [
+        [
+            bool(query.filter.root.columns & feature.columns) or isinstance(query.filter.root, Constant)
+            for feature in features
+        ]
+        for query in queries
+    ]
+    found, expected = find_subsumed(features, queries), features.matrix(queries)
+    assert found.shape == expected.shape
+    assert (
+        found[np.array(related, bool).reshape(found.shape)] == expected[np.array(related, bool).reshape(found.shape)]
+    ).all()

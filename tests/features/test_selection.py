@@ -15,6 +15,7 @@ from layoutopt.features.augment import augment, predicate_subject
 from layoutopt.features.selection import (
     MOST_TRANSACTIONS,
     Candidates,
+    ReadEstimate,
     default_excluded,
     default_threshold,
     eliminate_redundant,
@@ -24,7 +25,17 @@ from layoutopt.features.selection import (
     rank_by_coverage,
 )
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.predicates import Col, Comparison, Constant, InSet, Predicate, describe
+from layoutopt.model.predicates import (
+    Col,
+    Comparison,
+    Constant,
+    InSet,
+    Node,
+    Predicate,
+    conjunction,
+    describe,
+    disjunction,
+)
 from layoutopt.model.predicates.subsume import subsumes
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
@@ -284,3 +295,21 @@ def test_gains_never_grow_and_never_exceed_the_workload(rows: list[tuple[int, in
     assert sum(gains) <= sum(w for _, w in rows)
     added = [gain for _, gain in eliminate_redundant(candidates, 1)]
     assert np.isclose(sum(added), sum(w for _, w in rows))
+
+
+@settings(max_examples=examples(60))
+@given(st.lists(st.tuples(st.lists(LITERALS, min_size=1, max_size=3), st.integers(1, 9)), min_size=1, max_size=12))
+def test_the_choice_is_that_of_looking_at_all_candidates_each_time(rows: list[tuple[list[Node], int]]) -> None:
+    nodes = [disjunction(literals) if weight % 3 == 0 else conjunction(literals) for literals, weight in rows]
+    queries = [query(node, weight=float(rows[i][1]), number=i) for i, node in enumerate(nodes)]
+    candidates = find_candidates(queries, threshold=1)
+    reading = ReadEstimate(candidates)
+    expected: list[int] = []
+    while len(expected) < len(candidates.sets):
+        gains = {place: round(reading.gain(place), 9) for place in range(len(candidates.sets)) if place not in expected}
+        best = max(gains, key=lambda place: (gains[place], -place))
+        if gains[best] <= 1e-9:
+            break
+        expected.append(best)
+        reading.choose(best)
+    assert [place for place, _ in rank_by_coverage(candidates, len(candidates.sets))] == expected

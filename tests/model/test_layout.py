@@ -177,7 +177,7 @@ def test_damaged_plans_are_refused(change: dict[str, Any]) -> None:
         (lambda: ByOrder("sort"), "'sort'"),
         (lambda: replace(PLAN, max_vectors=0), "max_vectors"),
         (lambda: replace(PLAN, features=FeatureSet(())), "local features"),
-        (lambda: replace(PLAN, settings=SessionSettings(ansi=False)), "ansi"),
+        (lambda: replace(PLAN, settings=SessionSettings(ansi=False)), "ANSI mode"),
         (lambda: replace(PLAN, reads=(0.5,) * (len(PLAN.queries) + 1)), "queries"),
         (lambda: replace(PLAN, reads=(math.nan,) * len(PLAN.queries)), "not all numbers"),
     ],

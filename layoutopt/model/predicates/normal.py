@@ -137,9 +137,12 @@ def _combine(
     neutral: Constant,
     merge: Callable[[InSet, InSet], InSet],
 ) -> Node:
+    parts = list(_flatten(nodes, kind))
+    if len(parts) == 1:  # it is canonical
+        return parts[0]
     sets: dict[Expr, list[InSet]] = {}
     rest: set[Node] = set()
-    for part in _flatten(nodes, kind):
+    for part in parts:
         if part == absorbing:
             return absorbing
         if isinstance(part, InSet):

@@ -252,16 +252,17 @@ def _rank_clause(clause: Node) -> tuple[int, int, str]:
 
 def _drop_implied(predicates: Iterable[Predicate]) -> list[Predicate]:
     """Return the predicates without those that follow from another; of equivalent ones the first stays."""
-    kept: list[Predicate] = []
+    # Of each with its columns and whether it compares any: most pairs are refuted cheaply by these.
+    kept: list[tuple[Predicate, Columns, bool]] = []
     for predicate in predicates:
-        if not any(_is_stricter(other, predicate) for other in kept):
-            kept = [other for other in kept if not _is_stricter(predicate, other)]
-            kept.append(predicate)
-    return kept
-
-
-def _is_stricter(strict: Predicate, predicate: Predicate) -> bool:
-    """Return whether the first implies the second; most pairs are refuted cheaply by their columns."""
-    # A comparison implies that each of its columns is not NULL, a predicate of fewer columns.
-    compares = any(isinstance(literal, Comparison) for literal in strict.literals)
-    return (strict.columns <= predicate.columns or compares) and implies(strict.node, predicate)
+        columns, compares = predicate.columns, any(isinstance(literal, Comparison) for literal in predicate.literals)
+        # A comparison implies that each of its columns is not NULL, a predicate of fewer columns.
+        if not any((named <= columns or each) and implies(other.node, predicate) for other, named, each in kept):
+            node = predicate.node
+            kept = [
+                (other, named, each)
+                for other, named, each in kept
+                if not ((columns <= named or compares) and implies(node, other))
+            ]
+            kept.append((predicate, columns, compares))
+    return [predicate for predicate, _, _ in kept]

@@ -1,0 +1,233 @@
+"""Statements as templates: texts that differ in constants alone are parsed and resolved once.
+
+A regular expression takes the constants out of a text. What is left, with the kind of each constant, is its template.
+Of each template one text is analysed with stand-ins for its constants. A constant whose stand-in is found once in the
+tree, in a condition, is bound: another text of the template sets it there, and only the condition is read again, by the
+same reader as always. All other constants (of LIMIT, intervals, select lists) are a part of the template.
+
+Some texts of each template are analysed as a whole too, and where the results differ, the template is not used. A log's
+texts only propose features; they never decide what is skipped. Everything about templates is in caches of limited size,
+so a log of any length takes the same memory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+from sqlglot import exp
+
+from layoutopt.model.feature import SessionSettings
+from layoutopt.model.schema import Schema
+from layoutopt.model.udf import NO_UDFS, Udfs
+from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.problems import StatementError
+from layoutopt.sql.query_blocks import PlacedCondition
+from layoutopt.sql.scans import ReadCondition, TableScan, build_scan, find_scans, place_scans, read_condition
+from layoutopt.sql.scopes import FromItem
+
+# Quoted names, comments, prefixed texts and texts with escapes stay in the template; plain texts and numbers don't.
+_CONSTANT: Final = re.compile(
+    r"""("(?:[^"\\]|\\.|"")*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/|\w'(?:[^'\\]|\\.|'')*'|'[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*')"""
+    r"""|('[^'\\]*')"""
+    r"""|(?<![\w.$@:#?])(\d+(?:\.\d+)?)(?![\w.])""",
+    re.DOTALL,
+)
+_KEPT, _TEXT = 1, 2
+_PLACE: Final = re.compile("\0[a-z]")
+# A text that begins with a date keeps this form in its stand-in, as parsers look at it.
+_DATE: Final = re.compile(r"\d{4}(-\d\d-\d\d.*)", re.DOTALL)
+# The first of the numbers that stand in; of dates the first year.
+_FIRST_NUMBER: Final = 7_340_001
+_FIRST_YEAR: Final = 5_001
+# A text with more constants is mostly a list of values; it is analysed as it is.
+_MOST_CONSTANTS: Final = 1_000
+_MOST_TEMPLATES: Final = 2_000
+_MOST_CONDITIONS: Final = 100_000
+# The first text of a template is analysed as a whole too, then each that is so many times as far on.
+_CHECKED_AFTER: Final = 8
+# Conditions in these clauses may be bound.
+_CLAUSES: Final = (exp.Where, exp.Join, exp.Having)
+
+
+def take_constants(sql: str) -> tuple[str, list[str]]:
+    """Return a text's skeleton, with the kind of each constant in its place, and the constants.
+
+    >>> take_constants("SELECT a1 FROM t WHERE b >= -2.50 AND c IN ('x', 'it''s', '1994-01-01')")
+    ("SELECT a1 FROM t WHERE b >= -\\x00f AND c IN (\\x00s, 'it''s', \\x00d)", ['2.50', "'x'", "'1994-01-01'"])
+    """
+    constants: list[str] = []
+
+    def take(match: re.Match[str]) -> str:
+        if match.lastindex == _KEPT:
+            return match[0]
+        constants.append(match[0])
+        return f"\0{_kind_of(match[0])}"
+
+    return _CONSTANT.sub(take, sql), constants
+
+
+def _kind_of(constant: str) -> str:
+    if constant[0] != "'":
+        return "f" if "." in constant else "i"
+    text = constant[1:-1]
+    return "d" if _DATE.match(text) else "n" if text.isdecimal() else "s"
+
+
+def _stand_in(constant: str, number: int) -> str:
+    """Return another constant of the same kind, which no text has."""
+    kind, value = _kind_of(constant), str(_FIRST_NUMBER + number)
+    if kind == "d":
+        return f"'{_FIRST_YEAR + number}{constant[5:]}"
+    return {"i": value, "f": f"{value}.25", "n": f"'{value}'", "s": f"'constant {value}'"}[kind]
+
+
+@dataclass(frozen=True, eq=False)
+class _Condition:
+    """A condition of a scan, and the nodes of its bound constants with their numbers in the text."""
+
+    placed: PlacedCondition
+    item: FromItem
+    slots: tuple[tuple[exp.Literal, int], ...]
+
+
+@dataclass(eq=False)
+class _Skeleton:
+    """The numbers of the constants that are bound in texts of a skeleton; None as long as it is unknown."""
+
+    bound: frozenset[int] | None = None
+
+
+@dataclass(eq=False)
+class _Template:
+    """A skeleton with the constants that are not bound.
+
+    Attributes:
+        scans: its scans with their conditions; None as long as they are unknown.
+        texts: how many texts were bound.
+        next_check: the text, by this count, that is next analysed as a whole too.
+        is_sound: whether all texts that were also analysed as a whole had the same scans.
+    """
+
+    scans: Sequence[tuple[FromItem, Sequence[_Condition]]] | None = None
+    texts: int = 0
+    next_check: int = 1
+    is_sound: bool = True
+
+
+class ScanFinder:
+    """Finds the scans of a log's statements, as :func:`~layoutopt.sql.scans.find_scans` does but by templates.
+
+    Scans have no spans. The arguments are those of ``find_scans``.
+    """
+
+    def __init__(
+        self,
+        tables: Mapping[str, Schema],
+        settings: SessionSettings | None = None,
+        udfs: Udfs = NO_UDFS,
+        *,
+        any_qualifier: bool = False,
+    ) -> None:
+        self._tables, self._settings, self._udfs = tables, settings or SessionSettings(), udfs
+        self._any_qualifier = any_qualifier
+        # By text and dialect; templates also by the constants that are not bound. New ones are empty.
+        self._skeletons = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect: _Skeleton())
+        self._templates = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect, fixed: _Template())
+        self._read = lru_cache(_MOST_CONDITIONS)(self._read_condition)
+
+    def find(self, sql: str, dialect: str = "spark") -> list[TableScan]:
+        """Return the scans of one statement; raises as ``find_scans``."""
+        text, constants = take_constants(sql)
+        if len(constants) > _MOST_CONSTANTS or "\0" in sql:
+            return self._find_whole(sql, dialect)
+        skeleton = self._skeletons(text, dialect)
+        if skeleton.bound is None:
+            skeleton.bound = _find_bound(text, dialect, constants)
+        bound = skeleton.bound
+        fixed = tuple([constant for number, constant in enumerate(constants) if number not in bound])
+        template = self._templates(text, dialect, fixed)
+        if template.scans is None:
+            template.scans = self._place(text, dialect, constants, bound)
+        if not template.is_sound:
+            return self._find_whole(sql, dialect)
+        scans = self._bind(template.scans, constants)
+        template.texts += 1
+        if template.texts == template.next_check:
+            template.next_check *= _CHECKED_AFTER
+            whole = self._find_whole(sql, dialect)
+            template.is_sound = whole == scans
+            return whole
+        return scans
+
+    def _find_whole(self, sql: str, dialect: str) -> list[TableScan]:
+        scans = find_scans(
+            sql, self._tables, dialect, settings=self._settings, udfs=self._udfs, any_qualifier=self._any_qualifier
+        )
+        return [replace(scan, span=None) for scan in scans]
+
+    def _place(
+        self, skeleton: str, dialect: str, constants: Sequence[str], bound: frozenset[int]
+    ) -> Sequence[tuple[FromItem, Sequence[_Condition]]]:
+        stand_ins = {number: _stand_in(constants[number], number) for number in bound}
+        text = _put_constants(skeleton, [stand_ins.get(number, constant) for number, constant in enumerate(constants)])
+        numbers = {stand_in: number for number, stand_in in stand_ins.items()}
+        tree = parse_statement(text, dialect).copy()  # it is changed, and parsed trees are shared
+        try:
+            placed = place_scans(tree, self._tables, self._any_qualifier)
+        except RecursionError as error:
+            raise StatementError("unsupported", "the statement is nested too deeply") from error
+        return [
+            (item, [_Condition(part, item, _find_slots(part, numbers)) for part in parts]) for item, parts in placed
+        ]
+
+    def _bind(
+        self, scans: Sequence[tuple[FromItem, Sequence[_Condition]]], constants: Sequence[str]
+    ) -> list[TableScan]:
+        return [
+            build_scan(
+                item,
+                [self._read(part, tuple([constants[number] for _, number in part.slots])) for part in conditions],
+                has_span=False,
+            )
+            for item, conditions in scans
+        ]
+
+    def _read_condition(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
+        for (literal, _), constant in zip(condition.slots, constants, strict=True):
+            literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
+        return read_condition(condition.placed, condition.item, self._settings, self._udfs)
+
+
+def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozenset[int]:
+    """Return the numbers of the constants whose stand-in is one literal of the tree, in a condition."""
+    stand_ins = [_stand_in(constant, number) for number, constant in enumerate(constants)]
+    try:
+        tree = parse_statement(_put_constants(skeleton, stand_ins), dialect)
+    except StatementError:
+        return frozenset()
+    found: dict[str, list[exp.Literal]] = {}
+    for literal in tree.find_all(exp.Literal):
+        found.setdefault(_text_of(literal), []).append(literal)
+    return frozenset(
+        number
+        for number, stand_in in enumerate(stand_ins)
+        if len(literals := found.get(stand_in, [])) == 1 and literals[0].find_ancestor(*_CLAUSES) is not None
+    )
+
+
+def _put_constants(skeleton: str, constants: Sequence[str]) -> str:
+    values = iter(constants)
+    return _PLACE.sub(lambda _: next(values), skeleton)
+
+
+def _find_slots(placed: PlacedCondition, numbers: Mapping[str, int]) -> tuple[tuple[exp.Literal, int], ...]:
+    literals = [(literal, numbers.get(_text_of(literal))) for literal in placed.condition.find_all(exp.Literal)]
+    return tuple((literal, number) for literal, number in literals if number is not None)
+
+
+def _text_of(literal: exp.Literal) -> str:
+    return f"'{literal.this}'" if literal.is_string else str(literal.this)

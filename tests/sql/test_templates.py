@@ -1,0 +1,138 @@
+"""Statements read by templates: the scans are those of each statement on its own."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+import pytest
+
+from layoutopt.bench.brushing import make_rows, texts_of
+from layoutopt.bench.tpch_queries import STREAMS, TABLE, draw_stream
+from layoutopt.external.external_tables import read_schema
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sql import dialect
+from layoutopt.sql.problems import StatementError
+from layoutopt.sql.scans import TableScan, find_scans
+from layoutopt.sql.schema import schemas_from
+from layoutopt.sql.templates import ScanFinder, take_constants
+from layoutopt.workload.log import read_log
+from tests.workload.semantics import CONDITIONS
+from tests.workload.semantics import SCHEMA as EVERY_TYPE
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = Schema((Column("a", "int"), Column("b", "string"), Column("c", "double"), Column("d", "date")))
+PUBLIC_BI = next(
+    (p / "shared/data/public_bi" for p in Path(__file__).resolve().parents if (p / "shared/data/public_bi").is_dir()),
+    Path("shared/data/public_bi"),
+)
+Outcome = list[TableScan] | str
+
+
+def on_its_own(sql: str, tables: Mapping[str, Schema], dialect: str = "spark") -> Outcome:
+    try:
+        return [replace(scan, span=None) for scan in find_scans(sql, tables, dialect, any_qualifier=True)]
+    except StatementError as error:
+        return f"{error.code}: {error.detail}"
+
+
+def by_template(finder: ScanFinder, sql: str, dialect: str = "spark") -> Outcome:
+    try:
+        return finder.find(sql, dialect)
+    except StatementError as error:
+        return f"{error.code}: {error.detail}"
+
+
+def other_texts(sql: str, count: int, seed: int = 0) -> Iterable[str]:
+    """The text, and others of its template."""
+    yield sql
+    draw, (skeleton, constants) = random.Random(f"{sql} {seed}"), take_constants(sql)
+    for _ in range(count):
+        values = [_other(constant, draw) for constant in constants]
+        parts = skeleton.split("\0")
+        yield parts[0] + "".join(value + part[1:] for value, part in zip(values, parts[1:], strict=True))
+
+
+def _other(constant: str, draw: random.Random) -> str:
+    if constant[0] != "'":
+        whole, point, places = constant.partition(".")
+        other = draw.choice(
+            [whole, "0", "1", "7", "00", "2147483648", "99999999999999999999", str(draw.randint(0, 400))]
+        )
+        return other + point + (draw.choice([places, "0", "50", "000001"]) if point else "")
+    text = constant[1:-1]
+    if text[:4].isdecimal() and text[4:5] == "-":
+        return f"'{draw.choice(['1994', '2026', '0001', '9999'])}{draw.choice([text[4:], '-02-30', '-12-31'])}'"
+    if text.isdecimal():
+        return f"'{draw.choice(['0', '5', '007', '12345678901'])}'"
+    return draw.choice([constant, "''", "'a%'", "'%_b'", "' '", "'Zürich'", "'x\"y'", "'-- no comment'", "'a;b'"])
+
+
+def check(texts: Sequence[str], tables: Mapping[str, Schema], dialect: str = "spark") -> None:
+    finder = ScanFinder(tables, any_qualifier=True)
+    for sql in texts:
+        assert by_template(finder, sql, dialect) == on_its_own(sql, tables, dialect), sql
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_conditions_of_every_kind_with_other_constants(number: int) -> None:
+    for condition in CONDITIONS[number::8]:
+        check(list(other_texts(f"SELECT i FROM t WHERE {condition} LIMIT 5", 6, number)), {"t": EVERY_TYPE})
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "SELECT a FROM t WHERE a = 5 AND b = 'x' ORDER BY 1 LIMIT 10",
+        "SELECT a, 5 AS five FROM t WHERE c > 1.5 GROUP BY a, 2 HAVING count(*) > 3",
+        "SELECT x.a FROM t x LEFT JOIN t y ON x.a = y.a AND y.c < 3.5 WHERE coalesce(y.a, 7) > 3 AND x.b LIKE 'ab%'",
+        "SELECT * FROM (SELECT a AS k, c + 1 AS v FROM t WHERE d < DATE '1995-01-01') WHERE k IN (1, 2, 3) AND v > 10",
+        "WITH w AS (SELECT a, b FROM t WHERE a BETWEEN 3 AND 9) SELECT w.a FROM w JOIN w v ON w.a = v.a WHERE w.b = ''",
+        "SELECT a FROM t WHERE d >= DATE '1994-01-01' + INTERVAL '3' MONTH AND d < DATE '1994-01-01' + INTERVAL 1 YEAR",
+        "SELECT a FROM t -- don't\n WHERE a = 5 /* it's 7 */ AND b = 'x'",
+        "SELECT a FROM t WHERE b = 'it''s' AND a = 3 AND b <> \"5\" AND b <> r'\\5'",
+        "SELECT a FROM t WHERE a = 5L OR a = 7 OR c = 1e3 OR c = .5 OR c = 3D",
+        "SELECT a FROM t WHERE CASE WHEN a > 5 THEN b = 'x' ELSE c < 2.5 END",
+        "SELECT a FROM t WHERE CAST(c AS decimal(7, 2)) > 3.25 AND substring(b, 1, 3) = 'abc'",
+        "SELECT a FROM t WHERE a NOT IN (1, 2) AND NOT (b = 'y' OR c <= 4) AND a <> - 3",
+        "SELECT a FROM t WHERE a = 1 AND nope = 5",
+        "SELECT a FROM t TABLESAMPLE (5 PERCENT) WHERE a = 7",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM t WHERE c > 5.5 LIMIT 3) AND a > 2",
+        "INSERT INTO u SELECT a FROM t WHERE a = 5",
+        "SELECT a FROM t WHERE a =",
+        "DROP TABLE t5",
+    ],
+)
+def test_statements_of_every_shape(sql: str) -> None:
+    check(list(other_texts(sql, 20)), {"t": SCHEMA})
+
+
+def test_each_statement_of_the_streams_and_traces(tmp_path: Path) -> None:
+    schema = read_schema(str(ROOT / "data" / "tpch_sample.parquet"))
+    for stream in STREAMS.values():
+        check([query.sql for query in draw_stream(stream, "test", 12, seed=1)], {TABLE: schema})
+    for name in ("weather", "movies", "trips"):
+        pq.write_table(make_rows(name, 50), tmp_path / f"{name}.parquet")
+        check(texts_of(name, "test")[:300], {name: read_schema(str(tmp_path / f"{name}.parquet"))})
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
+def test_public_bi() -> None:
+    for folder in sorted(path for path in PUBLIC_BI.iterdir() if path.is_dir()):
+        schemas = schemas_from((folder / "schema.sql").read_text(encoding="utf-8"))
+        texts = [entry.sql for entry in read_log(folder / "queries.sql", dialect="postgres")]
+        check([other for sql in texts for other in other_texts(sql, 2)], schemas, "postgres")
+
+
+def test_templates_parse_a_text_once() -> None:
+    finder, tables = ScanFinder({"t": SCHEMA}), {"t": SCHEMA}
+    texts = [f"SELECT a FROM t WHERE a = {n} AND b IN ('{n}x', 'y') LIMIT 5" for n in range(100)]
+    with patch.object(dialect, "_parse", wraps=dialect._parse) as parse:
+        found = [finder.find(sql) for sql in texts]
+    assert parse.call_count <= 5, "with stand-ins, and the 1st, 8th and 64th text as a whole"
+    assert found == [on_its_own(sql, tables) for sql in texts]
