@@ -359,7 +359,7 @@ def write_texts(spark: SparkSession, file: Path, schema: str) -> None:
     writer.close()
 
 
-@needs_spark("4.1", "ORC's timestamps with a zone")
+@needs_spark("4.2", "ORC's timestamps with a zone")
 def test_types_that_say_their_zone(spark: SparkSession, tmp_path: Path) -> None:
     """A timestamp of ORC is an instant to Spark, with a zone and without, unless Spark wrote it as another type."""
     moment = dt.datetime(2026, 1, 1, 12, 0, 0, 5)
