@@ -41,14 +41,18 @@ within it; `plan --file-bytes 2MB` makes smaller files
         return None
     groups = pa.concat_tables(columns).group_by(["partition", "layout", "part"])
     sums = groups.aggregate([("file", "count_distinct"), ("bytes", "sum"), ("bytes", "count")])
-    n_files, n_blocks = pc.sum(sums["file_count_distinct"]).as_py() or 0, pc.sum(sums["bytes_count"]).as_py() or 0
-    size = (pc.sum(sums["bytes_sum"]).as_py() or 0) / max(1, n_files)
-    if n_files > sums.num_rows or n_blocks <= n_files or size < LEAST_BYTES:
+    whole = sums.filter(pc.equal(sums["file_count_distinct"], 1))
+    stored, all_stored = (pc.sum(each["bytes_sum"]).as_py() or 0 for each in (whole, sums))
+    n_files, n_blocks = whole.num_rows, pc.sum(whole["bytes_count"]).as_py() or 0
+    size = stored / max(1, n_files)
+    if 2 * stored < all_stored or n_blocks <= n_files or size < LEAST_BYTES:
         return None
     advised = max(size / _FILES, size * n_files / n_blocks)
     text = f"{advised / 1e6:.0f}MB" if advised >= 1e6 else f"{advised / 1e3:.0f}KB"
-    rows_of = "the rows of each partition" if len(sums["partition"].unique()) > 1 else "all rows"
+    n_partitions, in_one = len(sums["partition"].unique()), len(whole["partition"].unique())
+    each = "each partition" if in_one == n_partitions else f"each of {in_one:,} partitions"
+    rows_of, within = ("all rows", "it") if n_partitions == 1 else (f"the rows of {each}", "a partition")
     return (
         f"{rows_of} are in one file ({size / 1e6:.1f} MB on average), so engines that skip only whole files skip "
-        f"nothing within it; `plan --file-bytes {text}` makes smaller files"
+        f"nothing within {within}; `plan --file-bytes {text}` makes smaller files"
     )

@@ -26,7 +26,7 @@ from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Places
 from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.layout import Layout, Plan
+from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Node, describe_all
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path, only_path
 from layoutopt.model.schema import Column
@@ -119,10 +119,6 @@ class _PathChooser:
         if cheapest.other is None:
             return path
         return replace(path, next_best=_to_choice(cheapest.other[0]), next_best_cells_and_tids=int(cheapest.other[1]))
-
-
-def _served(layout: Layout, local: bool) -> tuple[str, ...]:
-    return layout.columns if local else layout.master
 
 
 def _to_choice(path: RetrievalPath) -> tuple[LayoutChoice, ...]:

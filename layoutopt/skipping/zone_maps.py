@@ -19,6 +19,8 @@ _FEW_INTERVALS = 8
 _WHOLE_NUMBERS = frozenset(INTEGER_BITS)
 # The cache of proofs is cleared beyond so many bytes.
 _MAX_CACHED_BYTES = 1 << 26
+# About what a cached proof takes besides its bits.
+_NODE_BYTES = 700
 
 
 class ZoneMapEvaluator:
@@ -100,7 +102,7 @@ def prove_cached(proved: dict[Node, Packed], literal: Node, prove: Callable[[Nod
     packed = proved.get(literal)
     if packed is None:
         packed = np.packbits(prove(literal))
-        if (len(proved) + 1) * packed.nbytes > _MAX_CACHED_BYTES:
+        if (len(proved) + 1) * (packed.nbytes + _NODE_BYTES) > _MAX_CACHED_BYTES:
             proved.clear()
         proved[literal] = packed
     return packed

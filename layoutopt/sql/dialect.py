@@ -276,7 +276,7 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
     source = get_dialect(dialect)
     if not any(mark in text for mark in _find_marks(source)):
         plain = text.split(";")
-        if all(piece.count(quote) % 2 == 0 for piece in plain for quote in "'\"`"):
+        if all(piece.count("'") % 2 == 0 for piece in plain):
             return [piece for piece in map(str.strip, plain) if piece]
     try:
         tokens = source.tokenize(text)
@@ -295,9 +295,9 @@ def split_statements(text: str, dialect: str = "spark") -> list[str]:
 
 
 def _find_marks(dialect: Dialect) -> list[str]:
-    """Return what begins comments, escapes and other quotes; texts without any need no lexer to be split."""
+    """Return what begins comments, escapes and quotes but ``'``; texts without any need no lexer to be split."""
     comments = [comment if isinstance(comment, str) else comment[0] for comment in dialect.tokenizer_class.COMMENTS]
-    return ["\\", "$$", *comments]
+    return ["\\", "$", "[", '"', "`", *comments]
 
 
 def _cut_text(text: str, tokens: list[Token]) -> str:

@@ -7,7 +7,7 @@ import logging
 import pytest
 import sqlglot
 
-from layoutopt.sql.dialect import is_readable, parse_statement
+from layoutopt.sql.dialect import is_readable, parse_statement, split_statements
 from layoutopt.sql.problems import StatementError
 
 COMMAND = "CALL system.rewrite('t')"
@@ -71,3 +71,18 @@ def test_what_a_tree_no_longer_says_is_refused(condition: str) -> None:
 )  # fmt: skip
 def test_what_it_says_is_read(condition: str) -> None:
     assert parse_statement(f"SELECT 1 FROM t WHERE {condition}")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "statements"),
+    [
+        ("spark", """SELECT a WHERE n = "O'Brien" AND s = 'a;b' AND c = "it's"; SELECT 2""", 2),
+        ("spark", "SELECT 'it''s; one' ;SELECT 2 ; ", 2),
+        ("mysql", "SELECT `it's` , ';x', `it's` ", 1),
+        ("postgres", "SELECT $q$ a;b $q$ ; SELECT 2", 2),
+        ("tsql", "SELECT [a;b] FROM t; SELECT 2", 2),
+        ("mysql", "SELECT 1 # it's; one\n; SELECT 2", 2),
+    ],
+)
+def test_statements_are_split_outside_quotes_of_every_kind(dialect: str, text: str, statements: int) -> None:
+    assert len(split_statements(text, dialect)) == statements
