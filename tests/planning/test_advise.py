@@ -21,6 +21,7 @@ from layoutopt.planning import advise as advising
 from layoutopt.planning.advise import advise
 from layoutopt.planning.hold_out import HoldOutEvaluation
 from layoutopt.sql.order_statements import SORT
+from tests.cli.mistakes import SPARK
 
 if TYPE_CHECKING:
     from layoutopt.advice import Advice
@@ -33,6 +34,8 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(advising, "LOAD_METHODS", ("cuts", "predicate-sort"))
     monkeypatch.setattr(advising, "ORDERS", (SORT,))
     monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")
+    for name in SPARK:  # a session of other tests sets some
+        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
