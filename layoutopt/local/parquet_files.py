@@ -129,8 +129,9 @@ def find_spark_gap(source: str) -> str | None:
             footer = pq.read_metadata(file)
             for name in list_nanoseconds(footer.schema):
                 return f"the column {name!r} has times in nanoseconds, which Spark can't read"
-            chunks = footer.row_group(0).to_dict()["columns"] if footer.num_row_groups else []
-            for codec in {chunk["compression"] for chunk in chunks} & _ARROW_CODECS:
+            groups = [footer.row_group(0)] if footer.num_row_groups else []
+            codecs = {group.column(i).compression for group in groups for i in range(group.num_columns)}
+            for codec in codecs & _ARROW_CODECS:
                 return f"the file {str(file)!r} is compressed by {codec}, which Spark can't read"
     except (NeedsSparkError, OSError, pa.ArrowException):  # the reader says so
         return None
