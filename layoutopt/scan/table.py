@@ -321,12 +321,12 @@ class Scan:
         same row groups, so apply the filter again. Rows combined from several layouts are read into memory here.
 
         Raises:
-            QueryError: the text mentions the table several times.
+            QueryError: the text does not mention one table once.
             DataFileError: a data file is missing or damaged.
         """
         from layoutopt.scan.dataset import open_dataset
 
-        return open_dataset(self.table.catalog.data, self.table.name, self.reads)
+        return open_dataset(self.reads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Return the answer as a Spark DataFrame; Spark runs the text over the surviving row groups."""
