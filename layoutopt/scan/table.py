@@ -126,10 +126,13 @@ def open_source(source: str, name: str = "t", *, udfs: Sequence[Udf] = ()) -> So
 
     Raises:
         SourceError, SchemaError: the source can't be read, or has a column of an unknown type.
-        SettingError: its format is not installed, or has no row groups.
+        SettingError: the name is empty, or its format is not installed, or has no row groups.
     """
+    from layoutopt.external.external_tables import pin_version
     from layoutopt.external.indexed_source import open_source_catalog
+    from layoutopt.external.listing import canonical_name
 
+    source = pin_version(canonical_name(source, versions=True))  # so that Spark reads the same
     return SourceTable(open_source_catalog(source, name), by_name(udfs), source)
 
 
@@ -244,7 +247,7 @@ class Table(OpenedTable):
 
 @dataclass(frozen=True, eq=False)
 class SourceTable(Table):
-    """A source's files as they were when it was opened; ``source`` is its name."""
+    """A source's files as they were when it was opened; ``source`` is its canonical name, with its version."""
 
     source: str = ""
 
