@@ -81,10 +81,11 @@ def _open_any(session: Session, name: str, path: str) -> Table:
     from layoutopt.external.formats import parse_source_name
     from layoutopt.scan.table import open_source, open_table
 
-    if is_csv(path):
-        path = to_parquet(path)
-    elif parse_source_name(path) is None and TableFiles(path).exists(MARKER):
-        return open_table(path, udfs=session.udfs())
+    if parse_source_name(path) is None:
+        if is_csv(path):
+            path = to_parquet(path)
+        elif TableFiles(path).exists(MARKER):
+            return open_table(path, udfs=session.udfs())
     return open_source(path, name, udfs=session.udfs())
 
 
