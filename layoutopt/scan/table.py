@@ -234,9 +234,9 @@ class Table(OpenedTable):
         """
         return self.scan(text, tables=tables).to_arrow()
 
-    def explain(self, text: str) -> Explanation:
-        """Explain which blocks a SQL text reads, what skips the others, and why no more are skipped."""
-        return self.scan(text).explain()
+    def explain(self, text: str, tables: Mapping[str, Table] = NO_TABLES) -> Explanation:
+        """Explain which blocks a SQL text reads, which may join further tables, and why no more are skipped."""
+        return self.scan(text, tables=tables).explain()
 
     def prune(
         self, root: Node, columns: Sequence[str], settings: SessionSettings | None = None

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from layoutopt.errors import QueryError, SettingError, SourceError
+from layoutopt.errors import QueryError, SettingError, SourceError, UnknownTableError
 from layoutopt.external.external_tables import read_schema
 from layoutopt.scan.table import SourceTable, Table, open_source
 from layoutopt.sql.duckdb.translate import portable_sql
@@ -80,6 +80,7 @@ def test_each_mention_skips_by_its_own_filter(by_year: Table, kinds: SourceTable
     sql = "SELECT count(*) FROM t JOIN k ON t.kind = k.kind WHERE t.kind = 'air' AND k.id < 4"
     first, second = by_year.scan(sql, tables={"k": kinds}).explain().reads
     assert (first.table, second.table) == ("t", "k")
+    assert by_year.explain(sql, {"k": kinds}).to_json() == by_year.scan(sql, tables={"k": kinds}).explain().to_json()
     assert first.read.blocks < first.total.blocks
     assert (second.total.blocks, second.read.blocks) == (5, 1), "row groups by their footers"
 
@@ -109,9 +110,7 @@ def test_names_are_told_apart(by_year: Table, kinds: SourceTable) -> None:
             by_year.sql("SELECT * FROM t", {name: kinds})
     with pytest.raises(SettingError, match="two tables are called 'K'"):
         by_year.sql("SELECT * FROM t", {"k": kinds, "K": kinds})
-    with pytest.raises(
-        QueryError, match=r"there is no table 'users'; the query can read t, k, and .* --with users=PATH"
-    ):
+    with pytest.raises(UnknownTableError, match=r"^there is no table 'users'; the query can read t, k$"):
         by_year.sql("SELECT t.id FROM t JOIN users ON t.id = users.id", {"k": kinds})
     with pytest.raises(QueryError, match="called 't' or 'k'; use that name"):
         by_year.sql("SELECT * FROM prod.t", {"k": kinds})
