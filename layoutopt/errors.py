@@ -2,7 +2,8 @@
 
     LayoutoptError (1)
     ├── InputError (2)  bad usage or input
-    │   ├── SettingError, LogError, SchemaError, PlanError, QueryError, PublicationError
+    │   ├── SettingError, LogError, SchemaError, PlanError, PublicationError
+    │   ├── QueryError ── UnknownTableError
     │   ├── EncryptionKeyError, EncryptedTableError
     │   └── SourceError ── MissingPartitionError (4)
     ├── NeedsSparkError, WorkerLostError
@@ -63,6 +64,14 @@ class EncryptedTableError(InputError):
 
 class QueryError(InputError):
     """A SQL text can't be used on a table."""
+
+
+class UnknownTableError(QueryError):
+    """A SQL text reads a table that is not given; ``name`` is the table's."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class PublicationError(InputError):

@@ -570,6 +570,13 @@ def _check_exclusive(files: TableFiles) -> None:
     )
 
 
+def is_own_table(files: TableFiles) -> bool:
+    """Return whether a folder is a layoutopt table, readable or not; False for the indexes of a source."""
+    if not files.exists(MARKER):
+        return False
+    return parse_json(files.read_bytes(MARKER), files.full_path(MARKER)).get("format") == FORMAT
+
+
 def source_of_index(root: str) -> str:
     """Return the source whose indexes a folder holds; raise NotATableError if it holds something else."""
     try:

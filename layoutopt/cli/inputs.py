@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
 from layoutopt.config.settings import SnapshotSettings
-from layoutopt.errors import SettingError
+from layoutopt.errors import SettingError, UnknownTableError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from layoutopt.config.settings import QuerySettings, ShellSettings
     from layoutopt.model.engine_costs import Calibration
     from layoutopt.model.feature import SessionSettings
-    from layoutopt.scan.table import Table
+    from layoutopt.scan.table import Scan, Table
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
 
@@ -81,11 +83,33 @@ def _open_any(session: Session, name: str, path: str) -> Table:
     from layoutopt.external.formats import parse_source_name
     from layoutopt.scan.table import open_source, open_table
 
-    if is_csv(path):
-        path = to_parquet(path)
-    elif parse_source_name(path) is None and TableFiles(path).exists(MARKER):
-        return open_table(path, udfs=session.udfs())
+    if parse_source_name(path) is None:
+        if is_csv(path):
+            path = to_parquet(path)
+        elif TableFiles(path).exists(MARKER):
+            return open_table(path, udfs=session.udfs())
     return open_source(path, name, udfs=session.udfs())
+
+
+def answer_scan(scan: Scan, settings: QuerySettings | ShellSettings, session: Session) -> pa.Table:
+    """Return the answer of the chosen engine.
+
+    Raises:
+        UnknownTableError: the text reads a table that neither the verb nor --with names.
+        LayoutoptError: the engine can't answer the text.
+    """
+    from layoutopt.cli.startup import freeze_objects
+
+    if settings.engine == "spark":
+        from layoutopt.spark.core.source import with_binaries
+        from layoutopt.spark.core.versions import to_arrow
+
+        return to_arrow(with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))))
+    freeze_objects()
+    try:
+        return scan.to_arrow(settings.engine)
+    except UnknownTableError as error:
+        raise UnknownTableError(f"{error}; add it by --with {error.name}=PATH", error.name) from error
 
 
 def has_pyspark() -> bool:

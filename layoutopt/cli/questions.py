@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import analyze_log, load_calibration, open_at, open_further, prepare_spark, start_spark
+from layoutopt.cli.inputs import (
+    analyze_log,
+    answer_scan,
+    load_calibration,
+    open_at,
+    open_further,
+    prepare_spark,
+    start_spark,
+)
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -23,7 +31,6 @@ from layoutopt.config.settings import (
 from layoutopt.errors import ContentMismatchError, DataFileError, QueryError, SettingError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
     from rich.console import Console
 
@@ -57,7 +64,7 @@ def query(settings: QuerySettings, session: Session) -> None:
     scan = table.scan(settings.sql, tables=open_further(session, settings.further))
     catalog = table.catalog.files.traffic.so_far
     with session.working("reading"):
-        answer = _answer(scan, settings, session)
+        answer = answer_scan(scan, settings, session)
     data = table.catalog.files.traffic.so_far - catalog
     limit = settings.limit or (None if session.json else 100)
     read = dry_run(scan)
@@ -78,18 +85,6 @@ def query(settings: QuerySettings, session: Session) -> None:
 
     rows = answer_report(answer, limit) if write is None else {"output": settings.output, "rows_total": answer.num_rows}
     session.show({**rows, "read": read.to_json(), **traffic}, show)
-
-
-def _answer(scan: Scan, settings: QuerySettings, session: Session) -> pa.Table:
-    from layoutopt.cli.startup import freeze_objects
-
-    if settings.engine == "spark":
-        from layoutopt.spark.core.source import with_binaries
-        from layoutopt.spark.core.versions import to_arrow
-
-        return to_arrow(with_binaries(scan.to_spark(start_spark(session, table=settings.table_path))))
-    freeze_objects()
-    return scan.to_arrow(settings.engine)
 
 
 @add_verb(
@@ -136,8 +131,11 @@ def explain(settings: ExplainSettings, session: Session) -> None:
 
 
 def _scan(table: Table, text: str, tables: Mapping[str, Table]) -> Scan:
-    is_query = re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE)
-    return table.scan(text, tables=tables) if is_query else table.scan(where=text)
+    if re.match(r"[\s(]*(select|with|from|values|table)\b", text, re.IGNORECASE):
+        return table.scan(text, tables=tables)
+    if tables:
+        raise SettingError(f"{text!r} is a condition on {table.name!r} alone; leave out --with, or write a SELECT")
+    return table.scan(where=text)
 
 
 @add_verb(verbs, FilesSettings, example="layoutopt files tables/events")

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import open_at, open_further
+from layoutopt.cli.inputs import answer_scan, open_at, open_further
 from layoutopt.config.settings import ShellSettings
-from layoutopt.errors import LayoutoptError
+from layoutopt.errors import LayoutoptError, UnknownTableError
 from layoutopt.extensions import require
+from layoutopt.model.types import unquote_name
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,7 @@ _WORDS: Final = (
     "END", "count", "sum", "avg", "min", "max", "DATE", "EXPLAIN", "DESCRIBE", "SHOW", "TABLES", "EXIT",
 )  # fmt: skip
 _EXPLAIN: Final = re.compile(r"EXPLAIN\s+", re.IGNORECASE)
-_DESCRIBE: Final = re.compile(r"DESC(?:RIBE)?\s+(?:TABLE\s+)?`?(\w+)`?\s*$", re.IGNORECASE)
+_DESCRIBE: Final = re.compile(r"DESC(?:RIBE)?\s+(?:TABLE\s+)?(`(?:[^`]|``)+`|\w+)\s*$", re.IGNORECASE)
 _SHOW: Final = re.compile(r"SHOW\s+TABLES\s*$", re.IGNORECASE)
 _EXIT: Final = re.compile(r"\s*(?:EXIT|QUIT)\s*;?\s*$", re.IGNORECASE)
 
@@ -47,11 +48,13 @@ def shell(settings: ShellSettings, session: Session) -> None:
     until one fails.
     """
     table = open_at(session, settings.table_path, settings, indexed=True)
-    shell = _Shell(session, table, open_further(session, settings.further), settings.limit)
+    shell = _Shell(session, settings, table, open_further(session, settings.further))
     if not sys.stdin.isatty():
         from layoutopt.sql.dialect import split_statements
 
         for statement in split_statements(sys.stdin.read()):
+            if _EXIT.match(statement):
+                return
             shell.run(statement)
         return
     for statement in _read_statements(shell.named):
@@ -64,9 +67,9 @@ def shell(settings: ShellSettings, session: Session) -> None:
 @dataclass(frozen=True)
 class _Shell:
     session: Session
+    settings: ShellSettings
     table: Table
     further: Mapping[str, Table]
-    limit: int
 
     @property
     def named(self) -> dict[str, Table]:
@@ -79,9 +82,10 @@ class _Shell:
             rows = {name: f"{table.rows:,} rows" for name, table in self.named.items()}
             self.session.show(rows, "\n".join(f"{name}: {text}" for name, text in rows.items()))
         elif described is not None:
-            table = {name.lower(): table for name, table in self.named.items()}.get(described[1].lower())
+            name = unquote_name(described[1])
+            table = {name.lower(): table for name, table in self.named.items()}.get(name.lower())
             if table is None:
-                raise LayoutoptError(f"there is no table {described[1]!r}; SHOW TABLES lists them")
+                raise UnknownTableError(f"there is no table {name!r}; SHOW TABLES lists them", name)
             columns = {column.name: column.type for column in table.schema.columns}
             self.session.show(columns, "\n".join(f"{name} {type}" for name, type in columns.items()))
         elif explained := _EXPLAIN.match(statement):
@@ -96,14 +100,14 @@ class _Shell:
 
         scan = self.table.scan(sql, tables=self.further)
         with self.session.working("reading"):
-            answer = scan.to_arrow()
+            answer = answer_scan(scan, self.settings, self.session)
         read = dry_run(scan)
 
         def show(console: Console) -> None:
-            print_answer(console, answer, self.limit)
+            print_answer(console, answer, self.settings.limit)
             console.print(describe_read(read))
 
-        self.session.show({**answer_report(answer, self.limit), "read": read.to_json()}, show)
+        self.session.show({**answer_report(answer, self.settings.limit), "read": read.to_json()}, show)
 
 
 def list_words(named: Mapping[str, Table]) -> list[str]:

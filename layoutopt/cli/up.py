@@ -36,7 +36,6 @@ WORTH_LOADING: Final = 0.95
 # A date column partitions the table if it has at most so many days, with at least so many rows each.
 _MOST_DAYS: Final = 400
 _LEAST_ROWS_A_DAY: Final = 5_000
-_SAMPLED_FOOTERS: Final = 16
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 
@@ -294,6 +293,7 @@ def guess_partition_column(source: str, listing: Listing | None) -> str | None:
     import pyarrow.parquet as pq
 
     from layoutopt.external.external_tables import open_snapshot
+    from layoutopt.external.footers import SAMPLED_FOOTERS
     from layoutopt.external.formats import parse_table_name
 
     table = parse_table_name(source)
@@ -304,7 +304,7 @@ def guess_partition_column(source: str, listing: Listing | None) -> str | None:
     files = listing.files
     for name in (name for listed in files for name in listed.file.constants):
         return name
-    sampled = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]
+    sampled = files[:: -(-len(files) // SAMPLED_FOOTERS) or 1]
     try:
         footers = [pq.read_metadata(listed.file.path) for listed in sampled]
         schema = footers[0].schema.to_arrow_schema()

@@ -401,15 +401,16 @@ class SnapshotSettings(VerbSettings):
     )
 
 
+QueryEngine = Annotated[Literal["duckdb", "spark"], or_installed("engines")]
+
+
 class QuerySettings(SnapshotSettings):
     """Settings of `query`."""
 
     table_path: TablePath
     sql: Place = Field(description="the query in Spark's SQL; FROM names the table as its plan does")
     further: FurtherTables = ()
-    engine: Annotated[Literal["duckdb", "spark"], or_installed("engines")] = Field(
-        "duckdb", description="the engine that runs the query"
-    )
+    engine: QueryEngine = Field("duckdb", description="the engine that runs the query")
     limit: int | None = Field(
         None,
         ge=1,
@@ -432,6 +433,7 @@ class ShellSettings(SnapshotSettings):
 
     table_path: TablePath
     further: FurtherTables = ()
+    engine: QueryEngine = Field("duckdb", description="the engine that runs the queries")
     limit: int = Field(100, ge=1, description="the most rows to print; a query itself is not limited")
 
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from layoutopt.catalog.snapshot import is_own_table
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
 from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.errors import SourceError
@@ -23,7 +24,7 @@ _REQUESTS_AT_ONCE: Final = 16
 
 
 def check_is_no_table(source: str) -> None:
-    """Refuse a path of files inside a table of another format: Spark would read deleted or overwritten rows.
+    """Refuse a path of files inside a table, also one of layoutopt: deleted rows would be read, and copies twice.
 
     Folders that this process can't reach pass, such as a store for which only Spark has credentials.
 
@@ -31,7 +32,7 @@ def check_is_no_table(source: str) -> None:
         source: the source as users name it; a table's name passes.
 
     Raises:
-        SourceError: the path, or a folder above it, is such a table; names the prefix to use.
+        SourceError: the path, or a folder above it, is such a table; says how to name it.
     """
     if parse_table_name(source) is not None:
         return
@@ -55,8 +56,13 @@ def _parent_folders(path: str) -> Iterator[str]:
 
 
 def _detect_table(folder: str) -> str | None:
-    """Return the problem if a folder is a table of another format; None for plain Parquet."""
+    """Return the problem if a folder is a table; None for plain Parquet."""
     with suppress(Exception):  # store libraries raise arbitrary exceptions
+        if is_own_table(TableFiles(folder)):
+            return (
+                f"{folder!r} is a layoutopt table, whose files also hold deleted and copied rows; query it by this "
+                "path (in Python by open_table), or publish it and write delta: or iceberg:"
+            )
         if TableFiles(f"{folder}/_delta_log").exists(""):
             return f"{folder!r} is a Delta table, whose files also hold deleted rows; write delta:{folder}"
         if TableFiles(f"{folder}/.hoodie").exists(""):

@@ -22,6 +22,8 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import INTEGER_BITS, is_padded
 from layoutopt.sql.schema import arrow_type_name, find_collations, read_arrow_schema
 
+# The most footers that are read where a sample of a source's files is enough.
+SAMPLED_FOOTERS: Final = 16
 # Days from 1970-01-01 to 1582-10-15, the first day on which all calendars agree.
 _FIRST_DAY: Final = -141_427
 # Seconds from 1970-01-01 to 1900-01-01, before which Spark converts times.

@@ -17,11 +17,10 @@ from layoutopt.catalog.entries import is_older
 from layoutopt.catalog.optimistic_commit import next_time
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot, source_of_index
-from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles, absolute, is_url
+from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError, SourceError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
-from layoutopt.external.formats import check_has_row_groups, parse_table_name
 from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source
 from layoutopt.external.row_groups import (
     make_blocks,
@@ -96,15 +95,13 @@ def open_source_catalog(source: str, name: str) -> Catalog:
     """Return the catalog of a source's current files, one block a row group, skipped by its footer's statistics.
 
     Args:
-        source: a file or folder of Parquet, or a table of another format, possibly at a version.
+        source: the :func:`~layoutopt.external.listing.canonical_name` name of the source, possibly at a version.
         name: the table's name in queries.
 
     Raises:
         SourceError, SchemaError, SettingError: the source can't be read.
     """
-    check_has_row_groups(source, "query")
-    is_path = parse_table_name(source) is None and not is_url(source)
-    listing = list_source(absolute(source) if is_path else source)
+    listing = list_source(source)
     if not listing.files:
         raise SourceError(f"{source!r} has no file; query it when it has rows")
     footers, files = read_current_footers(listing)

@@ -62,13 +62,23 @@ class Listing:
     is_folder: bool
 
 
-def canonical_name(source: str) -> str:
-    """Return a source's name that is valid in every working folder; raise SettingError if it can't be indexed."""
-    check_has_row_groups(source, "index")
+def canonical_name(source: str, *, versions: bool = False) -> str:
+    """Return a source's name that is valid in every working folder.
+
+    Args:
+        source: as users name it.
+        versions: whether the name may have a version, as for a query; indexes follow the newest.
+
+    Raises:
+        SettingError: the name is empty, or has a version, or layoutopt knows no row groups of the format.
+    """
+    check_has_row_groups(source, "query" if versions else "index")
+    if not source.strip():
+        raise SettingError(f"the source is {source!r}, expected a path or a table; name a file, folder or table")
     name = parse_table_name(source)
     if name is None:
-        return source.rstrip("/") if is_url(source) else absolute(source)
-    if name.version is not None:
+        return source.rstrip("/") if protocol_of(source) != "file" else absolute(local_path(source))
+    if name.version is not None and not versions:
         raise SettingError(f"{source!r} names a version, but indexes follow the newest; remove @{name.version}")
     is_path = not name.format.in_catalogs or name.place.startswith((".", "/", "~"))
     return replace(name, place=absolute(name.place)).text if is_path and not is_url(name.place) else name.text

@@ -11,6 +11,7 @@ from typing import Final
 from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC
 from layoutopt.errors import SchemaError, SourceError, expected_names
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
+from layoutopt.external.footers import SAMPLED_FOOTERS
 from layoutopt.external.formats import FORMATS, PARQUET, parse_path, parse_table_name
 from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import list_files, read_files_schema
@@ -20,7 +21,6 @@ _PATTERN: Final = re.compile(r"[*?\[{]")
 # With these, a session may read a path from another place than this machine.
 _INSTALLATIONS: Final = ("SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT")
 _MOST_NAMES: Final = 8
-_SAMPLED_FOOTERS: Final = 16
 
 
 def check_source(source: str, wanted: Schema | None, document: str, *, more: bool = False) -> Schema | None:
@@ -82,7 +82,7 @@ def _read_columns(source: str, files: Sequence[Path]) -> Schema | None:
     path = parse_path(source)
     try:
         name = path.format.prefix.upper() or "Parquet"
-        return read_files_schema(Path(path.path), name, path.format.read_columns, files, _SAMPLED_FOOTERS)
+        return read_files_schema(Path(path.path), name, path.format.read_columns, files, SAMPLED_FOOTERS)
     except SchemaError:
         return None
     except SourceError:

@@ -20,7 +20,7 @@ from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.external.external_tables import check_is_no_table
-from layoutopt.external.footers import standard_leaves
+from layoutopt.external.footers import SAMPLED_FOOTERS, standard_leaves
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import has_old_dates, has_old_int96
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
@@ -42,7 +42,6 @@ _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", "string"})
 # The codecs that Arrow reads, and Spark only with further libraries.
 _ARROW_CODECS: Final = frozenset({"BROTLI"})
-_SAMPLED_FOOTERS: Final = 16
 # Marks in a footer's metadata of types that only Spark knows: padded texts, and types that files store as numbers.
 _SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
 
@@ -125,12 +124,13 @@ def find_spark_gap(source: str) -> str | None:
     try:
         root = resolve_local_path(source)
         files = list_files(root) if root.is_dir() else [root]
-        for file in spread(files, _SAMPLED_FOOTERS):
+        for file in spread(files, SAMPLED_FOOTERS):
             footer = pq.read_metadata(file)
             for name in list_nanoseconds(footer.schema):
                 return f"the column {name!r} has times in nanoseconds, which Spark can't read"
-            chunks = footer.row_group(0).to_dict()["columns"] if footer.num_row_groups else []
-            for codec in {chunk["compression"] for chunk in chunks} & _ARROW_CODECS:
+            groups = [footer.row_group(0)] if footer.num_row_groups else []
+            codecs = {group.column(i).compression for group in groups for i in range(group.num_columns)}
+            for codec in codecs & _ARROW_CODECS:
                 return f"the file {str(file)!r} is compressed by {codec}, which Spark can't read"
     except (NeedsSparkError, OSError, pa.ArrowException):  # the reader says so
         return None

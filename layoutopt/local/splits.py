@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError, SourceError, encode_errors
+from layoutopt.external.footers import SAMPLED_FOOTERS
 from layoutopt.local.parquet_files import (
     arrow_schema,
     cast_columns,
@@ -61,7 +62,6 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
 _SPLIT_BYTES: Final = 1 << 27
 _FILES_A_TASK: Final = 16
-_SAMPLED_FOOTERS: Final = 16  # read to estimate a source's rows
 _ROW_BITS: Final = 33  # of a position; the split's number is above, as in Spark
 
 
@@ -422,7 +422,7 @@ def estimate_rows(files: Sequence[LocalFile]) -> int:
     Raises:
         NeedsSparkError: a footer can't be read.
     """
-    some = files[:: -(-len(files) // _SAMPLED_FOOTERS) or 1]
+    some = files[:: -(-len(files) // SAMPLED_FOOTERS) or 1]
     counts = [_read_footer(file.path).num_rows for file in some]
     return int(sum(counts)) * len(files) // max(1, len(some))
 

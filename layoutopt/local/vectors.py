@@ -135,7 +135,8 @@ class _Evaluator:
         has_usual_settings = self._settings.ansi and not self._settings.case_sensitive
         if has_usual_settings and not any(user_calls(literal)):
             rows = self._rows.select([column.name for column in columns])
-            with suppress(QueryError):
+            with suppress(QueryError, pa.ArrowInvalid):
+                rows.validate(full=True)  # DuckDB counts the letters of bytes that are no UTF-8 in its own way
                 return evaluate_conditions(Schema(columns), [to_sql(literal)], rows, self._settings.time_zone)[0]
         raise NeedsSparkError(f"only Spark can tell which rows have {describe(literal)}")
 

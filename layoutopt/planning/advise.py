@@ -83,9 +83,9 @@ ORDERS: Final = (SORT, HILBERT, ZORDER)
 # The key of the only T that features are mined with, among the documents of a fold.
 THRESHOLD: Final = 0
 
-# After the first fold, methods that read more than so many times the least have no hope, and orders of a kind neither.
-_HOPE: Final = 1.5
-_HOPE_OF_ORDERS: Final = 1.1
+# After the first fold, methods that read more than so many times the least are clearly worse; so are orders of a kind.
+_CLEARLY_WORSE: Final = 1.5
+_CLEARLY_WORSE_ORDER: Final = 1.1
 # So many of LOAD_METHODS are tried on segments, if they read less than so many times what the best does on the sample.
 _CLOSE: Final = 1.5
 _MOST_LOAD_METHODS: Final = 2
@@ -452,12 +452,12 @@ def try_layouts(
     yield _sum_up(_drop_orders(trials), trials)
     judged = trials
     if others.folds:
-        hopeful = _select_hopeful(trials)
-        scored = score_all(others, [trial.first.settings for trial in hopeful], THRESHOLD)
-        pairs = [(old, new) for old, new in zip(hopeful, scored, strict=True) if isinstance(new, EvaluatedPlan)]
+        promising = _select_promising(trials)
+        scored = score_all(others, [trial.first.settings for trial in promising], THRESHOLD)
+        pairs = [(old, new) for old, new in zip(promising, scored, strict=True) if isinstance(new, EvaluatedPlan)]
         judged = [old.judged_by(evaluation.join(new, old.first), evaluation.held) for old, new in pairs]
-        hopeless = [trial for trial in trials if trial not in hopeful and trial.method not in ORDERS]
-        trials = _correct([old for old, _ in pairs], judged, hopeless)
+        dropped = [trial for trial in trials if trial not in promising and trial.method not in ORDERS]
+        trials = _correct([old for old, _ in pairs], judged, dropped)
         yield _sum_up(_drop_orders(trials), judged)
     candidates = _select_candidates(judged)
     again = first.score_again([trial.first for trial in candidates])
@@ -535,7 +535,7 @@ def _drop_orders(trials: Sequence[_LayoutTrial]) -> list[_LayoutTrial]:
     return list(best.values())
 
 
-def _select_hopeful(trials: Sequence[_LayoutTrial]) -> list[_LayoutTrial]:
+def _select_promising(trials: Sequence[_LayoutTrial]) -> list[_LayoutTrial]:
     """Return the methods that read about the least, and such orders of each kind; in the given order."""
     shares: dict[str, float] = {}
     for trial in trials:
@@ -544,7 +544,8 @@ def _select_hopeful(trials: Sequence[_LayoutTrial]) -> list[_LayoutTrial]:
     return [
         trial
         for trial in trials
-        if trial.share <= (_HOPE_OF_ORDERS * shares[trial.method] if trial.method in ORDERS else _HOPE * shares[""])
+        if trial.share
+        <= (_CLEARLY_WORSE_ORDER * shares[trial.method] if trial.method in ORDERS else _CLEARLY_WORSE * shares[""])
     ]
 
 

@@ -25,19 +25,21 @@ from layoutopt.scan.table_read import TableRead
 _MOST_AT_ONCE = 32 << 20
 
 
-def open_dataset(files: TableFiles, name: str, reads: Sequence[TableRead]) -> ds.Dataset:
+def open_dataset(reads: Sequence[TableRead]) -> ds.Dataset:
     """Return the rows of a scan: all that match its filter (apply it again), and others of the same row groups.
 
     Raises:
-        QueryError: the text mentions the table several times.
+        QueryError: the text does not mention one table once.
         DataFileError: a data file is missing, damaged, or differs from the catalog.
     """
     if len(reads) != 1:
+        names = ", ".join(repr(read.scan.table) for read in reads) or "none"
         raise QueryError(
-            f"the text mentions {name!r} {len(reads)} times, but a dataset holds the rows of one mention; use "
+            f"the text mentions {len(reads)} tables ({names}), but a dataset holds the rows of one mention; use "
             "to_arrow() for the answer, or make one scan for each mention"
         )
     read = reads[0]
+    files = read.table.catalog.data
     # Every row is whole in one file, and none of its rows is deleted.
     is_plain = all(len(segment.layouts) == 1 and not segment.has_deletes for segment in read.segments)
     if read.columns and is_plain and not files.is_external:

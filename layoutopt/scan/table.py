@@ -128,10 +128,13 @@ def open_source(source: str, name: str = "t", *, udfs: Sequence[Udf] = ()) -> So
 
     Raises:
         SourceError, SchemaError: the source can't be read, or has a column of an unknown type.
-        SettingError: its format is not installed, or has no row groups.
+        SettingError: the name is empty, or its format is not installed, or has no row groups.
     """
+    from layoutopt.external.external_tables import pin_version
     from layoutopt.external.indexed_source import open_source_catalog
+    from layoutopt.external.listing import canonical_name
 
+    source = pin_version(canonical_name(source, versions=True))  # so that Spark reads the same
     return SourceTable(open_source_catalog(source, name), by_name(udfs), source)
 
 
@@ -233,9 +236,9 @@ class Table(OpenedTable):
         """
         return self.scan(text, tables=tables).to_arrow()
 
-    def explain(self, text: str) -> Explanation:
-        """Explain which blocks a SQL text reads, what skips the others, and why no more are skipped."""
-        return self.scan(text).explain()
+    def explain(self, text: str, tables: Mapping[str, Table] = NO_TABLES) -> Explanation:
+        """Explain which blocks a SQL text reads, which may join further tables, and why no more are skipped."""
+        return self.scan(text, tables=tables).explain()
 
     def prune(
         self, root: Node, columns: Sequence[str], settings: SessionSettings | None = None
@@ -262,7 +265,7 @@ class Table(OpenedTable):
 
 @dataclass(frozen=True, eq=False)
 class SourceTable(Table):
-    """A source's files as they were when it was opened; ``source`` is its name."""
+    """A source's files as they were when it was opened; ``source`` is its canonical name, with its version."""
 
     source: str = ""
 
@@ -339,12 +342,12 @@ class Scan:
         same row groups, so apply the filter again. Rows combined from several layouts are read into memory here.
 
         Raises:
-            QueryError: the text mentions the table several times.
+            QueryError: the text does not mention one table once.
             DataFileError: a data file is missing or damaged.
         """
         from layoutopt.scan.dataset import open_dataset
 
-        return open_dataset(self.table.catalog.data, self.table.name, self.reads)
+        return open_dataset(self.reads)
 
     def to_spark(self, spark: SparkSession) -> DataFrame:
         """Return the answer as a Spark DataFrame; Spark runs the text over the surviving row groups."""

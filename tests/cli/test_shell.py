@@ -15,12 +15,12 @@ from prompt_toolkit.output import DummyOutput
 
 from layoutopt.cli import shell
 from layoutopt.cli.app import main
-from layoutopt.cli.console import DONE
+from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from tests.scan.builder import build, building, by_position
 
-Ask = Callable[[str], int]
+Ask = Callable[..., int]
 
 
 class Terminal(io.StringIO):
@@ -85,8 +85,26 @@ def test_a_pipe_ends_at_the_first_statement_that_fails(pipe: Ask, capsys: pytest
     assert "users: 2 rows" not in said.out
     assert said.err.startswith("layoutopt: ")
     assert "colour" in said.err
-    assert pipe("DESCRIBE nothing") != DONE
-    assert capsys.readouterr().err == "layoutopt: there is no table 'nothing'; SHOW TABLES lists them\n"
+    for text in ("DESCRIBE nothing", "DESCRIBE `nothing`"):
+        assert pipe(text) == BAD_USAGE
+        assert capsys.readouterr().err == "layoutopt: there is no table 'nothing'; SHOW TABLES lists them\n"
+    assert pipe("SELECT * FROM t JOIN paid ON true") == BAD_USAGE
+    assert capsys.readouterr().err.endswith("; add it by --with paid=PATH\n")
+
+
+def test_a_pipe_may_end_by_a_word_and_quote_names(pipe: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pipe("DESC TABLE `Users`;\nexit;\nSHOW TABLES;") == DONE
+    assert capsys.readouterr().out == "id bigint\nname string\n"
+
+
+@pytest.mark.spark
+def test_the_advice_to_use_spark_can_be_followed(pipe: Ask, capsys: pytest.CaptureFixture[str]) -> None:
+    sql = "SELECT upper(name) AS n, hash(id) AS h FROM users WHERE id = 1"
+    assert pipe(sql) == BAD_USAGE
+    assert "--engine spark" in capsys.readouterr().err
+    assert pipe(f"{sql}; SHOW TABLES", "--engine", "spark", "--json") == DONE
+    answer, tables = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (answer["rows"][0][0], len(tables)) == ("ANN", 2)
 
 
 def test_answers_are_json_lines_if_asked(pipe: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,8 +33,43 @@ def test_types_are_those_of_all_values(tmp_path: Path) -> None:
         "at": "string",
     }  # fmt: skip
     assert rows["name"].to_pylist() == ['Ann "A"', None, "a,b"]
-    assert rows["code"].to_pylist() == ["007", "8x", "9"], "zeros in front are kept where texts are"
+    assert rows["code"].to_pylist() == ["007", "8x", "9"]
     assert rows["note"].to_pylist() == [None, "", None]
+
+
+@pytest.mark.parametrize(
+    ("texts", "type"),
+    [
+        (("12345678901234567890", "12345678901234567891", "-1"), "decimal128(38, 0)"),
+        (("1" * 39,), "string"),
+        (("12345678901234567890", "1.5"), "string"),
+        (("9007199254740993", "0.5"), "string"),
+        (("00123", "123"), "string"),
+        (("00.5", "1"), "string"),
+        (("0x10",), "string"),
+        (("+1",), "string"),
+        (("-0", "1e3", ".5", "2.", "NaN", "-inf"), "double"),
+        (("-5", "0", "9223372036854775807"), "int64"),
+        (("true", "FALSE"), "bool"),
+        (("1", "true"), "string"),
+        (("2026-01-31", "0001-01-01"), "date32[day]"),
+        (("2026-02-30",), "string"),
+        (("0000-01-01",), "string"),
+        (("2026-01-31 10:00", "2026-01-31T10:00:00.123456", "2026-01-31"), "timestamp[us]"),
+        (("2026-01-31 10:00:00.1234567",), "string"),
+        (("2026-01-31T10:00:00Z", "2026-01-31 10:00:00+02:00"), "timestamp[us, tz=UTC]"),
+        (("2026-01-31T10:00:00Z", "2026-01-31 10:00:00"), "string"),
+    ],
+)
+def test_a_type_keeps_all_texts(tmp_path: Path, texts: tuple[str, ...], type: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("\n".join(("v,n", *(f"{text},1" for text in texts), ",2")), encoding="utf-8")
+    values = pq.read_table(to_parquet(str(path)))["v"]
+    assert str(values.type) == type
+    assert values.null_count == 1
+    assert len(set(map(str, values.to_pylist()))) == len(texts) + 1, "different texts are different values"
+    if type in ("string", "int64", "decimal128(38, 0)"):
+        assert [str(value) for value in values.to_pylist()[:-1]] == list(texts)
 
 
 def test_separators_and_compression_follow_the_name(tmp_path: Path) -> None:
@@ -51,6 +86,31 @@ def test_files_that_are_no_csv_are_told(tmp_path: Path) -> None:
             to_parquet(str(tmp_path / name))
     with pytest.raises(SourceError, match="there is no file"):
         to_parquet(str(tmp_path / "none.csv"))
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"id,v\n1,\xe9\n", "bytes that are no UTF-8"),
+        (b"id,\xe9\n1,2\n", "bytes that are no UTF-8"),
+        (b"id,v,id\n1,2,3\n", "has two columns 'id'; rename one"),
+        (b"id,ID\n1,2\n", "has two columns 'ID'; rename one"),
+    ],
+)
+def test_files_that_no_query_can_read_are_named(tmp_path: Path, content: bytes, sentence: str) -> None:
+    path = tmp_path / "users.csv"
+    path.write_bytes(content)
+    with pytest.raises(SourceError, match=f"^'{path}' .*{sentence}"):
+        to_parquet(str(path))
+
+
+def test_local_names_are_those_of_other_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "users.csv").write_text("id\n1\n", encoding="utf-8")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for path in ("~/users.csv", f"file://{tmp_path}/users.csv"):
+        assert pq.read_table(to_parquet(path)).to_pylist() == [{"id": 1}]
+    with pytest.raises(SourceError, match=r"^'s3://b/users.csv' is a URL, but .* copy the file"):
+        to_parquet("s3://b/users.csv")
 
 
 def test_a_query_joins_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

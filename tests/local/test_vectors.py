@@ -1,4 +1,8 @@
-"""Feature vectors without Spark: those of an engine that shares no code with them, or none."""
+"""Feature vectors without Spark: those that Spark would compute, or none.
+
+Features of columns and bounds of functions are compared with DuckDB, which shares no code with them. What DuckDB itself
+evaluates is compared with values written here.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +55,21 @@ def test_bits_that_only_spark_could_tell_are_set() -> None:
     features = [feature_of(condition, SCHEMA) for condition in conditions]
     found = unpack(evaluate_words(features, rows, SCHEMA, settings=USUAL), len(features))
     assert found.astype(int).tolist() == [[1, 0, 0], [1, 1, 1], [0, 1, 1], [0, 0, 0]]
+
+
+def test_letters_of_bytes_that_are_no_utf8_are_left_to_spark() -> None:
+    """To Spark the text has 2 letters, and to DuckDB another number: the bit would be 0, and the row never found."""
+    kinds = pa.array([b"fair", b"\xe9abc", None]).cast(pa.string(), safe=False)
+    features = FeatureSet((feature_of("length(kind) = 2", SCHEMA),))
+    with pytest.raises(NeedsSparkError, match="only Spark can tell"):
+        evaluate_exact_vectors(features, some_rows(3).set_column(2, "kind", kinds), SCHEMA)
+    schema = Schema((Column("part", "struct<kind:string>"),))
+    nested = pa.table({"part": pa.StructArray.from_arrays([kinds], ["kind"])})
+    plain = pa.table({"part": pa.StructArray.from_arrays([pa.array(["fair", "at"])], ["kind"])})
+    features = FeatureSet((feature_of("length(part.kind) = 2", schema),))
+    with pytest.raises(NeedsSparkError, match="only Spark can tell"):
+        evaluate_exact_vectors(features, nested, schema)
+    assert unpack(evaluate_exact_vectors(features, plain, schema), 1)[:, 0].tolist() == [False, True]
 
 
 @pytest.mark.parametrize(

@@ -77,8 +77,17 @@ def test_one_layout_of_several_stays_in_its_files(tmp_path: Path, rows: pa.Table
 
 
 def test_a_text_that_mentions_the_table_twice_is_refused(by_year: Table) -> None:
-    with pytest.raises(QueryError, match=r"2 times.*to_arrow"):
+    with pytest.raises(QueryError, match=r"2 tables \('t', 't'\).*to_arrow"):
         by_year.scan("SELECT a.id FROM t a JOIN t b ON a.id = b.id").to_dataset()
+
+
+def test_a_joined_table_is_read_from_its_own_files(by_year: Table, tmp_path: Path, rows: pa.Table) -> None:
+    other = build(tmp_path, rows.slice(0, 100), building(SCHEMA))
+    found = by_year.scan("SELECT id FROM k WHERE id >= 0", tables={"k": other}).to_dataset()
+    assert {fragment.path for fragment in found.get_fragments()} == set(other.files())
+    assert found.to_table()["id"].to_pylist() == rows["id"].to_pylist()[:100]
+    with pytest.raises(QueryError, match=r"2 tables \('t', 'k'\)"):
+        by_year.scan("SELECT t.id FROM t JOIN k ON t.id = k.id", tables={"k": other}).to_dataset()
 
 
 def test_rows_without_columns_and_no_rows_at_all(by_year: Table, rows: pa.Table) -> None:

@@ -9,13 +9,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import write_deltalake
 
-from layoutopt.errors import QueryError, SettingError, SourceError
+from layoutopt.errors import QueryError, SettingError, SourceError, UnknownTableError
+from layoutopt.external.external_tables import read_schema
 from layoutopt.scan.table import SourceTable, Table, open_source
 from layoutopt.sql.duckdb.translate import portable_sql
 from tests import duck
 from tests.effort import examples
-from tests.external.folders import write
+from tests.external.folders import index, write
+from tests.scan.builder import build, building
+from tests.scan.layouts import OVERLAPPING
+from tests.scan.tables import CONDITIONS as FEATURES
 from tests.scan.tables import SCHEMA, same, some_rows
 
 KINDS = pa.table(
@@ -75,6 +80,7 @@ def test_each_mention_skips_by_its_own_filter(by_year: Table, kinds: SourceTable
     sql = "SELECT count(*) FROM t JOIN k ON t.kind = k.kind WHERE t.kind = 'air' AND k.id < 4"
     first, second = by_year.scan(sql, tables={"k": kinds}).explain().reads
     assert (first.table, second.table) == ("t", "k")
+    assert by_year.explain(sql, {"k": kinds}).to_json() == by_year.scan(sql, tables={"k": kinds}).explain().to_json()
     assert first.read.blocks < first.total.blocks
     assert (second.total.blocks, second.read.blocks) == (5, 1), "row groups by their footers"
 
@@ -104,9 +110,7 @@ def test_names_are_told_apart(by_year: Table, kinds: SourceTable) -> None:
             by_year.sql("SELECT * FROM t", {name: kinds})
     with pytest.raises(SettingError, match="two tables are called 'K'"):
         by_year.sql("SELECT * FROM t", {"k": kinds, "K": kinds})
-    with pytest.raises(
-        QueryError, match=r"there is no table 'users'; the query can read t, k, and .* --with users=PATH"
-    ):
+    with pytest.raises(UnknownTableError, match=r"^there is no table 'users'; the query can read t, k$"):
         by_year.sql("SELECT t.id FROM t JOIN users ON t.id = users.id", {"k": kinds})
     with pytest.raises(QueryError, match="called 't' or 'k'; use that name"):
         by_year.sql("SELECT * FROM prod.t", {"k": kinds})
@@ -118,6 +122,44 @@ def test_texts_of_one_table_are_not_taken_for_those_of_several(by_year: Table, k
     with pytest.raises(QueryError):
         by_year.sql(sql)
     assert by_year.sql(sql, {"k": by_year}).num_rows == by_year.rows
+
+
+def test_files_of_a_table_are_no_source(tmp_path: Path, rows: pa.Table) -> None:
+    """Its deleted rows would come back, and rows of several layouts would come several times."""
+    root = tmp_path / "t"
+    table = build(root, rows, building(SCHEMA, FEATURES, layouts=OVERLAPPING))
+    for path in (root, root / "data", Path(table.files(0)[0]).parent, table.files(0)[0], f"file://{root}/data"):
+        sentence = rf"'[^']*{root}' is a layoutopt table, whose files also hold deleted .* by open_table"
+        with pytest.raises(SourceError, match=sentence):
+            open_source(str(path))
+        with pytest.raises(SourceError, match=sentence):
+            read_schema(str(path))
+    write(tmp_path / "lake" / "a.parquet", KINDS)
+    index(tmp_path / "lake", tmp_path / "indexes", [])
+    write(tmp_path / "indexes" / "more" / "a.parquet", KINDS)
+    assert open_source(str(tmp_path / "indexes" / "more")).rows == KINDS.num_rows, "indexes hold no rows"
+
+
+def test_sources_are_named_as_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "kinds" / "a.parquet", KINDS)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for source in (f"file://{tmp_path}/kinds", f"file:{tmp_path}/kinds/", "~/kinds", "kinds/"):
+        table = open_source(source)
+        assert (table.rows, table.source) == (KINDS.num_rows, str(tmp_path / "kinds")), source
+    for source in ("", " "):
+        with pytest.raises(SettingError, match=f"the source is '{source}', expected a path"):
+            open_source(source)
+
+
+def test_a_version_is_kept(tmp_path: Path) -> None:
+    """Spark, which reads a source by its name, then has the same rows."""
+    write_deltalake(str(tmp_path / "k"), KINDS)
+    table = open_source(f"delta:{tmp_path / 'k'}")
+    write_deltalake(str(tmp_path / "k"), KINDS, mode="append")
+    assert table.source == f"delta:{tmp_path / 'k'}@0"
+    assert open_source(table.source).rows == table.rows == KINDS.num_rows
+    assert open_source(f"delta:{tmp_path / 'k'}@1").rows == 2 * KINDS.num_rows
 
 
 def test_sources_are_read_as_they_are(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from sqlglot.schema import MappingSchema
 from sqlglot.tokenizer_core import TokenType
 
-from layoutopt.errors import QueryError
+from layoutopt.errors import QueryError, UnknownTableError
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import Spark4, get_dialect, parse_statement
@@ -105,10 +105,8 @@ class Typer(ExpressionTyper):
     def _table_schema(self, source: exp.Expr) -> Schema:
         schema = self._tables.get(source.name.lower())
         if schema is None:
-            raise QueryError(
-                f"there is no table {source.name!r}; the query can read {', '.join(self._tables)}, and what --with "
-                f"names, as in --with {source.name}=PATH"
-            )
+            names = ", ".join(self._tables)
+            raise UnknownTableError(f"there is no table {source.name!r}; the query can read {names}", source.name)
         return schema
 
     def _check_parts(self, select: exp.Select) -> None:
