@@ -298,7 +298,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
 
 # Only Spark knows: what parses differently in its SQL, what a condition computes, and which rows a source has.
 BY_SPARK: list[tuple[str, int, tuple[str, ...]]] = [
-    ("load rows.parquet table --partition day=2026-01-09", 1, ("day=2026-01-09",)),
+    ("load rows.parquet table --partition day=2026-01-09", 4, ("day=2026-01-09",)),
     ("delete table --where \"day = '2026-13-01'\"", 2, ("--where", "2026-13-01")),
     ("delete table --where 'rand() < 0.5'", 2, ("--where", "deterministic")),
     ("delete table --where 'revenue revenue'", 2, ("--where", "'revenue revenue'")),
