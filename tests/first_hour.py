@@ -148,11 +148,12 @@ class Ran:
 
 def run(words: Sequence[str], folder: Path) -> Ran:
     """Run a command and watch when it says something."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     began = spoke = time.monotonic()
     first: float | None = None
     silence, parts = 0.0, []
-    with subprocess.Popen(words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=own) as process:
+    with subprocess.Popen(
+        words, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=_environment()
+    ) as process:
         assert process.stdout is not None
         for part in _parts(process.stdout):
             now = time.monotonic()
@@ -163,6 +164,11 @@ def run(words: Sequence[str], folder: Path) -> Ran:
     total = time.monotonic() - began
     said = b"".join(parts).decode(errors="replace")
     return Ran(code, total if first is None else first, total, max(silence, total - (spoke - began)), said)
+
+
+def _environment() -> dict[str, str]:
+    """Return the variables of this process but the one by which Python finds the sources beside this script."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
 
 def _parts(stream: IO[bytes]) -> Iterator[bytes]:
@@ -192,7 +198,11 @@ def install() -> Path:
     subprocess.run([sys.executable, "-m", "venv", str(WHERE / "venv")], check=True)
     pip[0] = str(WHERE / "venv" / "bin" / "python")
     constraints = ["--constraint", str(HERE / "constraints.txt")]
-    subprocess.run([*pip, "install", *constraints, f"layoutopt[spark] @ file://{wheel}", "deltalake"], check=True)
+    subprocess.run(
+        [*pip, "install", *constraints, f"layoutopt[spark] @ file://{wheel}", "deltalake"],
+        check=True,
+        env=_environment(),
+    )
     return WHERE / "venv" / "bin" / "layoutopt"
 
 
