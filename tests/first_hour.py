@@ -33,8 +33,8 @@ from tests.cli.mistakes import MISTAKES, make_shop
 ROWS: Final = 600_000
 DAYS: Final = 6
 STATEMENTS: Final = 150
-# The longest silence of a verb, and the longest answer to a mistake, in seconds.
-MOST_SILENT: Final = 10.0
+# The longest silence of a verb, which speaks every ten seconds, and the longest answer to a mistake, in seconds.
+MOST_SILENT: Final = 11.0
 MOST_WRONG: Final = 3.0
 HERE: Final = Path(__file__).parents[1]
 WHERE: Final = HERE / "build" / "first-hour"
