@@ -59,10 +59,10 @@ VERBS: Final = (
     "drift table q.sql",
     "append table more.parquet --executor local",
     "delete table --where 'user = 17'",
-    "optimize table",
+    "optimize table --deleted-share 0",
     "publish table --as delta",
     "vacuum table --older-than 0s",
-    "index events indexes --index user:bloom",
+    "index events --into indexes --index user:bloom",
     "load events by-spark --plan plan.json --executor spark",
 )
 
