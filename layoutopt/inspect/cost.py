@@ -45,16 +45,18 @@ def find_costs(table: Table, calibration: Calibration | None = None) -> Calibrat
 
 def predicted_seconds(calibration: Calibration, work: QueryWork) -> dict[str, float]:
     """Return the predicted seconds of the work, by engine."""
-    return {engine: round(calibration.costs(engine).seconds(work), 6) for engine in sorted(calibration.engines)}
+    return predicted_seconds_of_all(calibration, work.counts[None])[0]
 
 
 def predicted_seconds_of_all(calibration: Calibration, work: Floats) -> list[dict[str, float]]:
     """Return :func:`predicted_seconds` of the work of many queries, ``float64[queries, kinds]``."""
     engines = sorted(calibration.engines)
-    seconds = [calibration.costs(engine).vector for engine in engines]
     if not engines:
         return [{} for _ in work]
-    rounded = [[round(value, 6) for value in row] for row in (work @ np.stack(seconds, axis=1)).tolist()]
+    costs = np.stack([calibration.costs(engine).vector for engine in engines])
+    # A matrix product may add in another order for other numbers of queries.
+    seconds = (work[:, None] * costs).sum(axis=2)
+    rounded = [[round(value, 6) for value in row] for row in seconds.tolist()]
     return [dict(zip(engines, row, strict=True)) for row in rounded]
 
 
@@ -200,13 +202,11 @@ def _sum_by_entry(table: Table, questions: Sequence[Question]) -> tuple[Floats, 
     """Return for each query and entry the bytes read, and whether its bounds allow a match."""
     shape = len(questions), len(table.catalog.partitions)
     read_bytes, reached = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
-    start = 0
-    for plans in table.prune_all(questions):
+    for places, plans in table.prune_all(questions):
         for queries in plans:
             entry_of = queries.source.entry_of
-            for number, pruned in enumerate(queries, start):
+            for number, pruned in enumerate(queries, places.start):
                 mask = pruned.read
                 read_bytes[number] += np.bincount(entry_of[mask], pruned.bytes[mask], shape[1])
                 reached[number, entry_of[~pruned.excluded]] = True
-        start += len(plans[0]) if plans else 0
     return read_bytes, reached

@@ -145,12 +145,11 @@ def _weights(queries: Sequence[Query]) -> Floats:
 
 def _count_rows_read(table: Table, queries: Sequence[Query]) -> Floats:
     """Return the rows that each query reads, in the layout with the most, ``float64[n_queries]``."""
-    if not table.sources:
-        return np.zeros(len(queries))
-    read: list[float] = []
-    for plans in table.prune_all([(query.filter.root, query.columns) for query in queries]):
-        read += np.sum([plan.most_rows(plan.read) for plan in plans], axis=0).tolist()
-    return np.array(read, dtype=np.float64)
+    read = np.zeros(len(queries))
+    for places, plans in table.prune_all([(query.filter.root, query.columns) for query in queries]):
+        for plan in plans:
+            read[places] += plan.most_rows(plan.read)
+    return read
 
 
 _DAY = 86_400.0  # seconds

@@ -293,10 +293,8 @@ def _evaluate_distinct(
     """Yield the evaluations of different queries with these ids, some at a time."""
     footers, keys = _FooterSizes(table), list(ids)
     columns_of: dict[tuple[LayoutChoice, ...], dict[str, list[str]]] = {}  # many paths share few choices
-    start = 0
-    for plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
-        batch = keys[start : start + len(plans[0]) if plans else None]
-        start += len(batch)
+    for places, plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
+        batch = keys[places]
         seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
         counts, skipped = _measure_plans(plans, footers, len(batch))
         found: dict[_Key, QueryEvaluation] = {}

@@ -246,21 +246,22 @@ class Table(OpenedTable):
         """Return what a scan of some columns under a filter reads, one item per plan; raises as a scan."""
         return prune_checked(self, root, columns, settings or self.settings)
 
-    def prune_all(self, questions: Sequence[Question]) -> Iterator[tuple[PrunedQueries, ...]]:
-        """Yield what scans read (filters with columns), some at a time, one item per plan; raises as a scan.
+    def prune_all(self, questions: Sequence[Question]) -> Iterator[tuple[slice, tuple[PrunedQueries, ...]]]:
+        """Yield what scans read (filters with columns), some at a time: their places, and one item per plan.
 
-        Equal questions should be asked once: see :func:`layoutopt.model.query.group_queries`.
+        Raises as a scan. Equal questions should be asked once: see :func:`layoutopt.model.query.group_queries`.
         """
         most = max(
             1, _BATCH_BITS // max(1, *(source.blocks.n for source in self.sources), len(self.catalog.partitions))
         )
         for start in range(0, len(questions), most):
-            batch = questions[start : start + most]
+            places = slice(start, min(start + most, len(questions)))
+            batch = questions[places]
             pruned = self.decide_all(batch)
             if switch.is_on():
                 for number, (root, _) in enumerate(batch):
                     check_decision(self, root, [plan[number] for plan in pruned])
-            yield pruned
+            yield places, pruned
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.inspect.cost import measure_entry_bytes
-from layoutopt.inspect.drift import skipped_share
+from layoutopt.inspect.drift import measure_drift, skipped_share
 from layoutopt.inspect.evaluate import QueryEvaluation, evaluate
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col, Node
@@ -24,10 +24,10 @@ from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import FeatureIndex, Mechanisms, cannot_match, cannot_match_all
 from tests.effort import examples
 from tests.inspect.replayed import query
-from tests.scan.builder import Building, build
+from tests.scan.builder import Building, build, building
 from tests.scan.deleting import delete_ids
 from tests.scan.generated import buildings, conditions
-from tests.scan.tables import some_rows
+from tests.scan.tables import SCHEMA, some_rows
 
 INDEXES = (IndexSpec(Col("id", "int"), "gap-list"), IndexSpec(Col("kind", "string"), "value-list"))
 selected = st.sampled_from(["count(*)", "id", "id, price, kind", "score, seen, day", "*"])
@@ -101,3 +101,13 @@ def test_many_filters_have_the_answers_of_each(made: Building, asked: list[str])
         by = dict(zip(("by_features", "by_statistics", "by_indexes"), choice, strict=True))
         for root, answer in zip(roots, answers, strict=True):
             assert answer.tolist() == cannot_match(root, statistics, source.plan.features, **by).tolist()
+
+
+def test_a_table_without_partitions_reads_nothing(tmp_path: Path) -> None:
+    made = building(SCHEMA, ["kind = 'air'"], partition_by="year")
+    log = log_of([("id", "id = 1"), ("id", "id = 1"), ("price", "kind = 'air'")])
+    table = build(tmp_path, some_rows(0), replace(made, plan=replace(made.plan, queries=(log[0],))))
+    drift = measure_drift(table, log)
+    assert (drift.skipped_then, drift.skipped_now) == (0.0, 0.0)
+    assert [found.rows_scanned for found in evaluate(table, log).queries] == [0, 0, 0]
+    assert measure_entry_bytes(table, log).read.shape == (2, 0)
