@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from layoutopt.errors import LogError
 from layoutopt.model.feature import SessionSettings
@@ -18,7 +18,7 @@ from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import get_dialect, guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import qualified_names
+from layoutopt.sql.scans import qualified_names, table_names
 from layoutopt.sql.templates import ScanFinder, take_constants
 from layoutopt.workload.entries import LogEntry
 
@@ -73,8 +73,9 @@ def analyze(
         SettingError: unknown dialect.
     """
     entries = check_log(entries, dialect)
-    name = table if table is not None else _find_most_read_table(entries, dialect)
-    in_schema = None if "." in name else _find_most_read_schema(entries, name, dialect)
+    skeletons = _count_skeletons(entries, dialect)
+    name = table if table is not None else _find_most_read_table(skeletons, dialect)
+    in_schema = None if "." in name else _find_most_read_schema(skeletons, name)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
     groups: list[Sequence[Query]] = []
     queries: list[Query] = []
@@ -107,7 +108,7 @@ def analyze(
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
         if table is not None and skipped and skipped[0].reason == "no-table":
-            read = _find_most_read_table(entries, dialect)
+            read = _find_most_read_table(skeletons, dialect)
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
@@ -131,16 +132,20 @@ def check_log(entries: Iterable[LogEntry], dialect: str) -> list[LogEntry]:
     return entries
 
 
-def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
+# A text and how many differ from it in constants alone, by skeleton and dialect.
+_Skeletons: TypeAlias = Mapping[tuple[str, str], tuple[str, int]]
+
+
+def _find_most_read_table(skeletons: _Skeletons, dialect: str) -> str:
     """Return the table that most statements name; of several, the one named first."""
     names: Counter[str] = Counter()
     spelled: dict[str, str] = {}
-    unreadable = []
-    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
+    unreadable: list[str] = []
+    for (_, own_dialect), (sql, count) in skeletons.items():
         try:
-            tables = sorted({name for _, name in qualified_names(sql, own_dialect)})
+            tables = table_names(sql, own_dialect)
         except StatementError:
-            unreadable.append(sql)
+            unreadable += [sql] * count
             continue
         for name in tables:
             spelled.setdefault(name.lower(), name)
@@ -151,11 +156,11 @@ def _find_most_read_table(entries: Iterable[LogEntry], dialect: str) -> str:
     return spelled[names.most_common(1)[0][0]]
 
 
-def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str) -> str | None:
+def _find_most_read_schema(skeletons: _Skeletons, table: str) -> str | None:
     """Return the schema whose table of a name most statements read; None unless several schemas have such a table."""
     qualified = re.compile(rf"\.\W*{re.escape(table)}\b", re.IGNORECASE)
     schemas: Counter[str] = Counter()
-    for (_, own_dialect), (sql, count) in _count_skeletons(entries, dialect).items():
+    for (_, own_dialect), (sql, count) in skeletons.items():
         if qualified.search(sql):
             with suppress(StatementError):
                 read = qualified_names(sql, own_dialect)
@@ -165,8 +170,7 @@ def _find_most_read_schema(entries: Iterable[LogEntry], table: str, dialect: str
     return schemas.most_common(1)[0][0] if len(schemas) > 1 else None
 
 
-def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> Mapping[tuple[str, str], tuple[str, int]]:
-    """Return a text and the number of texts that differ from it in constants alone, by skeleton and dialect."""
+def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> _Skeletons:
     counts: dict[tuple[str, str], tuple[str, int]] = {}
     for entry in entries:
         if not entry.problem:

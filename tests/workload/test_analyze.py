@@ -141,3 +141,9 @@ def _readers(log: list[LogEntry], schemas: dict[str, Schema]) -> dict[str, list[
         for table in sorted({scan.table for scan in find_scans(entry.sql, schemas, "postgres")}):
             readers.setdefault(table, []).append(entry)
     return readers
+
+
+def test_unreadable_statements_are_counted_each() -> None:
+    texts = [f"SELECT TOP {number} [a] FROM [t] WHERE [a] = {number}" for number in range(1, 8)]
+    with pytest.raises(LogError, match="7 can't be read in the dialect spark"):
+        analyze(entries(*texts), SCHEMA)
