@@ -20,6 +20,7 @@ import numpy as np
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.errors import SettingError
 from layoutopt.extensions import names
+from layoutopt.features.implications import find_subsumed
 from layoutopt.indexes.expressions import is_computed_here, is_stored, is_worth_indexing, make_struct, struct_parts
 from layoutopt.indexes.protocol import Index, JointIndex, get_functions, suits
 from layoutopt.indexes.registry import BUILT_IN, check_index, find_index
@@ -227,7 +228,7 @@ class Suggestion:
 
 def suggest_indexes(queries: Sequence[Query], features: FeatureSet) -> tuple[Suggestion, ...]:
     """Return the index for each expression that could help queries without a feature, by descending weight."""
-    helped = np.any(features.matrix(queries), axis=1)
+    helped = np.any(find_subsumed(features, queries), axis=1)
     weights: dict[IndexSpec, float] = defaultdict(float)
     conditions: dict[IndexSpec, str] = {}
     for query, by_feature in zip(queries, helped, strict=True):
