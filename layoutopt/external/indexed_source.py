@@ -111,11 +111,11 @@ def open_source_catalog(source: str, name: str) -> Catalog:
     )
     blocks = mark_deleted(blocks, files.held)
     native = frozenset(footer.key for footer in footers if is_native(footer, files.schema))
+    load_id = new_load_id()
     snapshot = Snapshot(
-        number=1, parent=None, created_at=next_time(None), operation="open", load_id=new_load_id(),
-        schema=files.schema, partition_by=None, partitions=(),
+        number=1, parent=None, created_at=next_time(None), operation="open", load_id=load_id, schema=files.schema,
+        partition_by=None, partitions=(_make_entry(INDEXED, plan, blocks, load_id, "none"),),
     )  # fmt: skip
-    snapshot = replace(snapshot, partitions=(_make_entry(INDEXED, plan, blocks, snapshot.load_id, "none"),))
     held = replace(files, native=native)
     return Catalog.over_files(TableFiles(files.root), snapshot, {plan.digest: plan}, [blocks], held)
 
