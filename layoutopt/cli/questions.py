@@ -169,16 +169,19 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     if settings.html is not None:
         from layoutopt.report.pages import evaluation_page
 
-        settings.html.write_text(evaluation_page(result, worst, analysis.skipped), encoding="utf-8")
+        settings.html.write_text(evaluation_page(result, worst, analysis.reasons), encoding="utf-8")
     value = {
         **result.to_json(),
         "predictions": predictions.to_json(),
         "worst": [query.to_json() for query in worst],
         "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped],
+        "skipped_by_reason": analysis.reasons,
     }
     session.show(
         value,
-        lambda console: print_evaluation(console, result, analysis.skipped, worst, predictions, every=settings.all),
+        lambda console: print_evaluation(
+            console, result, analysis.counts["skipped"], worst, predictions, every=settings.all
+        ),
     )
 
 

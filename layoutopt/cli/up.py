@@ -210,7 +210,7 @@ class _Up:
 
 
 def _describe_analysis(value: Mapping[str, Any]) -> str:
-    skipped = len(value["skipped"])
+    skipped = value["counts"]["skipped"]
     left_out = f", {skipped} left out ({value['skipped'][0]['reason']}, ...)" if skipped else ""
     return f"{len(value['features'])} features of the log's statements on {value['table']}{left_out}"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -28,7 +27,7 @@ class LogAnalysis:
 
     Attributes:
         document: the contents of `features.json`.
-        counts: how many statements were ``used`` and ``skipped``, and more; see ``workload.analyze.Analysis``.
+        counts, reasons: how many statements were used and skipped, and why; see ``workload.analyze.Analysis``.
         threshold: T, as given or by default.
         commonality: figure 3.2(a) of this log.
         stability: figure 3.2(b) of this log.
@@ -36,14 +35,10 @@ class LogAnalysis:
 
     document: FeaturesDocument
     counts: Mapping[str, int]
+    reasons: Mapping[str, int]
     threshold: int
     commonality: Curve
     stability: Curve
-
-    @property
-    def reasons(self) -> dict[str, int]:
-        """Return why statements were skipped: reason code -> how many, the most frequent first."""
-        return dict(Counter(skipped.reason for skipped in self.document.skipped).most_common())
 
 
 def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> LogAnalysis:
@@ -102,6 +97,7 @@ def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis)
             exclude_columns=excluded,
         ),
         analysis.counts,
+        analysis.reasons,
         threshold,
         commonality(analysis.queries),
         stability(analysis.queries),

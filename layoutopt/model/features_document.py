@@ -32,7 +32,7 @@ class FeaturesDocument(Document):
 
     Attributes:
         table: the table's name in the log.
-        skipped: the unused statements, each with its reason.
+        skipped: the first unused statements, each with its reason.
         exclude_columns: the columns that were excluded from features.
     """
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from layoutopt.model.arrays import Floats, Ints
 from layoutopt.model.predicates.nodes import Col, InSet, Node, columns_of, literals_of
 from layoutopt.model.predicates.subsume import Filter
 from layoutopt.model.records import Record
@@ -46,32 +47,32 @@ def weight_of(queries: Iterable[Query]) -> float:
     return math.fsum(query.weight for query in queries)
 
 
-def sample_queries(queries: Sequence[Query], most: int) -> tuple[Query, ...]:
-    """Return at most so many of the queries, drawn evenly along the log by weight, with the same total weight.
+def draw_by_weight(weights: Floats, most: int) -> tuple[Ints, Floats]:
+    """Draw at most so many queries by weight, one of each part of a log; return their places and weights.
 
-    The share of queries with any property is about the same in the sample, see :func:`sampling_error`.
+    The total weight is kept. The share of queries with any property is about the same, see :func:`sampling_error`.
+    Each part's query is drawn at random, as logs have periods; the same log gives the same draw.
 
-    >>> from layoutopt.model.predicates import TRUE
-    >>> queries = [Query(i, "t", (), Filter.of(TRUE), weight) for i, weight in enumerate([6.0, 1.0, 1.0, 1.0, 1.0])]
-    >>> [(query.id, query.weight) for query in sample_queries(queries, 2)], sample_queries(queries, 5) == tuple(queries)
-    ([(0, 5.0), (2, 5.0)], True)
+    Args:
+        weights: of the log's queries, positive, ``float64[n]``.
+
+    >>> places, weights = draw_by_weight(np.array([6.0, 1.0, 1.0, 1.0, 1.0]), 2)
+    >>> places.tolist(), weights.tolist()
+    ([0, 1], [5.0, 5.0])
     """
-    if len(queries) <= most:
-        return tuple(queries)
-    ends = np.cumsum([query.weight for query in queries])
+    if len(weights) <= most:
+        return np.arange(len(weights)), weights
+    ends = np.cumsum(weights)
     each = float(ends[-1]) / most
-    places = np.searchsorted(ends, (np.arange(most) + 0.5) * each, side="right")
-    drawn, counts = np.unique(np.minimum(places, len(queries) - 1), return_counts=True)
-    return tuple(
-        replace(queries[place], weight=count * each)
-        for place, count in zip(drawn.tolist(), counts.tolist(), strict=True)
-    )
+    places = np.searchsorted(ends, (np.arange(most) + np.random.default_rng(most).random(most)) * each, side="right")
+    drawn, counts = np.unique(np.minimum(places, len(weights) - 1), return_counts=True)
+    return drawn.astype(np.int64), counts.astype(np.float64) * each
 
 
 def sampling_error(drawn: int, properties: int) -> float:
     """Return by how much a share of the queries may differ in a sample: in 95 of 100 samples, for all properties.
 
-    The bound is Hoeffding's (1963), for draws that are independent; even draws along a log rarely differ by more.
+    The bound is Hoeffding's (1963), for draws that are independent.
 
     >>> round(sampling_error(5_000, 250), 3)
     0.03

@@ -336,7 +336,7 @@ def _advise_now(settings: AdviseSettings, log: _Log, files: _Files) -> Advice:
         partition_by=files.partition_by,
         block_rows=settings.block_rows,
         queries=runs,
-        skipped=len(log.analysis.skipped),
+        skipped=log.analysis.counts["skipped"],
         asked=profile_filters(queries, read, log.schema),
         full=Reading(as_it_is.full, 1.0),
         now=Reading(as_it_is.now, share, deviation),

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from layoutopt.loading.append import AppendReport
     from layoutopt.maintenance.query_families import FamilyChanges
     from layoutopt.maintenance.sampling_error import Interval
-    from layoutopt.model.features_document import SkippedStatement
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.scan.explain import Conjunct
     from layoutopt.spark.changes.optimize import OptimizeReport
@@ -193,7 +192,7 @@ def _print_families(console: Console, changes: FamilyChanges) -> None:
 def print_evaluation(
     console: Console,
     evaluation: Evaluation,
-    skipped: Sequence[SkippedStatement],
+    skipped: int,
     worst: Sequence[WorstQuery] = (),
     predictions: Comparison | None = None,
     *,
@@ -204,7 +203,7 @@ def print_evaluation(
     Args:
         console: where to print.
         evaluation: of the log's queries.
-        skipped: the log's unusable statements.
+        skipped: how many of the log's statements are unusable.
         worst: the queries that waste most.
         predictions: what plans predicted for these queries.
         every: whether to print a line per query.
@@ -231,7 +230,7 @@ def print_evaluation(
     if not every and evaluation.queries:
         console.print(f"--all prints a line for each of the {len(evaluation.queries):,} queries")
     if skipped:
-        console.print(f"{len(skipped)} statements could not be used; --json gives the reasons")
+        console.print(f"{skipped:,} statements could not be used; --json gives the reasons")
 
 
 def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, every: bool) -> Table:
@@ -329,7 +328,7 @@ def analysis_report(analysis: LogAnalysis, indexes: Sequence[Suggestion], output
         "table": document.table,
         "counts": dict(analysis.counts),
         "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail, "sql": s.sql} for s in document.skipped],
-        "skipped_by_reason": analysis.reasons,
+        "skipped_by_reason": dict(analysis.reasons),
         "threshold": analysis.threshold,
         "exclude_columns": list(document.exclude_columns),
         "features": [
@@ -397,9 +396,9 @@ def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
         console.print(Text(f"  {skipped.id}: {skipped.detail}"))
     if "parse-error" in analysis.reasons:
         console.print("  if the log uses another dialect, name it with --dialect")
-    hidden = len(analysis.document.skipped) - _MAX_SKIPPED
+    hidden = analysis.counts["skipped"] - _MAX_SKIPPED
     if hidden > 0:
-        console.print(f"  and {hidden} more; --json lists all")
+        console.print(f"  and {hidden} more; --json lists {len(analysis.document.skipped)}")
 
 
 def _list_features(analysis: LogAnalysis) -> list[tuple[str, float, float]]:

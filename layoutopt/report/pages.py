@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ from markupsafe import Markup
 
 from layoutopt.errors import SettingError
 from layoutopt.inspect.evaluate import Evaluation, EvaluationTotals, QueryEvaluation, WorstQuery
-from layoutopt.model.features_document import SkippedStatement
 from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.report.texts import format_bytes, shorten
 
@@ -168,8 +166,8 @@ def render_page(template: str, **values: object) -> str:
     return _templates().get_template(template).render(values)
 
 
-def evaluation_page(evaluation: Evaluation, worst: Sequence[WorstQuery], skipped: Sequence[SkippedStatement]) -> str:
-    """Return the HTML page of an evaluation, with its worst queries and the log's unusable statements."""
+def evaluation_page(evaluation: Evaluation, worst: Sequence[WorstQuery], skipped: Mapping[str, int]) -> str:
+    """Return the HTML page of an evaluation, with its worst queries and how many statements are unusable, by reason."""
     queries, totals = evaluation.queries, evaluation.totals
     cards = [
         (format_percent(totals.rows_scanned, totals.rows_total), "of the rows are read"),
@@ -189,7 +187,7 @@ def evaluation_page(evaluation: Evaluation, worst: Sequence[WorstQuery], skipped
         plots=[(caption, Markup(svg)) for caption, svg in _plot_queries(queries)],
         worst=worst,
         most_queries=_MAX_QUERIES,
-        skipped=Counter(statement.reason for statement in skipped).most_common(),
+        skipped=list(skipped.items()),
     )
 
 

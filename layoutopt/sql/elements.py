@@ -80,7 +80,7 @@ def some_element_node(node: exp.Expr, truth: bool, context: Context, read: Calla
         is_variable = _is_name(part, element.name) and not isinstance(part.parent, exp.Column)
         return exp.column(part.copy()) if is_variable else part
 
-    body = read(test.this.copy().transform(to_column), replace(context, resolve=resolve))
+    body = read(test.this.copy().transform(to_column), replace(context, resolve=resolve, known={}))
     tests = body.children if isinstance(body, Or) else [body]
     return disjunction([element_condition(array, part, Col(element.name, parts[0]), unsupported) for part in tests])
 

@@ -45,6 +45,17 @@ _COMPARED: Final = frozenset({"boolean", "date", "timestamp", "timestamp_ntz", "
 def read_operand(node: exp.Expr, context: Context) -> Operand:
     """Return an expression as a constant or as a subject."""
     node = node.unnest()
+    if isinstance(node, exp.Literal):
+        return fold(node, context.settings.time_zone)
+    if id(node) not in context.known:
+        return _read_operand(node, context)
+    operand = context.known[id(node)]
+    if operand is None:
+        operand = context.known[id(node)] = _read_operand(node, context)
+    return operand
+
+
+def _read_operand(node: exp.Expr, context: Context) -> Operand:
     for part in node.walk():
         if is_non_deterministic(part):
             raise Unusable("non-deterministic", f"{part.sql('spark')} may differ from run to run")

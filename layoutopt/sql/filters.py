@@ -105,7 +105,7 @@ class FilterReader:
             operator = OPPOSITE[operator]
         mirrored = operator and MIRRORED[operator]
         implied = implied_conditions(condition, operator, mirrored, truth, self._context.udfs)
-        reader = FilterReader(replace(self._context, udfs=NO_UDFS))
+        reader = FilterReader(replace(self._context, udfs=NO_UDFS, known={}))
         return [reader.read(implication) for implication in implied]
 
     def _read_choice(self, choice: Choice, truth: bool) -> Node:
@@ -259,12 +259,18 @@ def _read_text_and_pattern(node: exp.Expr, context: Context) -> tuple[Expr, str 
 
 
 def _read_comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
-    operator = _OPERATORS[type(node)]
-    if not truth:
-        operator = OPPOSITE[operator]
     if isinstance(node.expression, exp.Any | exp.All):
         raise Unusable("subquery", f"{node.sql('spark')[:80]} compares with every value of a subquery")
     left, right = _read_side(node.this, context), _read_side(node.expression, context)
+    return _compare_operands(left, _OPERATORS[type(node)], right, truth, context, node)
+
+
+def _compare_operands(
+    left: Operand, operator: str, right: Operand, truth: bool, context: Context, node: exp.Expr
+) -> Node:
+    """Return a comparison, which is (a part of) the node's condition."""
+    if not truth:
+        operator = OPPOSITE[operator]
     if isinstance(left, TypedConstant):
         if isinstance(right, TypedConstant):
             return Constant(_compare_constants(left, operator, right, context))
@@ -418,9 +424,10 @@ def _unite(sets: Sequence[ValueSet]) -> ValueSet:
 def _read_between(node: exp.Expr, truth: bool, context: Context) -> Node:
     if node.args.get("symmetric"):
         raise Unusable("unsupported-expression", f"{node.sql('spark')}: Spark has no BETWEEN SYMMETRIC")
+    tested = _read_side(node.this, context)
     bounds = [
-        _read_comparison(exp.GTE(this=node.this.copy(), expression=node.args["low"].copy()), truth, context),
-        _read_comparison(exp.LTE(this=node.this.copy(), expression=node.args["high"].copy()), truth, context),
+        _compare_operands(tested, operator, _read_side(node.args[end], context), truth, context, node)
+        for operator, end in ((">=", "low"), ("<=", "high"))
     ]
     return conjunction(bounds) if truth else disjunction(bounds)
 

@@ -40,12 +40,16 @@ Operand = TypedConstant | Subject
 class Context:
     """The context of an expression: its session, declared functions, and a resolver of column references.
 
-    ``resolve`` returns the table's column and the names of the fields that follow, or raises :class:`Unusable`.
+    Attributes:
+        resolve: returns the table's column and the names of the fields that follow, or raises :class:`Unusable`.
+        known: operands that are read once, by the identity of their nodes, which outlive the context; None for those
+            that were not yet read.
     """
 
     resolve: Callable[[exp.Column], tuple[Column, tuple[str, ...]]]
     settings: SessionSettings
     udfs: Udfs = field(default_factory=dict)
+    known: dict[int, Operand | None] = field(default_factory=dict)
 
 
 # Reads an argument.

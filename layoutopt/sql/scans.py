@@ -81,12 +81,13 @@ def find_scans(
     """
     has_spans = isinstance(get_dialect(dialect), Spark4)
     settings = settings or SessionSettings()
+
+    def read(part: PlacedCondition, item: FromItem) -> ReadCondition:
+        return read_condition(part, item, condition_context(part, item, settings, udfs))
+
     try:
         placed = place_scans(parse_statement(sql, dialect), tables, any_qualifier)
-        return [
-            build_scan(item, [read_condition(part, item, settings, udfs) for part in conditions], has_spans)
-            for item, conditions in placed
-        ]
+        return [build_scan(item, [read(part, item) for part in conditions], has_spans) for item, conditions in placed]
     except RecursionError as error:
         raise StatementError("unsupported", "the statement is nested too deeply") from error
 
@@ -161,10 +162,14 @@ def build_scan(item: FromItem, conditions: Sequence[ReadCondition], has_span: bo
     )
 
 
-def read_condition(placed: PlacedCondition, item: FromItem, settings: SessionSettings, udfs: Udfs) -> ReadCondition:
-    """Return what a condition implies for the rows of a scan."""
+def condition_context(placed: PlacedCondition, item: FromItem, settings: SessionSettings, udfs: Udfs) -> Context:
+    """Return the context that a condition of a scan is read in."""
     assert item.schema is not None
-    context = Context(partial(_resolve_column, item, item.schema, placed.scope), settings, udfs)
+    return Context(partial(_resolve_column, item, item.schema, placed.scope), settings, udfs)
+
+
+def read_condition(placed: PlacedCondition, item: FromItem, context: Context) -> ReadCondition:
+    """Return what a condition implies for the rows of a scan."""
     node, omitted = _read_condition(placed, item, context)
     return node, tuple(omitted)
 

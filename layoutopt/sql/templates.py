@@ -13,7 +13,7 @@ so a log of any length takes the same memory.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -24,9 +24,18 @@ from layoutopt.model.feature import SessionSettings
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import parse_statement
+from layoutopt.sql.operands import Context, Operand
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.query_blocks import PlacedCondition
-from layoutopt.sql.scans import ReadCondition, TableScan, build_scan, find_scans, place_scans, read_condition
+from layoutopt.sql.scans import (
+    ReadCondition,
+    TableScan,
+    build_scan,
+    condition_context,
+    find_scans,
+    place_scans,
+    read_condition,
+)
 from layoutopt.sql.scopes import FromItem
 
 # Quoted names, comments, prefixed texts and texts with escapes stay in the template; plain texts and numbers don't.
@@ -92,6 +101,7 @@ class _Condition:
     placed: PlacedCondition
     item: FromItem
     slots: tuple[tuple[exp.Literal, int], ...]
+    context: Context
 
 
 @dataclass(eq=False)
@@ -107,21 +117,32 @@ class _Template:
 
     Attributes:
         scans: its scans with their conditions; None as long as they are unknown.
+        problem: the code and the detail of why its first text can't be analysed; None if it can.
         texts: how many texts were bound.
         next_check: the text, by this count, that is next analysed as a whole too.
         is_sound: whether all texts that were also analysed as a whole had the same scans.
     """
 
     scans: Sequence[tuple[FromItem, Sequence[_Condition]]] | None = None
+    problem: tuple[str, str] | None = None
     texts: int = 0
     next_check: int = 1
     is_sound: bool = True
+
+    def is_check_due(self) -> bool:
+        """Count a text, and return whether it is to be analysed as a whole too."""
+        self.texts += 1
+        if self.texts < self.next_check:
+            return False
+        self.next_check *= _CHECKED_AFTER
+        return True
 
 
 class ScanFinder:
     """Finds the scans of a log's statements, as :func:`~layoutopt.sql.scans.find_scans` does but by templates.
 
-    Scans have no spans. The arguments are those of ``find_scans``.
+    Scans have no spans. Of statements that can't be analysed, the problem's detail may be that of another text of the
+    template. The arguments are those of ``find_scans``.
     """
 
     def __init__(
@@ -142,26 +163,57 @@ class ScanFinder:
     def find(self, sql: str, dialect: str = "spark") -> list[TableScan]:
         """Return the scans of one statement; raises as ``find_scans``."""
         text, constants = take_constants(sql)
-        if len(constants) > _MOST_CONSTANTS or "\0" in sql:
+        template = self._find_template(sql, dialect, text, constants)
+        if template is None:
             return self._find_whole(sql, dialect)
+        assert template.scans is not None
+        try:
+            scans = self._bind(template.scans, constants)
+        except RecursionError:
+            return self._find_whole(sql, dialect)
+        if template.is_check_due():
+            whole = self._find_whole(sql, dialect)
+            template.is_sound = whole == scans
+            return whole
+        return scans
+
+    def count(self, sql: str, dialect: str = "spark") -> int:
+        """Return how many scans a statement has, without reading their conditions; raises as ``find_scans``."""
+        template = self._find_template(sql, dialect, *take_constants(sql))
+        if template is None:
+            return len(self._find_whole(sql, dialect))
+        assert template.scans is not None
+        return len(template.scans)
+
+    def _find_template(self, sql: str, dialect: str, text: str, constants: Sequence[str]) -> _Template | None:
+        """Return a text's template, with its scans; None if the text must be analysed as a whole."""
+        if len(constants) > _MOST_CONSTANTS or "\0" in sql:
+            return None
         skeleton = self._skeletons(text, dialect)
         if skeleton.bound is None:
             skeleton.bound = _find_bound(text, dialect, constants)
         bound = skeleton.bound
         fixed = tuple([constant for number, constant in enumerate(constants) if number not in bound])
         template = self._templates(text, dialect, fixed)
-        if template.scans is None:
-            template.scans = self._place(text, dialect, constants, bound)
-        if not template.is_sound:
-            return self._find_whole(sql, dialect)
-        scans = self._bind(template.scans, constants)
-        template.texts += 1
-        if template.texts == template.next_check:
-            template.next_check *= _CHECKED_AFTER
-            whole = self._find_whole(sql, dialect)
-            template.is_sound = whole == scans
-            return whole
-        return scans
+        if template.problem is not None and not template.is_check_due():
+            raise StatementError(*template.problem)
+        if template.scans is None and template.is_sound:
+            try:
+                template.scans = self._place(text, dialect, constants, bound)
+            except (StatementError, RecursionError):
+                template.problem = self._find_problem(sql, dialect)
+                template.is_sound = template.problem is not None
+                if template.problem is not None:
+                    raise StatementError(*template.problem) from None
+        return template if template.is_sound else None
+
+    def _find_problem(self, sql: str, dialect: str) -> tuple[str, str] | None:
+        """Return the code and the detail of why a statement can't be analysed; None if it can."""
+        try:
+            self._find_whole(sql, dialect)
+        except StatementError as problem:
+            return problem.code, problem.detail
+        return None
 
     def _find_whole(self, sql: str, dialect: str) -> list[TableScan]:
         scans = find_scans(
@@ -176,13 +228,18 @@ class ScanFinder:
         text = _put_constants(skeleton, [stand_ins.get(number, constant) for number, constant in enumerate(constants)])
         numbers = {stand_in: number for number, stand_in in stand_ins.items()}
         tree = parse_statement(text, dialect).copy()  # it is changed, and parsed trees are shared
-        try:
-            placed = place_scans(tree, self._tables, self._any_qualifier)
-        except RecursionError as error:
-            raise StatementError("unsupported", "the statement is nested too deeply") from error
-        return [
-            (item, [_Condition(part, item, _find_slots(part, numbers)) for part in parts]) for item, parts in placed
-        ]
+        placed = place_scans(tree, self._tables, self._any_qualifier)
+        return [(item, [self._make_condition(part, item, numbers) for part in parts]) for item, parts in placed]
+
+    def _make_condition(self, placed: PlacedCondition, item: FromItem, numbers: Mapping[str, int]) -> _Condition:
+        """Return a condition whose parts without bound constants are read once."""
+        slots = _find_slots(placed, numbers)
+        context = condition_context(placed, item, self._settings, self._udfs)
+        changing = {id(node) for literal, _ in slots for node in (literal, *_ancestors(literal))}
+        known: dict[int, Operand | None] = {
+            id(node): None for node in placed.condition.walk() if id(node) not in changing
+        }
+        return _Condition(placed, item, slots, replace(context, known=known))
 
     def _bind(
         self, scans: Sequence[tuple[FromItem, Sequence[_Condition]]], constants: Sequence[str]
@@ -199,7 +256,13 @@ class ScanFinder:
     def _read_condition(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
         for (literal, _), constant in zip(condition.slots, constants, strict=True):
             literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
-        return read_condition(condition.placed, condition.item, self._settings, self._udfs)
+        return read_condition(condition.placed, condition.item, condition.context)
+
+
+def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
+    while node.parent is not None:
+        node = node.parent
+        yield node
 
 
 def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozenset[int]:

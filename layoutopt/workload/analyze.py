@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+import numpy as np
+
 from layoutopt.errors import LogError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import SkippedStatement
-from layoutopt.model.query import Query, sample_queries
+from layoutopt.model.query import Query, draw_by_weight
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
 from layoutopt.sql.dialect import get_dialect, guess_dialect
 from layoutopt.sql.problems import StatementError
-from layoutopt.sql.scans import qualified_names, table_names
+from layoutopt.sql.scans import TableScan, qualified_names, table_names
 from layoutopt.sql.templates import ScanFinder, take_constants
 from layoutopt.workload.entries import LogEntry
 
-# The prefix, in the counts of an analysis, of the code of a condition that a filter leaves out.
+# The prefixes, in the counts of an analysis, of the code of a skipped statement, and of a condition that a filter
+# leaves out.
+_SKIPPED: Final = "skipped:"
 UNUSABLE: Final = "unusable:"
 
-# Queries are thinned to a sample whenever there are so many times more, so that a long log takes little memory.
-_GROUPS: Final = 10
+# Skipped statements that are kept with their texts; more are only counted.
+MOST_SKIPPED: Final = 1_000
 # Statements by which a dialect is guessed.
 _GUESSING_STATEMENTS = 20
 
@@ -37,16 +41,22 @@ class Analysis:
 
     Attributes:
         queries: one for each scan, in the log's order; the scans of one statement share its id.
-        skipped: the statements without a query, in the log's order.
+        skipped: the first statements without a query, at most :data:`MOST_SKIPPED`.
         counts: how many ``statements`` there were, how many were ``used`` and ``skipped``, how many ``scans`` they
             hold, how many queries were ``sampled`` if not all; ``skipped:CODE`` for each reason, and ``unusable:CODE``
-            for the conditions that filters leave out.
+            for the conditions that filters leave out, estimated if queries were sampled.
     """
 
     table: str
     queries: tuple[Query, ...]
     skipped: tuple[SkippedStatement, ...]
     counts: Mapping[str, int]
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Return why statements were skipped: reason code -> how many, the most frequent first."""
+        reasons = {key.removeprefix(_SKIPPED): count for key, count in self.counts.items() if key.startswith(_SKIPPED)}
+        return dict(sorted(reasons.items(), key=lambda item: -item[1]))
 
 
 def analyze(
@@ -66,7 +76,7 @@ def analyze(
             statements read, and the one without a schema.
         settings: the session's; Spark's defaults in UTC by default.
         udfs: the user's deterministic functions, by name.
-        sample: return at most so many queries, drawn by weight; by default all.
+        sample: return at most so many queries, drawn by weight, and read the conditions of these alone; by default all.
 
     Raises:
         LogError: no statement can be used; the message has the problem of the first one.
@@ -77,34 +87,23 @@ def analyze(
     name = table if table is not None else _find_most_read_table(skeletons, dialect)
     in_schema = None if "." in name else _find_most_read_schema(skeletons, name)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
-    groups: list[Sequence[Query]] = []
-    queries: list[Query] = []
-    skipped: list[SkippedStatement] = []
-    counts: Counter[str] = Counter(statements=len(entries), used=0, skipped=0, scans=0)
-
     finder = ScanFinder({read_as: schema, name: schema}, settings, udfs, any_qualifier=True)
-    zone = SessionSettings().time_zone if settings is None else settings.time_zone
-    for entry in entries:
-        try:
-            if entry.problem:
-                raise StatementError(entry.code, entry.problem)
-            own_dialect = entry.dialect or dialect
-            scans = finder.find(*bind_text(entry.sql, own_dialect, entry.timestamp, entry.parameters, zone))
-            if not scans:
-                raise StatementError("no-table", f"the statement does not read the table {read_as!r}")
-        except StatementError as problem:
-            skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
-            counts.update(["skipped", f"skipped:{problem.code}"])
-            continue
-        counts.update(["used"])
-        counts.update(scans=len(scans))
-        counts.update(UNUSABLE + condition.code for scan in scans for condition in scan.unusable)
-        logged = (entry.count, entry.timestamp, entry.user, entry.sql)
-        if sample is not None and len(queries) >= _GROUPS * sample:
-            groups.append(sample_queries(queries, sample))
-            queries = []
-        queries += [Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact) for scan in scans]
-    queries = [query for group in groups for query in group] + queries
+    reader = _StatementReader(finder, read_as, dialect, (settings or SessionSettings()).time_zone)
+    queries: list[Query] = []
+    unusable: dict[str, float] = {}
+    drawn: Iterable[tuple[LogEntry, Mapping[int, float] | None]] = ((entry, None) for entry in entries)
+    if sample is not None and len(entries) > sample:
+        drawn = _draw_scans(entries, reader, sample)
+    for entry, weights in drawn:
+        for number, scan in enumerate(reader.read(entry, is_counted=weights is not None)):
+            weight = entry.count if weights is None else weights.get(number)
+            if weight is None:
+                continue
+            logged = (weight, entry.timestamp, entry.user, entry.sql)
+            queries.append(Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact))
+            for condition in scan.unusable:
+                unusable[condition.code] = unusable.get(condition.code, 0) + weight / entry.count
+    counts, skipped = Counter({"statements": len(entries), **reader.counts}), reader.skipped
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
         if table is not None and skipped and skipped[0].reason == "no-table":
@@ -112,10 +111,78 @@ def analyze(
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
-    if sample is not None and (groups or len(queries) > sample):
-        queries = list(sample_queries(queries, sample))
+    counts.update({UNUSABLE + code: round(count) for code, count in unusable.items()})
+    if len(queries) < counts["scans"]:
         counts.update(sampled=len(queries))
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
+
+
+class _StatementReader:
+    """Reads statements' scans of a table, and tells of those that have none.
+
+    Attributes:
+        counts, skipped: as in an analysis, so far.
+    """
+
+    def __init__(self, finder: ScanFinder, table: str, dialect: str, time_zone: str) -> None:
+        self._finder, self._table, self._dialect, self._time_zone = finder, table, dialect, time_zone
+        self.counts: Counter[str] = Counter(used=0, skipped=0, scans=0)
+        self.skipped: list[SkippedStatement] = []
+
+    def count(self, entry: LogEntry) -> int:
+        """Return how many scans a statement has."""
+        try:
+            _check(entry)
+            count = self._finder.count(entry.sql, entry.dialect or self._dialect)
+            self._count(count)
+        except StatementError as problem:
+            self._skip(entry, problem)
+            return 0
+        return count
+
+    def read(self, entry: LogEntry, is_counted: bool = False) -> list[TableScan]:
+        """Return a statement's scans; ``is_counted`` says whether they are counted already."""
+        try:
+            _check(entry)
+            dialect = entry.dialect or self._dialect
+            bound = bind_text(entry.sql, dialect, entry.timestamp, entry.parameters, self._time_zone)
+            scans = self._finder.find(*bound)
+            if not is_counted:
+                self._count(len(scans))
+        except StatementError as problem:
+            if not is_counted:
+                self._skip(entry, problem)
+            return []
+        return scans
+
+    def _count(self, scans: int) -> None:
+        if not scans:
+            raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
+        self.counts.update(used=1, scans=scans)
+
+    def _skip(self, entry: LogEntry, problem: StatementError) -> None:
+        self.counts.update(("skipped", _SKIPPED + problem.code))
+        if len(self.skipped) < MOST_SKIPPED:
+            self.skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
+
+
+def _check(entry: LogEntry) -> None:
+    if entry.problem:
+        raise StatementError(entry.code, entry.problem)
+
+
+def _draw_scans(
+    entries: Sequence[LogEntry], reader: _StatementReader, most: int
+) -> Iterator[tuple[LogEntry, dict[int, float]]]:
+    """Yield the statements with drawn scans, and the weight of each drawn scan by its number in the statement."""
+    scans = np.array([reader.count(entry) for entry in entries])
+    statements = np.repeat(np.arange(len(entries)), scans)
+    first = np.cumsum(scans) - scans
+    places, weights = draw_by_weight(np.repeat([entry.count for entry in entries], scans), most)
+    drawn: dict[int, dict[int, float]] = {}
+    for place, statement, weight in zip(places, statements[places], weights, strict=True):
+        drawn.setdefault(int(statement), {})[int(place - first[statement])] = float(weight)
+    yield from ((entries[statement], chosen) for statement, chosen in drawn.items())
 
 
 def check_log(entries: Iterable[LogEntry], dialect: str) -> list[LogEntry]:

@@ -41,7 +41,7 @@ def test_the_predicted_figures_are_measured(tmp_path: Path, rows: pa.Table) -> N
     (plan,) = found.plans
     assert plan.predicted == {"storage_cells": 1.2, "cells_and_tids_fraction": 0.4}
     said = io.StringIO()
-    print_evaluation(Console(file=said, width=120), result, (), predictions=found)
+    print_evaluation(Console(file=said, width=120), result, 0, predictions=found)
     assert "predicted for the training queries" in said.getvalue()
     assert "storage cells" in said.getvalue()
     assert found.foreseen.queries == 0
@@ -64,6 +64,6 @@ def test_what_each_query_was_predicted_to_read(tmp_path: Path, rows: pa.Table) -
     close = sum(abs(a - b) <= 0.25 * b for a, b in zip(sizes, read, strict=True)) / 3
     assert astuple(found.foreseen) == pytest.approx((3, sum(sizes), sum(read), close), abs=1e-6)
     said = io.StringIO()
-    print_evaluation(Console(file=said, width=140), result, (), predictions=found, every=True)
+    print_evaluation(Console(file=said, width=140), result, 0, predictions=found, every=True)
     assert "for the 3 queries that it was made for" in said.getvalue()
     assert "predicted" in said.getvalue().splitlines()[2]

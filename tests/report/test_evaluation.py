@@ -14,7 +14,6 @@ from layoutopt.inspect.evaluate import (
     QueryEvaluation,
     WorstQuery,
 )
-from layoutopt.model.features_document import SkippedStatement
 from layoutopt.report.inspections import print_evaluation
 from layoutopt.scan.explain import Conjunct, Reason
 from tests.report.printing import printed
@@ -33,20 +32,19 @@ RESULT = Evaluation("t", 3, (QUERY,), TOTALS)
 
 
 def test_an_evaluation_has_the_sums_and_a_line_a_query_if_wanted() -> None:
-    skipped = (SkippedStatement(8, "parse-error", "no", "SELEC"),)
-    said = printed(print_evaluation, RESULT, skipped)
+    said = printed(print_evaluation, RESULT, 1)
     assert all(text in said for text in ("t, snapshot 3", "25.0%", "50.0%", "1/4", "1.5 KB", "match: 11"))
     assert "1 statements could not be used" in said
     assert "7777" not in said
     assert "--all prints a line for each of the 1 queries" in said
-    every = printed(print_evaluation, RESULT, skipped, every=True)
+    every = printed(print_evaluation, RESULT, 1, every=True)
     assert every.index(" all ") < every.index(" 7777 ")
     assert "--all" not in every
 
 
 def test_an_empty_table_has_no_share() -> None:
     said = printed(
-        print_evaluation, replace(RESULT, queries=(), totals=replace(TOTALS, rows_total=0, rows_scanned=0)), ()
+        print_evaluation, replace(RESULT, queries=(), totals=replace(TOTALS, rows_total=0, rows_scanned=0)), 0
     )
     assert " - " in said
     assert "--all" not in said
@@ -61,12 +59,12 @@ def a_worst(matching: int | None) -> WorstQuery:
 
 
 def test_the_worst_queries_say_what_is_in_vain_only_where_that_is_known() -> None:
-    known = printed(print_evaluation, RESULT, (), [a_worst(1)])
+    known = printed(print_evaluation, RESULT, 0, [a_worst(1)])
     assert "read the most rows without a match" in known
     assert "249" in known
     assert "skips: alone it would skip 3 blocks" in known
     assert "no-feature: nothing" in known
-    unknown = printed(print_evaluation, RESULT, (), [a_worst(None)])
+    unknown = printed(print_evaluation, RESULT, 0, [a_worst(None)])
     assert "without match" not in unknown
     assert "--actual" in unknown
-    assert "unknown" in printed(print_evaluation, RESULT, (), [a_worst(1), a_worst(None)])
+    assert "unknown" in printed(print_evaluation, RESULT, 0, [a_worst(1), a_worst(None)])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from layoutopt.errors import LogError
 from layoutopt.model.predicates import TRUE, Col, InSet
+from layoutopt.model.query import sampling_error
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
+from layoutopt.sql import dialect
 from layoutopt.sql.problems import STATEMENT_REASONS
 from layoutopt.sql.scans import find_scans
 from layoutopt.sql.schema import schemas_from
-from layoutopt.workload.analyze import analyze
+from layoutopt.workload.analyze import MOST_SKIPPED, analyze
 from layoutopt.workload.log import LogEntry, read_log
 
 SCHEMA = Schema((Column("a", "int"), Column("b", "string"), Column("c", "double")))
@@ -147,3 +150,51 @@ def test_unreadable_statements_are_counted_each() -> None:
     texts = [f"SELECT TOP {number} [a] FROM [t] WHERE [a] = {number}" for number in range(1, 8)]
     with pytest.raises(LogError, match="7 can't be read in the dialect spark"):
         analyze(entries(*texts), SCHEMA)
+
+
+def periodic_log(times: int) -> list[LogEntry]:
+    """Ten statements that follow one another again and again, with other constants and counts."""
+    shapes = [f"SELECT a FROM t WHERE a > {{0}} AND c < {limit}.5" for limit in range(6)] + [
+        "SELECT x.a FROM t x JOIN t y ON x.a = y.a WHERE y.c > {0}.5",
+        "SELECT a FROM t WHERE a = {0} AND rand() > 0.5",
+        "SELECT k FROM other WHERE k = {0}",
+        "SELECT nope{0} FROM t",
+    ]
+    texts = [shape.format(number) for number in range(times) for shape in shapes]
+    return [LogEntry(number, text, count=1.0 + number % 3) for number, text in enumerate(texts)]
+
+
+def test_a_sample_keeps_counts_weight_and_shares_also_of_periodic_logs() -> None:
+    log = periodic_log(200)
+    every, sampled = analyze(log, SCHEMA, "t"), analyze(log, SCHEMA, "t", sample=500)
+    counts = {
+        key: count for key, count in sampled.counts.items() if key not in ("sampled", "unusable:non-deterministic")
+    }
+    assert counts == {key: every.counts[key] for key in counts}
+    assert sampled.counts["sampled"] == len(sampled.queries) <= 500
+    assert sampled.counts["unusable:non-deterministic"] == pytest.approx(200, rel=0.3)
+    assert sum(query.weight for query in sampled.queries) == pytest.approx(sum(query.weight for query in every.queries))
+    error, total = sampling_error(500, 9), sum(query.weight for query in every.queries)
+    for shape in range(10):
+        weights = [
+            sum(query.weight for query in found.queries if query.id % 10 == shape) / total for found in (every, sampled)
+        ]
+        assert weights[1] == pytest.approx(weights[0], abs=error)
+    filters = {(query.id, query.filter) for query in every.queries}
+    assert {(query.id, query.filter) for query in sampled.queries} <= filters
+
+
+def test_only_the_first_skipped_statements_are_kept() -> None:
+    log = periodic_log(MOST_SKIPPED)
+    found = analyze(log, SCHEMA, "t", sample=100)
+    assert len(found.skipped) == MOST_SKIPPED
+    assert found.counts["skipped"] == 2 * MOST_SKIPPED
+    assert found.reasons == {"no-table": MOST_SKIPPED, "unknown-column": MOST_SKIPPED}
+
+
+def test_statements_with_the_same_problem_are_parsed_a_few_times() -> None:
+    log = entries(*[f"DELETE FROM t WHERE a = {number}" for number in range(500)], "SELECT a FROM t")
+    with patch.object(dialect, "_parse", wraps=dialect._parse) as parse:
+        found = analyze(log, SCHEMA, "t")
+    assert found.reasons == {"not-a-query": 500}
+    assert parse.call_count < 15
