@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy as np
 from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
 from layoutopt.inspect.cost import count_work_of_all, find_costs, predicted_seconds_of_all
-from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.arrays import Bits, Ints, number_equal
 from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
@@ -291,7 +292,9 @@ def _evaluate_distinct(
     table: Table, ids: Mapping[_Key, int], costs: Calibration, log_matches: _LogMatches | None
 ) -> Iterator[dict[_Key, QueryEvaluation]]:
     """Yield the evaluations of different queries with these ids, some at a time."""
-    footers, keys = _FooterSizes(table), list(ids)
+    footers = _FooterSizes(table)
+    filters = number_equal(root for root, _, _ in ids)
+    keys = [key for _, key in sorted(zip(filters.tolist(), ids, strict=True), key=itemgetter(0))]
     columns_of: dict[tuple[LayoutChoice, ...], dict[str, list[str]]] = {}  # many paths share few choices
     for places, plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
         batch = keys[places]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +37,16 @@ def spread(values: Sequence[T], count: int) -> list[T]:
     """
     count = min(len(values), count)
     return [values[(2 * i + 1) * len(values) // (2 * count)] for i in range(count)]
+
+
+def number_equal(items: Iterable[Hashable]) -> Ints:
+    """Return a number for each item, from 0 in the order of the first ones; equal items have the same.
+
+    >>> number_equal("abca").tolist()
+    [0, 1, 2, 0]
+    """
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(item, len(numbers)) for item in items], dtype=np.int64)
 
 
 def stable_order(numbers: Ints, below: int) -> Places:

@@ -23,7 +23,7 @@ from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
-from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Places
+from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Places, number_equal
 from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
@@ -326,7 +326,10 @@ def prune(
 def prune_all(
     source: PlanBlocks, partitions_out: Bits, questions: Sequence[Question], settings: SessionSettings
 ) -> PrunedQueries:
-    """Return :func:`prune` of many scans; ``partitions_out`` is what each filter excludes, bool[queries, n_entries]."""
+    """Return :func:`prune` of many scans; scans with the same filter next to each other cost least.
+
+    ``partitions_out`` is what each filter excludes, bool[queries, n_entries].
+    """
     excluded: Bits = np.take(partitions_out, source.entry_of, axis=1)
     roots = tuple(root for root, _ in questions)
     local = local_layouts(source.plan, roots, source.features_under(settings))
@@ -337,7 +340,7 @@ def prune_all(
     if len(partly):
         skipped[partly] |= _prove(source, [roots[i] for i in partly], settings, local[partly], [Mechanisms()])[0]
     left = ~skipped
-    rows = _sum_rows(source, left).tolist()
+    rows = _sum_rows(source, left, number_equal(roots)).tolist()
     absent = {column.name for column in source.absent}
     choosers: dict[tuple[tuple[str, ...], bytes], _PathChooser] = {}
     paths = []
@@ -399,6 +402,11 @@ class PrunedQueries:
             if len(path.choice) == 1:
                 chosen[number, path.choice[0].layout] = True
         return chosen
+
+    @cached_property
+    def _alike(self) -> Ints:
+        """A number for each query; those with the same filter and layouts read the same blocks and have the same."""
+        return number_equal(zip(self.roots, map(bytes, self.chosen), strict=True))
 
     @property
     def joined(self) -> Bits:
@@ -507,8 +515,11 @@ class PrunedQueries:
         return self.read_sizes if left is self.read else self.sizes(left)
 
     def sizes(self, masks: Bits) -> BatchSizes:
-        """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes."""
-        return self._sum_sizes(masks.astype(np.float64) @ self._amounts[0])  # exact up to 2^53 bytes
+        """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes.
+
+        Queries with the same filter that read the same layouts have the same blocks.
+        """
+        return self._sum_sizes(_sum_masked(self._amounts[0], masks, self._alike))
 
     def _sum_sizes(self, totals: Floats) -> BatchSizes:
         reads, layouts = self._amounts[1], self.chosen.shape[1]
@@ -517,8 +528,8 @@ class PrunedQueries:
         return BatchSizes(blocks.astype(np.int64), rows.astype(np.int64), of_chunks.astype(np.int64))
 
     def most_rows(self, masks: Bits) -> Ints:
-        """Return the rows of the masked blocks (bool[queries, n]), all on the path, in the layout with the most."""
-        rows: Ints = _sum_rows(self.source, masks).max(axis=1)
+        """Return the rows of masked blocks, as in :meth:`sizes`, in the layout with the most."""
+        rows: Ints = _sum_rows(self.source, masks, self._alike).max(axis=1)
         return rows
 
 
@@ -577,10 +588,20 @@ def _unpack(packed: Packed, n: int) -> Bits:
     return bits
 
 
-def _sum_rows(source: PlanBlocks, masks: Bits) -> Ints:
+def _sum_rows(source: PlanBlocks, masks: Bits, alike: Ints) -> Ints:
     """Return the rows of the masked blocks (bool[queries, n]) in each layout, int64[queries, layouts]."""
     rows = source.by_layout[:, len(source.plan.scheme.layouts) :]
-    sums: Ints = (masks.astype(np.float64) @ rows).astype(np.int64)  # exact up to 2^53
+    return _sum_masked(rows, masks, alike).astype(np.int64)
+
+
+def _sum_masked(amounts: Floats, masks: Bits, alike: Ints) -> Floats:
+    """Return the sums of the masked blocks' amounts (float64[n, k]) for each query; ``alike`` numbers equal masks."""
+    sums: Floats
+    if int(alike.max(initial=0)) + 1 < len(alike):
+        _, first, number = np.unique(alike, return_index=True, return_inverse=True)
+        sums = (masks[first].astype(np.float64) @ amounts)[number]
+    else:
+        sums = masks.astype(np.float64) @ amounts  # exact up to 2^53
     return sums
 
 

@@ -309,7 +309,9 @@ def cannot_match_all(
     features: FeatureSet | FeatureIndex | None,
     mechanisms: Sequence[Mechanisms],
 ) -> Packed:
-    """Return :func:`cannot_match` of many filters by several choices of mechanisms; common literals are tested once.
+    """Return :func:`cannot_match` of many filters by several choices of mechanisms.
+
+    Equal filters, and literals that filters share, are tested once.
 
     Returns:
         Eight blocks a byte, ``uint8[mechanisms, nodes, ceil(n / 8)]``.
@@ -317,8 +319,10 @@ def cannot_match_all(
     index = FeatureIndex(features) if isinstance(features, FeatureSet) else features
     check = _Check(statistics, index, mechanisms)
     proved = np.empty((len(mechanisms), len(nodes), check.width), dtype=np.uint8)
+    first: dict[Node, int] = {}
     for place, node in enumerate(nodes):
-        proved[:, place] = check.cannot(node)
+        same = first.setdefault(node, place)
+        proved[:, place] = check.cannot(node) if same == place else proved[:, same]
     return proved
 
 
