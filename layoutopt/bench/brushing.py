@@ -185,22 +185,25 @@ def texts_of(name: str, role: str) -> list[str]:
         role: one of :data:`~layoutopt.bench.experiment.ROLES`.
     """
     if name == "trips":
-        return _simulate(role)
+        return simulate_users(role, _USERS[role], _TEXTS[role])
     trace = files("layoutopt.bench") / "traces" / f"{name}-{role}.sql.gz"
     return [line.rstrip(";") for line in gzip.decompress(trace.read_bytes()).decode().splitlines() if line]
 
 
-def _simulate(role: str) -> list[str]:
-    """Simulate users of trips: each brushes one to four columns, one after the other, and drags each brush about."""
+def simulate_users(role: str, users: int, statements: int) -> list[str]:
+    """Return the SELECTs of so many users of trips, so many of them spread along the log.
+
+    Each user brushes one to four columns, one after the other, and drags each brush about.
+    """
     random = np.random.default_rng((_LOGS_SEED, ROLES.index(role)))
     table = make_rows("trips", _SAMPLE)
     spread = {name: np.quantile(table[name].drop_null().to_numpy(), np.linspace(0, 1, 201)) for name in _BRUSHED}
-    states = [state for _ in range(_USERS[role]) for state in _session(random)]
+    states = [state for _ in range(users) for state in _session(random)]
     texts = []
     for state in states:
         condition = " AND ".join(_range(name, spread[name], low, high) for name, (low, high) in state.items())
         texts += [f"SELECT {view} FROM trips WHERE {condition}" for view in _BRUSHED if view not in state]
-    chosen = np.linspace(0, len(texts) - 1, _TEXTS[role]).astype(int)
+    chosen = np.linspace(0, len(texts) - 1, statements).astype(int)
     return [texts[i] for i in chosen.tolist()]
 
 

@@ -39,6 +39,12 @@ def check_peaks() -> None:
         raise SettingError("peaks of memory are read from /proc, which this system does not have; run it on Linux")
 
 
+def processor_seconds_of_children() -> float:
+    """Return the processor time of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def run_layoutopt(*words: str) -> Mapping[str, int]:
     """Run a command in processes of its own; return the largest peak of each kind of process, in bytes.
 

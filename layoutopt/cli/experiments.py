@@ -118,6 +118,16 @@ def _run_scaling(settings: BenchSettings, session: Session) -> None:
     session.show(costs, partial(_print_report, scaling_report(costs), plot))
 
 
+def _run_growth(settings: BenchSettings, session: Session) -> None:
+    from layoutopt.bench.growth import growth_report, plot_growth, run_growth
+
+    with session.working("measuring growth") as work:
+        curves = run_growth(settings.folder / "growth", settings.streams, work.say)
+    plot = settings.folder / "growth.png"
+    plot_growth(curves, plot)
+    session.show([curve.to_json() for curve in curves], partial(_print_report, growth_report(curves), plot))
+
+
 def _run_drift(settings: BenchSettings, session: Session) -> None:
     from layoutopt.bench.drift import drift_report, plot_drift, run_drift
 
@@ -156,6 +166,7 @@ _EXPERIMENTS: Final[Mapping[str, Callable[[BenchSettings, Session], None]]] = {
     "micro": _run_micro,
     "wide": _run_wide,
     "scaling": _run_scaling,
+    "growth": _run_growth,
     "drift": _run_drift,
     "reorganise": _run_reorganise,
 }

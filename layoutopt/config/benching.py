@@ -18,6 +18,7 @@ Experiment = Literal[
     "micro",
     "wide",
     "scaling",
+    "growth",
     "drift",
     "reorganise",
 ]
@@ -33,6 +34,8 @@ class BenchSettings(VerbSettings):
         "optimised table; brushing: all methods on range filters whose constants never recur; micro: single "
         "algorithms, and a load against Spark's rewrite; wide: synthetic tables of 453 and 104 columns planned, loaded "
         "and queried (figures 3.9, 3.10, 4.12, 5.10); scaling: the cost of each stage per row at each scale factor; "
+        "growth: the cost of each stage by statements, rows, blocks, partitions and columns, each over two orders of "
+        "magnitude, and the exponents; "
         "drift: sixty simulated days of changing queries, and when rewriting partitions pays; reorganise: half of "
         "chapter 4's templates replaced, and what `optimize` regains within --shares of the table's bytes"
     )
@@ -71,7 +74,8 @@ class BenchSettings(VerbSettings):
         (),
         description="only these query streams, of tpch, scaling, query (which also knows chapter3-by-month and those "
         "of brushing), brushing (weather, movies, trips) and reorganise (the replaced half of the templates: "
-        "first, second) [default: all; of query chapter3]",
+        "first, second), or these stages of growth (analyze, evaluate, plan, load, verify, append) "
+        "[default: all; of query chapter3]",
     )
     shares: Numbers = Field(
         (),
