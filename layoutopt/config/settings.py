@@ -469,7 +469,9 @@ class VerifySettings(SnapshotSettings):
     """Settings of `verify`."""
 
     table_path: TablePath
-    sample: float = Field(1.0, gt=0, le=1, description="the share of the data files to read again")
+    sample: float = Field(
+        1.0, gt=0, le=1, description="the share of the data files to read again; with --queries, of the log's queries"
+    )
     engine: Literal["local", "spark"] = Field(
         "local", description="what reads the files: threads of this process, or Spark tasks of several files each"
     )

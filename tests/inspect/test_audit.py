@@ -138,6 +138,8 @@ def test_the_command_line_names_the_block(
     build(honest, rows, building(SCHEMA, CONDITIONS))
     assert main(["verify", str(honest), "--queries", str(log), "--json"]) == DONE
     assert json.loads(capsys.readouterr().out)["ok"] is True
+    assert main(["verify", str(honest), "--queries", str(log), "--sample", "0.5", "--json"]) == DONE
+    assert json.loads(capsys.readouterr().out)["queries"] == 3
     monkeypatch.setattr(builder, "pack", lambda bits: np.zeros((len(bits), 1), dtype=np.uint64))
     build(wrong, rows, building(SCHEMA, CONDITIONS))
     assert main(["verify", str(wrong), "--queries", str(log)]) == FAILED
