@@ -166,18 +166,18 @@ class Matches:
         """Add the matches of one segment, given all its rows."""
         blocks_by_layout = self._locate_rows(table, number, segment, rows.num_rows)
         self.read += rows.num_rows
-        for index, mask in _match_rows(table, questions, rows):
+        for alike, mask in _match_rows(table, questions, rows):
             if mask is None:
-                self.unanswered.add(index)
+                self.unanswered.update(alike)
                 continue
             places = np.flatnonzero(mask)
-            self.rows[index] += len(places)
+            self.rows[alike] += len(places)
             for layout, block_of_row in blocks_by_layout.items():
                 blocks = block_of_row[places]
-                self.block[blocks[blocks >= 0], index] = True
+                self.block[np.unique(blocks[blocks >= 0])[:, None], alike] = True
                 if (blocks < 0).any():
                     lacking = self.lacking.setdefault((layout, number), np.zeros(len(questions), dtype=np.bool_))
-                    lacking[index] = True
+                    lacking[alike] = True
 
     def _locate_rows(self, table: OpenedTable, number: int, read: SegmentRead, rows: int) -> dict[int, Ints]:
         """Return for each layout the block that holds each row, -1 if the layout lacks it; int64[rows]."""
@@ -208,23 +208,29 @@ class Matches:
         return blocks_by_layout
 
 
-def _match_rows(table: OpenedTable, questions: Sequence[Question], rows: pa.Table) -> Iterator[tuple[int, Bits | None]]:
-    """Yield for each question the matching rows, bool[rows]; None if DuckDB fails."""
-    by_text = [
-        (index, question.condition) for index, question in enumerate(questions) if question.condition is not None
-    ]
-    schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
-    zone = table.settings.time_zone
-    for start in range(0, len(by_text), _CONDITIONS_AT_ONCE):
-        part = by_text[start : start + _CONDITIONS_AT_ONCE]
-        masks = _evaluate_texts(schema, [text for _, text in part], rows, zone)
-        yield from zip((index for index, _ in part), masks, strict=True)
+def _match_rows(
+    table: OpenedTable, questions: Sequence[Question], rows: pa.Table
+) -> Iterator[tuple[list[int], Bits | None]]:
+    """Yield the rows, bool[rows], that match some questions alike; None if DuckDB fails. Each question is in one."""
+    by_text: dict[str, list[int]] = {}
+    by_filter: dict[Node, list[int]] = {}
     for index, question in enumerate(questions):
         if question.condition is None:
-            mask = matching_rows(question.root, rows)
-            if mask is None:
-                raise QueryError(f"query {question.ids[0]} matches texts that are not UTF-8; remove it from the log")
-            yield index, mask
+            by_filter.setdefault(question.root, []).append(index)
+        else:
+            by_text.setdefault(question.condition, []).append(index)
+    schema = Schema(tuple(column for column in table.schema.columns if column.name in rows.column_names))
+    zone, conditions = table.settings.time_zone, list(by_text)
+    for start in range(0, len(conditions), _CONDITIONS_AT_ONCE):
+        part = conditions[start : start + _CONDITIONS_AT_ONCE]
+        masks = _evaluate_texts(schema, part, rows, zone)
+        yield from zip((by_text[text] for text in part), masks, strict=True)
+    for root, alike in by_filter.items():
+        mask = matching_rows(root, rows)
+        if mask is None:
+            id = questions[alike[0]].ids[0]
+            raise QueryError(f"query {id} matches texts that are not UTF-8; remove it from the log")
+        yield alike, mask
 
 
 def _evaluate_texts(schema: Schema, conditions: Sequence[str], rows: pa.Table, zone: str) -> Sequence[Bits | None]:
