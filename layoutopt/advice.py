@@ -7,41 +7,22 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Final
 
 import numpy as np
 
 from layoutopt.errors import LogError
-from layoutopt.model.arrays import Floats, spread
+from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.sql.order_statements import order_statement
-from layoutopt.workload.entries import LogEntry
 from layoutopt.workload.log import query_times
 
-# Distinct statements that are analysed, since each takes milliseconds; more are sampled evenly along the log.
-MOST_TEXTS: Final = 1_000
-
-
-def sample_statements(entries: Iterable[LogEntry]) -> list[LogEntry]:
-    """Return the entries of a sample of statements, scaled to the log's number of runs.
-
-    >>> few = sample_statements(LogEntry(i, f"SELECT {i}") for i in range(5_000))
-    >>> len(few), few[1].sql, few[1].count
-    (1000, 'SELECT 7', 5.0)
-    """
-    log = list(entries)
-    texts = list(dict.fromkeys(entry.sql for entry in log))
-    if len(texts) <= MOST_TEXTS:
-        return log
-    chosen = set(spread(texts, MOST_TEXTS))
-    sample = [entry for entry in log if entry.sql in chosen]
-    factor = sum(entry.count for entry in log) / sum(entry.count for entry in sample)
-    return [replace(entry, count=entry.count * factor) for entry in sample]
-
+# Different statements above which this many queries are drawn by weight, since each layout is tried on all of them.
+MOST_QUERIES: Final = 1_000
 
 TERABYTE: Final = 1e12
 MONTH: Final = "month"

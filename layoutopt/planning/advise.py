@@ -23,6 +23,7 @@ from typing import Final, NoReturn, Protocol
 import numpy as np
 
 from layoutopt.advice import (
+    MOST_QUERIES,
     TERABYTE,
     Advice,
     CurrentCosts,
@@ -30,7 +31,6 @@ from layoutopt.advice import (
     Trial,
     period_of,
     profile_filters,
-    sample_statements,
     statements_of,
 )
 from layoutopt.config.settings import AdviseSettings, PlanSettings
@@ -264,8 +264,9 @@ def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say
     if settings.partition_by is not None:
         find_column("--partition-by", settings.partition_by, schema)
     say("reading the log")
-    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system)
-    analysis = analyze(sample_statements(entries), schema, settings.table, settings.dialect, udfs=by_name(udfs))
+    entries = list(read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system))
+    sample = MOST_QUERIES if len({entry.sql for entry in entries}) > MOST_QUERIES else None
+    analysis = analyze(entries, schema, settings.table, settings.dialect, udfs=by_name(udfs), sample=sample)
     if not can_be_split(analysis.queries):
         raise PlanError(
             f"the {len(analysis.queries)} usable queries of {settings.log!r} are too few to judge layouts by; give a "
