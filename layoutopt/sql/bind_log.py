@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from sqlglot import exp
 from sqlglot.optimizer.simplify import simplify
@@ -17,6 +18,7 @@ from layoutopt.sql.dialect import Spark4, parse_statement
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import zone_of
 
+_DAY_FUNCTIONS = re.compile(r"current_?date|\btoday\b", re.IGNORECASE)
 _TIME_FUNCTIONS = re.compile(
     r"current_?(date|time|timestamp)|\b(now|getdate|sysdate|today|localtimestamp|systimestamp)\b", re.IGNORECASE
 )
@@ -52,14 +54,22 @@ def bind_text(
     now = _parse_local_time(timestamp, time_zone) if _TIME_FUNCTIONS.search(sql) else None
     if now is None and not parameters:
         return sql, dialect
-    tree = parse_statement(sql, dialect).copy()
-    if now is not None:
-        tree = simplify(tree.transform(lambda node: _replace_time(node, now)), dialect=Spark4())
+    if now is not None and not _TIME_FUNCTIONS.search(_DAY_FUNCTIONS.sub("", sql)):
+        now = dt.datetime.combine(now, dt.time())
+    tree = parse_statement(sql, dialect) if now is None else _bind_time(sql, dialect, now)
     if parameters:
         values = iter(() if isinstance(parameters, Mapping) else parameters)
         named = parameters if isinstance(parameters, Mapping) else {}
         tree = tree.transform(lambda node: _replace_parameter(node, values, named))
     return tree.sql(dialect=Spark4), "spark"
+
+
+@lru_cache(maxsize=2_000)
+def _bind_time(sql: str, dialect: str, now: dt.datetime) -> exp.Expr:
+    """Return a text's tree with literals for the time of its run; it is shared, as the same texts run every day."""
+    tree = parse_statement(sql, dialect).transform(lambda node: _replace_time(node, now))
+    bound: exp.Expr = simplify(tree, dialect=Spark4())
+    return bound
 
 
 def _parse_local_time(timestamp: str | None, time_zone: str) -> dt.datetime | None:
