@@ -41,6 +41,7 @@ MAX_PAIRS: Final = 8_000_000
 # A row is drawn where its number, one of so many, is below a limit.
 DRAWS: Final = 1_000_000
 
+_FEW_BYTES: Final = 1 << 22  # of rows that are read at once where some of a split may be enough
 _ROW_BITS: Final = 40  # of a row number; the file's number is above
 _SPLITMIX: Final = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
@@ -169,17 +170,27 @@ class DrawJob:
     Attributes:
         job: the rows and columns that tasks read; splits of one file follow each other.
         draws: what is drawn of each split, by its path and start; nothing of others.
+        enough: a task reads no more of a split once it drew so many rows of it; None reads all.
     """
 
     job: CutJob
     draws: Mapping[tuple[str, int], SplitDraw]
+    enough: int | None = None
 
     def run_task(self, number: int) -> pa.Table | None:
         """Return the rows drawn of one task's, in the order of the files; None where it reads none."""
         with _translate_arrow_errors():
-            splits = self.job.tasks[number]
-            parts = [self._draw(split, rows, low) for split in splits for rows, low in read_split(self.job, split)]
+            parts = [part for split in self.job.tasks[number] for part in self._draw_split(split)]
             return pa.concat_tables(parts).combine_chunks() if parts else None
+
+    def _draw_split(self, split: Split) -> Iterator[pa.Table]:
+        drawn = 0
+        for rows, low in read_split(self.job, split, None if self.enough is None else _FEW_BYTES):
+            part = self._draw(split, rows, low)
+            yield part
+            drawn += part.num_rows
+            if self.enough is not None and drawn >= self.enough:
+                return
 
     def pack(self, segment: int, split: Split, rows: pa.Table, low: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows drawn of some of a split as a shuffle batch for a segment, in the order of the files.

@@ -272,9 +272,9 @@ def check_split(job: CutJob, split: Split) -> None:
         pass
 
 
-def read_split(job: CutJob, split: Split) -> Iterator[tuple[pa.Table, int]]:
-    """Return all rows of a split in tables of bounded size, each with its first row's position in the source."""
-    return _read(job, split, split.low, split.low + split.rows)
+def read_split(job: CutJob, split: Split, at_once: int | None = None) -> Iterator[tuple[pa.Table, int]]:
+    """Return all rows of a split in tables of about so many bytes, each with its first row's position in the source."""
+    return _read(job, split, split.low, split.low + split.rows, at_once)
 
 
 def read_first_rows(job: CutJob, split: Split) -> pa.Table:

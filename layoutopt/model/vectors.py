@@ -214,6 +214,17 @@ class VectorCounts:
         counts = np.bincount(inverse, self.counts, len(words)).astype(np.int64)
         return VectorCounts(words, counts, len(features))
 
+    def clear_others(self, features: Sequence[int]) -> VectorCounts:
+        """Return the vectors with only the bits of some features; those that become equal are merged.
+
+        >>> VectorCounts(np.array([[0b01], [0b11]], dtype=np.uint64), np.array([2, 3]), 2).clear_others([0]).counts
+        array([5])
+        """
+        kept = np.zeros((1, self.n_features), dtype=np.bool_)
+        kept[0, list(features)] = True
+        words, inverse, _ = distinct(self.words & pack(kept))
+        return replace(self, words=words, counts=np.bincount(inverse, self.counts, len(words)).astype(np.int64))
+
     @classmethod
     def of_rows(cls, words: Words, n_features: int) -> VectorCounts:
         """Return the distinct vectors of rows ``uint64[n, w]``, in the order of :func:`distinct`."""

@@ -163,18 +163,21 @@ class PlainRows(Rows):
         return request.build_sample(drawn, evaluate_vectors(request.features, drawn, self.local.schema))
 
     def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
-        """Draw from a few files spread evenly: that measures cells without reading all columns of all files."""
+        """Draw from the first rows of a few files spread evenly: all columns of all rows would take long to read."""
         value, _ = partition
         candidates = [(split, counts[value]) for split, counts in self.local.splits if value in counts]
         mean_rows = sum(rows for _, rows in candidates) / max(1, len(candidates))
         count = max(_FEWEST_SPLITS, ceil(_READ_PER_DRAWN * wanted / max(1.0, mean_rows)))
         few = spread(candidates, count)
-        limits = {value: draw_limit(wanted / max(1, sum(rows for _, rows in few)))}
+        share = wanted / max(1, sum(rows for _, rows in few))
+        is_part = share < 1 / _READ_PER_DRAWN
+        limits = {value: draw_limit(1 / _READ_PER_DRAWN if is_part else share)}
+        enough = ceil(wanted / len(few)) if is_part else None
         draws = {
             (split.path, split.start): SplitDraw(self._first_rows[split.path, split.start], limits) for split, _ in few
         }
         cut_job = self.local.cut_job([split for split, _ in few], self.local.schema.names)
-        return pa.concat_tables(self.local.run(DrawJob(cut_job, draws))).drop_columns([DRAW])
+        return pa.concat_tables(self.local.run(DrawJob(cut_job, draws, enough))).drop_columns([DRAW])
 
     def map_segments(
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str

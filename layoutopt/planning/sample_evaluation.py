@@ -251,10 +251,11 @@ def evaluate_on_sample(sample: RowSample, plan: Plan, queries: Sequence[Query]) 
     chunks = np.array([len(layout.columns) for layout in layouts])
     rows = sum(segment.partition_rows for segment in sample.segments)
     read, full = np.zeros(len(merged)), np.zeros(len(merged))
-    for number, query in enumerate(merged):
-        plans = table.prune(query.filter.root, query.columns)
-        read[number] = query.weight * sum(_total_bytes(pruned, cells, factors, chunks) for pruned in plans)
-        full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
+    for places, plans in table.prune_all([(query.filter.root, query.columns) for query in merged]):
+        for number, *by_plan in zip(range(places.start, places.stop), *plans, strict=True):
+            query = merged[number]
+            read[number] = query.weight * sum(_total_bytes(pruned, cells, factors, chunks) for pruned in by_plan)
+            full[number] = query.weight * rows * sum(cells[name] for name in query.columns)
     return BytesRead(tuple(read.tolist()), tuple(full.tolist()))
 
 
@@ -284,10 +285,10 @@ def evaluate_sample_segments(
     read, reached = np.zeros((2, len(rows), len(queries)))
     (source,) = table.sources
     segments = np.array([int(entry.key) for entry in source.entries])[source.entry_of]
-    for number, query in enumerate(queries):
-        (pruned,) = table.prune(query.filter.root, query.columns)
-        read[:, number] = np.bincount(segments, _block_bytes(pruned, cells, factors), len(rows))
-        reached[segments[~pruned.excluded], number] = sum(cells[name] for name in query.columns)
+    for places, (batch,) in table.prune_all([(query.filter.root, query.columns) for query in queries]):
+        for number, pruned in zip(range(places.start, places.stop), batch, strict=True):
+            read[:, number] = np.bincount(segments, _block_bytes(pruned, cells, factors), len(rows))
+            reached[segments[~pruned.excluded], number] = sum(cells[name] for name in queries[number].columns)
     return SegmentReads(read, reached * rows[:, None])
 
 

@@ -450,11 +450,8 @@ class QueryBytes(NamedTuple):
 
 def prune_queries(table: Table, queries: Sequence[Query]) -> list[PrunedPlan]:
     """Return what each query reads of a table that has blocks of one plan."""
-    results = []
-    for query in queries:
-        (pruned,) = table.prune(query.filter.root, query.columns)
-        results.append(pruned)
-    return results
+    questions = [(query.filter.root, query.columns) for query in queries]
+    return [pruned for _, (batch,) in table.prune_all(questions) for pruned in batch]
 
 
 def measure_query_bytes(

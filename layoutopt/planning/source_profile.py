@@ -28,7 +28,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 from layoutopt.model.vectors import VectorCounts
 from layoutopt.planning.rows import RowCounts, Rows, SourceRows
-from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match_each
 
 SAMPLED_PARTITIONS = 3
 # Partitions whose vectors are counted on a sample.
@@ -185,8 +185,7 @@ def _find_excluded(
         if column.name not in ignored
     }
     statistics = BlockStatistics(rows=counted, bounds=known)
-    excluded = np.array([cannot_match(query.filter.root, statistics, None) for query in queries], dtype=np.bool_)
-    return excluded.reshape(len(queries), statistics.n)  # also where there are no queries
+    return cannot_match_each([query.filter.root for query in queries], statistics)
 
 
 def partition_bounds(table: pa.Table, i: int, type: str, rows: np.ndarray) -> ColumnBounds:

@@ -26,7 +26,7 @@ from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.grouping import Group
 from layoutopt.search.local import feature_choices
 from layoutopt.search.problem import Problem, Unit, restrict_rows
-from layoutopt.search.rows import compute_rows_read
+from layoutopt.search.rows import compute_by_choices
 
 # Query numbers of a problem.
 Queries = frozenset[int]
@@ -250,10 +250,12 @@ class Evaluator:
         if not problem.samples:
             yield np.where(served, 0.0, np.inf), ()
             return
-        for chosen in feature_choices(problem, served)[: None if self._few_guides else 1]:
-            guides = np.union1d(chosen, np.array(fixed_guides, dtype=np.int64))
-            read = (compute_rows_read(problem, served, guides, self._partitioner) * problem.weights).sum(axis=0)
-            yield np.where(served, read, np.inf), tuple(guides.tolist())
+        fixed = np.array(fixed_guides, dtype=np.int64)
+        chosen = feature_choices(problem, served)[: None if self._few_guides else 1]
+        choices = [np.union1d(features, fixed) for features in chosen]
+        rows_by_choice = compute_by_choices(problem, served, choices, self._partitioner)
+        for guides, rows in zip(choices, rows_by_choice, strict=True):
+            yield np.where(served, (rows * problem.weights).sum(axis=0), np.inf), tuple(guides.tolist())
 
 
 class Family:

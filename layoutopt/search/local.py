@@ -40,7 +40,7 @@ def choose_features(problem: Problem, served: Bits, allowed: Ints | None = None)
     """
     ranked = _rank_features(problem, served)
     ranked = ranked if allowed is None else ranked[np.isin(ranked, allowed)]
-    return np.sort(ranked[: _count_fitting(problem, ranked)])
+    return np.sort(ranked[: len(_count_fitting(problem, ranked))])
 
 
 def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
@@ -50,10 +50,10 @@ def feature_choices(problem: Problem, served: Bits) -> list[Ints]:
     rows, which end in mixed blocks.
     """
     ranked = _rank_features(problem, served)
-    ranked = ranked[: _count_fitting(problem, ranked)]
+    counts = _count_fitting(problem, ranked)
     if problem.by_count:
-        return [np.sort(ranked)]
-    sizes = prefixes([sample.vectors.words for sample in problem.samples], ranked, problem.max_vectors)
+        return [np.sort(ranked[: len(counts)])]
+    sizes = _sizes_to_try(counts, problem.max_vectors) if problem.samples else [0]
     return [np.sort(ranked[:size]) for size in sizes]
 
 
@@ -65,10 +65,16 @@ def prefixes(segments: Sequence[Words], ranked: Ints, max_vectors: int) -> list[
     n_features = len(ranked) if segments else 0
     if not n_features:
         return [n_features]
-    counts = np.max([distinct_by_prefix(words, ranked) for words in segments], axis=0)
+    return _sizes_to_try(np.max([distinct_by_prefix(words, ranked) for words in segments], axis=0), max_vectors)
+
+
+def _sizes_to_try(counts: Ints, max_vectors: int) -> list[int]:
+    """Return the sizes of :func:`prefixes`; ``counts`` are the most distinct vectors by the first k features."""
+    if not len(counts):
+        return [0]
     limits = [max_vectors / _REDUCTION**k for k in range(1, _MAX_CHOICES)]
     sizes = [max(1, int(np.searchsorted(counts, limit, side="right"))) for limit in limits]
-    return list(dict.fromkeys([n_features, *sizes]))
+    return list(dict.fromkeys([len(counts), *sizes]))
 
 
 def _rank_features(problem: Problem, served: Bits) -> Ints:
@@ -78,16 +84,23 @@ def _rank_features(problem: Problem, served: Bits) -> Ints:
     return candidates[np.lexsort((candidates, -worth[candidates]))]
 
 
-def _count_fitting(problem: Problem, ranked: Ints) -> int:
-    """Return how many of the first features keep every sample within the limit of vectors, at least one."""
-    n_features = len(ranked)
+def _count_fitting(problem: Problem, ranked: Ints) -> Ints:
+    """Return the most vectors of a sample by the first k features, as long as they keep within the limit.
+
+    ``int64[k]``; there is at least one, if there are features.
+    """
+    n_features, counts_by_sample = len(ranked), []
     for sample in problem.samples:
         n_first = min(n_features, WORD_BITS)  # mostly enough, and sorted by a single word
         counts = distinct_by_prefix(sample.vectors.words, ranked[:n_first])
         if n_first < n_features and int(counts.max(initial=0)) <= problem.max_vectors:
             counts = distinct_by_prefix(sample.vectors.words, ranked[:n_features])
         n_features = min(n_features, int(np.searchsorted(counts, problem.max_vectors, side="right")))
-    return max(n_features, min(1, len(ranked)))
+        counts_by_sample.append(counts)
+    most = np.zeros(max(n_features, min(1, len(ranked))), dtype=np.int64)
+    for counts in counts_by_sample:
+        most[: len(counts)] = np.maximum(most[: len(counts)], counts[: len(most)])
+    return most
 
 
 def distinct_by_prefix(words: Words, features: Ints) -> Ints:

@@ -6,7 +6,7 @@ the same blocks and the same r. So results are cached by the set of queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -15,7 +15,7 @@ import numpy as np
 from layoutopt.model.arrays import Bits, Floats, Ints
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.local import block_sample, choose_features, feature_choices, local_weights
-from layoutopt.search.problem import Problem
+from layoutopt.search.problem import Problem, Sample
 
 Estimate = Literal["coarse", "block", "selectivity", "full"]
 # From the served queries, ``bool[queries]``, to the rows each reads, ``float64[samples, queries]``; 0 for the rest.
@@ -70,17 +70,31 @@ class ComputedRows:
         problem = self._problem
         price = problem.weights * (problem.reads @ problem.unit.cell)
         choices = feature_choices(problem, served)
-        rows_by_fewer = [compute_rows_read(problem, served, features, self._partitioner) for features in choices[1:]]
-        rows_by_choice = [self.by_most(served), *rows_by_fewer]
+        rows_by_choice = [self.by_most(served), *compute_by_choices(problem, served, choices[1:], self._partitioner)]
         best = int(np.argmin([float((price * rows).sum()) for rows in rows_by_choice]))
         return choices[best], rows_by_choice[best]
 
 
-def compute_rows_read(problem: Problem, served: Bits, features: Ints, partitioner: Partitioner) -> Floats:
-    """Return the rows that the served queries read with these guides, ``float64[samples, queries]``."""
+def compute_by_choices(
+    problem: Problem, served: Bits, choices: Sequence[Ints], partitioner: Partitioner
+) -> list[Floats]:
+    """Return :func:`compute_rows_read` for each choice of guides; the first has the features of all."""
+    samples = problem.samples
+    if len(choices) > 1:  # far fewer vectors differ in these features than in all
+        samples = tuple(replace(one, vectors=one.vectors.clear_others(choices[0].tolist())) for one in samples)
+    return [compute_rows_read(problem, served, features, partitioner, samples) for features in choices]
+
+
+def compute_rows_read(
+    problem: Problem, served: Bits, features: Ints, partitioner: Partitioner, samples: Sequence[Sample] | None = None
+) -> Floats:
+    """Return the rows that the served queries read with these guides, ``float64[samples, queries]``.
+
+    ``samples`` are the problem's, whose vectors may lack features that don't guide.
+    """
     weights = local_weights(problem, served)
-    samples = enumerate(problem.samples)
-    sample_blocks = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in samples]
+    numbered = enumerate(problem.samples if samples is None else samples)
+    sample_blocks = [block_sample(problem, sample, features, weights[s], partitioner) for s, sample in numbered]
     read = np.zeros((len(sample_blocks), len(served)))
     # One call for all samples, since each call looks up skip sets.
     skipped = problem.skippable(np.concatenate([blocks.unions for blocks in sample_blocks]), served)

@@ -303,6 +303,12 @@ def cannot_match(
     return np.unpackbits(proved, count=statistics.n).view(np.bool_)
 
 
+def cannot_match_each(nodes: Sequence[Node], statistics: BlockStatistics) -> Bits:
+    """Return :func:`cannot_match` of many filters by statistics, without features, ``bool[nodes, n]``."""
+    (proved,) = cannot_match_all(nodes, statistics, None, [Mechanisms()])
+    return np.unpackbits(proved, axis=1, count=statistics.n).view(np.bool_)
+
+
 def cannot_match_all(
     nodes: Sequence[Node],
     statistics: BlockStatistics,

@@ -33,7 +33,7 @@ from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.objective import SkipSetObjective, assign_rows, make_skip_objective
 from layoutopt.partitioning.ordered_blocks import order_blocks, order_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
-from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match_each
 from layoutopt.writer.encodings import bytes_per_row
 from layoutopt.writer.evaluation import distinct_rows
 from layoutopt.writer.value_cuts import assign_cells, cut_blocks
@@ -131,8 +131,8 @@ class CellRows:
 
     def _find_reached(self, statistics: BlockStatistics, columns: frozenset[str]) -> Bits:
         nodes = [_project_node(query.filter.root, columns) for query in self.plan.queries]
-        reached = {node: ~cannot_match(node, statistics, None) for node in dict.fromkeys(nodes)}
-        return np.stack([reached[node] for node in nodes])
+        numbers = {node: number for number, node in enumerate(dict.fromkeys(nodes))}
+        return ~cannot_match_each(list(numbers), statistics)[[numbers[node] for node in nodes]]
 
     def _column_in_order(self, name: str) -> pa.Table:
         return self.table.select([name]).take(self._order)
@@ -343,8 +343,8 @@ def cut_equally(rows: Ints, block_rows: int) -> Routing:
 def weigh_reaching_queries(queries: Sequence[Query], schema: Schema, table: pa.Table) -> Floats:
     """Return the weight of each query, ``float64[n_queries]``; 0 where the bounds of the rows exclude it."""
     statistics = segment_statistics(schema, table, filtered_columns(queries))
-    reached = [0.0 if cannot_match(query.filter.root, statistics, None)[0] else query.weight for query in queries]
-    return np.asarray(reached, dtype=np.float64)
+    excluded = cannot_match_each([query.filter.root for query in queries], statistics)[:, 0]
+    return np.where(excluded, 0.0, np.array([query.weight for query in queries], dtype=np.float64))
 
 
 def measure_cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:

@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.partitioning import portfolio as module
-from layoutopt.partitioning.objective import FeatureObjective, count_scanned, derive
+from layoutopt.partitioning import qdtree as qdtree_module
+from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, count_scanned, derive
 from layoutopt.partitioning.portfolio import EFFORTS, Effort, has_hypergraphs, hypergraph_labels, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
@@ -79,6 +81,41 @@ def test_greedy_cuts_find_the_only_cuts_that_help() -> None:
 
 
 @pytest.mark.slow
+def cut_naively(derived: DerivedObjective, cuts: Bits, rows: Ints, min_rows: int) -> Ints:
+    """Count every side of every cut of every node."""
+    leaf, open_nodes, n_leaves = np.zeros(len(rows), dtype=np.int64), [np.arange(len(rows))] * bool(len(rows)), 0
+    while open_nodes:
+        node = open_nodes.pop()
+        best, fewest = -1, rows[node].sum() * float(derived.bits[node].any(axis=0) @ derived.weights)
+        for cut in range(cuts.shape[1]):
+            sides = node[cuts[node, cut]], node[~cuts[node, cut]]
+            sizes = [int(rows[side].sum()) for side in sides]
+            scanned = [derived.bits[side].any(axis=0) @ derived.weights for side in sides]
+            if min(sizes) >= min_rows and (cost := float(np.dot(sizes, scanned))) < fewest:
+                best, fewest = cut, cost
+        if best < 0:
+            leaf[node] = n_leaves
+            n_leaves += 1
+        else:
+            open_nodes += [node[cuts[node, best]], node[~cuts[node, best]]]
+    return leaf
+
+
+@given(seed=st.integers(0, 10**6), vectors=st.integers(0, 150), few=st.sampled_from([1, 20, 256]))
+@settings(deadline=None)
+def test_cuts_are_those_of_counting_every_node_alone(seed: int, vectors: int, few: int) -> None:
+    rng = np.random.default_rng(seed)
+    derived_features, features = rng.integers(0, 12, 2).tolist()
+    bits = rng.random((vectors, derived_features)) < rng.random(derived_features) / 2
+    cuts = rng.random((vectors, features)) < rng.random(features)
+    rows, min_rows = rng.integers(1, 9, vectors), int(rng.integers(1, 60))
+    derived = DerivedObjective(bits, rng.integers(-20, 200, derived_features).astype(np.float64), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(qdtree_module, "_FEW_VECTORS", few)
+        found = cut_greedily(derived, cuts, rows, min_rows)
+    assert found.tolist() == cut_naively(derived, cuts, rows, min_rows).tolist()
+
+
 def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> None:
     segment = random_segment(n_rows=4_000, n_features=12, seed=3, min_rows=100)
     objective = skip_set_objective(segment, 1)

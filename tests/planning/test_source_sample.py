@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.local import local_rows, splits
+from layoutopt.local import local_rows, profile, splits
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
@@ -89,6 +89,22 @@ def test_a_bounded_number_of_row_groups_is_read(tmp_path: Path, monkeypatch: pyt
         assert some[0].path < str(tmp_path / "005.parquet")  # spread over all files
         assert some[-1].path > str(tmp_path / "045.parquet")
     assert opened.local.sample_splits(1992) == ([], 0)
+
+
+def test_cells_are_measured_on_the_first_rows_of_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile, "_FEW_BYTES", 1)  # a batch of rows at once
+    years = np.tile([1990, 1991], 100_000)
+    opened = open_files(tmp_path, years, years % 5, files=1)
+    drawn = opened.draw_all_columns(FEATURES, (1990, 100_000), wanted=1_000)
+    assert set(drawn["year"].to_pylist()) == {1990}
+    assert 500 <= len(drawn) <= 4_000
+    assert max(drawn["id"].to_pylist()) < 2 * 100_000 // 4
+    # A partition that begins late in its row group is found.
+    years = np.sort(years)
+    (tmp_path / "sorted").mkdir()
+    late = open_files(tmp_path / "sorted", years, years % 5, files=1)
+    assert set(late.draw_all_columns(FEATURES, (1991, 100_000), wanted=1_000)["year"].to_pylist()) == {1991}
+    assert len(late.draw_all_columns(FEATURES, (1991, 100_000), wanted=100_000)) == 100_000
 
 
 def test_the_source_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from layoutopt.partitioning.block_sizes import min_rows_for
 from layoutopt.partitioning.objective import assign_rows
 from layoutopt.search.grouping import cells_lower_bound, grouping_cost
 from layoutopt.search.gsop import one_group, single_columns
-from layoutopt.search.local import choose_features, local_weights
+from layoutopt.search.local import _rank_features, choose_features, feature_choices, local_weights, prefixes
 from layoutopt.search.problem import Problem
 from layoutopt.search.rows import (
     ComputedRows,
@@ -23,6 +23,8 @@ from layoutopt.search.rows import (
     block_estimate,
     cache_by_queries,
     coarse_estimate,
+    compute_by_choices,
+    compute_rows_read,
     rows_estimator,
     selectivity_estimate,
 )
@@ -78,6 +80,24 @@ def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Probl
     exact = ComputedRows(problem, WARD)
     assert (exact(served) * cells).sum() <= (exact.by_most(served) * cells).sum() + 1e-6
     assert set(exact.guides(served).tolist()) <= set(choose_features(problem, served).tolist())
+
+
+@given(problems(), some_queries)
+def test_choices_of_guides_read_what_each_reads_alone(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    choices = feature_choices(problem, served)
+    alone = [compute_rows_read(problem, served, features, WARD) for features in choices]
+    for found, expected in zip(compute_by_choices(problem, served, choices, WARD), alone, strict=True):
+        assert found.tolist() == expected.tolist()
+
+
+@given(problems(), some_queries)
+def test_choices_follow_the_vectors_of_each_number_of_features(problem: Problem, asked: list[int]) -> None:
+    served = queries_of(problem, asked)
+    ranked = _rank_features(problem, served)[: len(choose_features(problem, served))]
+    sizes = prefixes([sample.vectors.words for sample in problem.samples], ranked, problem.max_vectors)
+    expected = [np.sort(ranked[:size]).tolist() for size in sizes]
+    assert [features.tolist() for features in feature_choices(problem, served)] == expected
 
 
 def every_estimate(problem: Problem, served: Bits) -> dict[str, Floats]:

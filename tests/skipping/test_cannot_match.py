@@ -37,7 +37,14 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.values import ValueSet, compare, to_key
 from layoutopt.model.vectors import pack
-from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, FeatureBits, FeatureIndex, cannot_match
+from layoutopt.skipping.cannot_match import (
+    BlockStatistics,
+    ColumnBounds,
+    FeatureBits,
+    FeatureIndex,
+    cannot_match,
+    cannot_match_each,
+)
 from tests.effort import examples
 
 Row = dict[str, Any]
@@ -239,6 +246,14 @@ def test_indexes_of_any_mix_skip_no_block_with_a_matching_row(
     assert (skipped >= cannot_match(condition.node, known, features_of(features))).all()
     without = cannot_match(condition.node, statistics, features_of(features), by_indexes=False)
     assert without.tolist() == cannot_match(condition.node, known, features_of(features)).tolist()
+
+
+@given(blocks_of_rows, st.lists(trees, max_size=4), st.integers(0, 50))
+def test_filters_together_skip_what_each_skips(blocks: list[list[Row]], conditions: list[Condition], seed: int) -> None:
+    statistics = forgetful(statistics_of(blocks), seed)
+    nodes = [condition.node for condition in conditions]
+    expected = [cannot_match(node, statistics, None).tolist() for node in nodes]
+    assert cannot_match_each(nodes, statistics).tolist() == expected
 
 
 @given(blocks_of_rows, trees, st.lists(leaves, max_size=5))
