@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -106,13 +107,32 @@ def merge_bounds(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
 
     The range is unknown if it is unknown for a block with values.
     """
-    counts = bounds.nulls[blocks]
-    nulls = None if (counts == UNKNOWN).any() else int(counts.sum())
-    known = bounds.known[blocks]
-    if not known.any() or not (known | (counts == rows[blocks])).all():
-        return Bounds(nulls=nulls)
-    ranged = blocks[known]
-    return Bounds(_to_key(bounds.low[ranged].min()), _to_key(bounds.high[ranged].max()), nulls)
+    return merge_bounds_of_groups(bounds, rows, blocks, np.zeros(len(blocks), dtype=np.int64), 1)[0]
+
+
+def merge_bounds_of_groups(bounds: ColumnBounds, rows: Ints, blocks: Ints, group: Ints, count: int) -> list[Bounds]:
+    """Return :func:`merge_bounds` of each group of some blocks: ``group`` is that of each of ``blocks``, int64[k]."""
+    counts, known = bounds.nulls[blocks], bounds.known[blocks]
+    nulls = sum_groups(counts, group, count).tolist()
+    unknown = sum_groups(counts == UNKNOWN, group, count).tolist()
+    unranged = sum_groups(~known & (counts != rows[blocks]), group, count)
+    ranged = known & (unranged[group] == 0)
+    order = np.flatnonzero(ranged)[np.argsort(group[ranged], kind="stable")]
+    groups, starts = np.unique(group[order], return_index=True)
+    merged = [Bounds(nulls=None if of else total) for total, of in zip(nulls, unknown, strict=True)]
+    if len(groups):
+        low = np.minimum.reduceat(bounds.low[blocks[order]], starts)
+        high = np.maximum.reduceat(bounds.high[blocks[order]], starts)
+        for number, place in enumerate(groups.tolist()):
+            merged[place] = Bounds(_to_key(low[number]), _to_key(high[number]), merged[place].nulls)
+    return merged
+
+
+def sum_groups(values: npt.ArrayLike, group: Ints, count: int) -> Ints:
+    """Return the sum of the values of each group, int64[count]; ``group`` is that of each value."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, group, np.asarray(values, dtype=np.int64))
+    return sums
 
 
 def _to_key(value: object) -> Key:

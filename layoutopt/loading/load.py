@@ -642,8 +642,9 @@ def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
 
 def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
     """Load what the table lacks of a group, and add the other keys to ``already``; None where it lacks nothing."""
-    missing = [partition for partition in group if not _is_loaded(request, partition)]
-    keys = [request.key(partition) for partition in group if partition not in missing]
+    loaded = [_is_loaded(request, partition) for partition in group]
+    missing = [partition for partition, done in zip(group, loaded, strict=True) if not done]
+    keys = [request.key(partition) for partition, done in zip(group, loaded, strict=True) if done]
     already += keys
     for key in keys:
         request.say(f"partition {key} is there")

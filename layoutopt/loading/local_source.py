@@ -40,13 +40,13 @@ from layoutopt.local.splits import (
     LEAST_ROWS,
     CutJob,
     LocalFile,
+    ShuffledRows,
     assign_splits,
     count_files,
     estimate_rows,
     group_splits,
     list_local_files,
     read_segment_rows,
-    read_shuffle_batches,
     reads_little_twice,
     write_shuffle_batches,
 )
@@ -75,7 +75,7 @@ class LocalFiles(RowSource):
 
     rows: LocalRows
     files: Mapping[LocalFile, SourceFile]
-    values: tuple[PlainValue, ...] | None
+    values: frozenset[PlainValue] | None
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of large partitions."""
@@ -92,11 +92,10 @@ class LocalFiles(RowSource):
         """
         rows, plan, job = self.rows, job.plan, replace(job, of_left=partial(evaluate_words, settings=job.plan.settings))
         splits = [split for split, _ in rows.splits]
-        overlapping = [
-            {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits
-        ]
+        ranges = segment_ranges(segments)
+        overlapping = [ranges.overlapping(split, values) for split, values in rows.splits]
         tasks = assign_splits(splits, overlapping, len(segments))
-        own = CutJob(plan.schema, plan.partition_by, segment_ranges(segments), tasks, by_segment=True)
+        own = CutJob(plan.schema, plan.partition_by, ranges, tasks, by_segment=True)
         results: Sequence[TaskResult | None]
         try:
             if reads_little_twice(own) or not self.can_shuffle(job):
@@ -122,7 +121,7 @@ class LocalFiles(RowSource):
         try:
             with TemporaryDirectory(prefix="layoutopt-") as folder:
                 written = self.rows.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
-                write = partial(_write_shuffled, folder, written, job)
+                write = partial(_write_shuffled, ShuffledRows.of(folder, written), job)
                 return map_in_groups(self.rows.tasks, len(cut.ranges.values), write)
         except OSError as error:
             raise TableError(
@@ -176,8 +175,8 @@ def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | N
     return _split_result(gather_and_write(job, read_segment_rows(cut, [segment])))
 
 
-def _write_shuffled(folder: str, written: Sequence[Sequence[int]], job: WriteJob, segment: int) -> TaskResult | None:
-    return _split_result(gather_and_write(job, read_shuffle_batches(folder, written, segment, segment)))
+def _write_shuffled(rows: ShuffledRows, job: WriteJob, segment: int) -> TaskResult | None:
+    return _split_result(gather_and_write(job, rows.read(segment, segment)))
 
 
 def _split_result(result: TaskResult | None) -> TaskResult | None:
@@ -288,9 +287,10 @@ class LocalSource:
 
     def open_values(self, wanted: Sequence[PlainValue] | None) -> LocalFiles:
         """Open the rows of the partitions of some values, or of all with None."""
-        plan, rows, values = self._plan, self._rows, None
+        plan, rows = self._plan, self._rows
+        values: frozenset[PlainValue] | None = None
         if wanted is not None and plan.partition_by is not None:
-            values = tuple(wanted)
+            values = frozenset(wanted)
             rows = {value: count for value, count in rows.items() if value in values}
         splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
         files = {
