@@ -23,7 +23,7 @@ from layoutopt.catalog.block_index import (
     damage_error,
     plain_texts,
 )
-from layoutopt.catalog.bounds import LazyBounds
+from layoutopt.catalog.bounds import LazyBounds, column_bounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.footers import ChunkSizes
@@ -301,7 +301,7 @@ class BlockTable:
 
     @cached_property
     def _block_statistics(self) -> BlockStatistics:
-        bounds = LazyBounds(self.schema, self.statistics, self.rows)
+        bounds = LazyBounds(self.schema, lambda c: column_bounds(self.statistics(c.name), self.rows, c.type))
         return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=bounds)
 
     def block_statistics(self) -> BlockStatistics:

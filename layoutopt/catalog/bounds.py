@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import FLOATS, key_storage
 from layoutopt.catalog.snapshot import Bounds
 from layoutopt.model.arrays import Bits, Ints, Keys
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, Key
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.skipping.cannot_match import ColumnBounds
@@ -39,10 +39,10 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
 
 
 class LazyBounds(Mapping[str, ColumnBounds]):
-    """The bounds of the columns of n blocks by name, computed on first use; ``rows`` are the blocks', int64[n]."""
+    """The bounds of a schema's columns by name, computed on first use."""
 
-    def __init__(self, schema: Schema, statistics: Callable[[str], pa.StructArray], rows: Ints) -> None:
-        self._schema, self._statistics, self._rows = schema, statistics, rows
+    def __init__(self, schema: Schema, bounds_of: Callable[[Column], ColumnBounds]) -> None:
+        self._schema, self._bounds_of = schema, bounds_of
         self._bounds: dict[str, ColumnBounds] = {}
 
     def __getitem__(self, name: str) -> ColumnBounds:
@@ -50,7 +50,7 @@ class LazyBounds(Mapping[str, ColumnBounds]):
             column = self._schema.get(name)
             if column is None or column.name != name:
                 raise KeyError(name)
-            self._bounds[name] = column_bounds(self._statistics(name), self._rows, column.type)
+            self._bounds[name] = self._bounds_of(column)
         return self._bounds[name]
 
     def __iter__(self) -> Iterator[str]:

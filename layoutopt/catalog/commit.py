@@ -307,7 +307,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
         return latest
     data = _list_data_files(catalog)
     # Missing index files are no error: queries work without them.
-    index_files = {index.path for _, blocks in catalog.block_tables() for index in blocks.index_files}
+    index_files = {index.path for blocks, _ in catalog.blocks_by_plan().values() for index in blocks.index_files}
 
     def after(newest: Snapshot | None) -> Snapshot:
         if list_contents(newest) != list_contents(latest):
@@ -333,7 +333,7 @@ def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
 
 def _list_data_files(catalog: Catalog) -> frozenset[str]:
     """Return the snapshot's data files; raise CatalogError if one is missing, or a catalog file is damaged."""
-    paths = frozenset(path for _, blocks in catalog.block_tables() for path in blocks.files)
+    paths = frozenset(path for blocks, _ in catalog.blocks_by_plan().values() for path in blocks.files)
     stored = {file.path for file in catalog.files.walk(DATA)}
     missing = {path for path in paths if catalog.files.stored_path(path) not in stored}
     if missing:

@@ -131,9 +131,40 @@ def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
     return Content(rows, {name: sum(sums_of_entry[name] for sums_of_entry in sums) for name in common})
 
 
-def count_written_rows(table: BlockTable) -> int:
-    """Return the number of rows of all the blocks, each counted once however many layouts hold it."""
-    return GroupedBlocks(table, np.zeros(table.n, dtype=np.int64), 1).rows[0]
+@dataclass(frozen=True, eq=False)
+class BlocksByPartition:
+    """The blocks of a blocks file by partition key.
+
+    Attributes:
+        place: the number of each partition.
+        order: the blocks (their indices) by partition, else as in the file, ``int64[n]``.
+        starts: where the blocks of each partition begin in ``order``, ``int64[partitions + 1]``.
+        written: the rows of each partition, each counted once however many layouts hold it.
+    """
+
+    place: Mapping[str, int]
+    order: Ints
+    starts: Ints
+    written: Sequence[int]
+
+    @classmethod
+    def of(cls, table: BlockTable) -> BlocksByPartition:
+        """Group the blocks of a file."""
+        count = len(table.partitions)
+        starts = np.append(0, np.cumsum(np.bincount(table.partition, minlength=count))).astype(np.int64)
+        rows = GroupedBlocks(table, table.partition, count).rows
+        return cls(
+            {key: i for i, key in enumerate(table.partitions)}, np.argsort(table.partition, kind="stable"), starts, rows
+        )
+
+    def rows(self, key: str) -> int:
+        """Return the rows of a partition."""
+        return self.written[self.place[key]] if key in self.place else 0
+
+    def blocks(self, key: str) -> Ints:
+        """Return the blocks of a partition (their indices), ascending."""
+        place = self.place.get(key)
+        return self.order[:0] if place is None else self.order[self.starts[place] : self.starts[place + 1]]
 
 
 def written_positions(table: BlockTable) -> TidSums:

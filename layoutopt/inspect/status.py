@@ -133,7 +133,7 @@ def _partition_status(catalog: Catalog, entries: Sequence[PartitionEntry]) -> Pa
     return PartitionStatus(
         newest.key,
         sum(entry.live_rows for entry in entries),
-        sum(catalog.blocks(entry).n for entry in entries),
+        sum(map(catalog.count_blocks, entries)),
         sum(entry.bytes for entry in entries),
         newest.plan,
         newest.load_id,
@@ -197,7 +197,7 @@ def open_intact(
         if entry.plan not in plans or not damaged.keys().isdisjoint(entry.catalog_files):
             continue
         try:
-            catalog.blocks(entry)
+            catalog.count_blocks(entry)
             intact.append(entry)
         except CatalogError as error:
             named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]
