@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
 from layoutopt.catalog.entries import grow_schema, partition_entries
+from layoutopt.catalog.manifests import write_version
 from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
@@ -46,7 +47,6 @@ CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", 
 # The operation of a load whose rows are added to their partitions.
 APPEND: Final = "append"
 
-_MOST_VERSIONS = 100
 # How many plans without partitions stay listed, the newest ones.
 _MOST_PLANS: Final = 100
 
@@ -180,16 +180,8 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
 
 
 def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write the blocks under an unused name; files of a crashed attempt stay, since another attempt may still run."""
-    for version in range(1, _MOST_VERSIONS):
-        path = blocks_path(load_id, version)
-        try:
-            files.write_new(path, data)
-        except FileExistsError:
-            if files.read_bytes(path) != data:
-                continue
-        return path, FileDigest.of(data)
-    raise CommitConflictError(f"the load id {load_id!r} was used {_MOST_VERSIONS} times; load under a new one")
+    """Write a load's blocks under an unused name; raises as :func:`~layoutopt.catalog.manifests.write_version`."""
+    return write_version(files, lambda version: blocks_path(load_id, version), data)
 
 
 def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:

@@ -49,8 +49,11 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
 FORMAT = "layoutopt-table"
-# The newest version: rows may be deleted by vectors. A reader that ignores vectors would return deleted rows.
-FORMAT_VERSION = 3
+# The newest version: entries may stand in manifests.
+FORMAT_VERSION = 4
+
+# From this version on rows may be deleted by vectors. A reader that ignores vectors would return deleted rows.
+DELETED_ROWS = 3
 
 # The version of an encrypted table's marker, so that programs that know no keys see that the table is too new.
 ENCRYPTED = 4
@@ -184,6 +187,14 @@ class PartitionEntry(Record):
 
 
 @dataclass(frozen=True)
+class ManifestName(Record):
+    """A manifest of a snapshot: its file, and the number of its entries and removed partitions."""
+
+    path: SafePath
+    entries: Count
+
+
+@dataclass(frozen=True)
 class Snapshot(Record):
     """A table at one moment: its schema and, for each partition, what to read.
 
@@ -195,6 +206,8 @@ class Snapshot(Record):
         tombstones: the load folders and files that a vacuum removes after this snapshot; nothing may name them again.
         batches: the appended batches, so that none is appended twice.
         plans: digests of the table's plans, the newest last, also unused ones; see :attr:`plans_in_order`.
+        manifests: the files with the entries, the newest last, which has its partitions alone; none where the
+            snapshot's own file has the entries.
     """
 
     number: Count
@@ -209,11 +222,12 @@ class Snapshot(Record):
     tombstones: tuple[SafePath, ...] = ()
     batches: tuple[Text, ...] = ()
     plans: tuple[Digest, ...] = ()
+    manifests: tuple[ManifestName, ...] = ()
     format_version: Count = OLDEST_SUPPORTED
     form: ClassVar = Form(
         names={"format_version": "version", "tombstones": "given_up"},
         constants={"format": FORMAT},
-        left_out=("tombstones", "batches", "plans"),
+        left_out=("tombstones", "batches", "plans", "manifests"),
     )
 
     @property
@@ -275,8 +289,10 @@ def loads(data: bytes, where: str) -> Snapshot:
 
 def _needed_version(snapshot: Snapshot) -> int:
     """Return the oldest format version that can express a snapshot."""
-    if any(entry.deletes is not None for entry in snapshot.partitions):
+    if snapshot.manifests:
         return FORMAT_VERSION
+    if any(entry.deletes is not None for entry in snapshot.partitions):
+        return DELETED_ROWS
     several = snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions)
     return SEVERAL_ENTRIES if several else OLDEST_SUPPORTED
 
@@ -308,22 +324,43 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 def _validate(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot, with bounds of their columns' types; raise ValueError where its parts disagree."""
-    names = [entry.name for entry in snapshot.partitions]
-    if len(set(names)) < len(names) or snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
+    if snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
         raise ValueError("it has a partition twice")
+    if snapshot.manifests and snapshot.format_version < FORMAT_VERSION:
+        raise ValueError(f"it has manifests, which its version {snapshot.format_version} does not know")
     if snapshot.format_version < _needed_version(snapshot):
         raise ValueError(f"it has deleted rows, which its version {snapshot.format_version} does not know")
     if snapshot.parent is not None and snapshot.parent >= snapshot.number:
         raise ValueError(f"it names the parent {snapshot.parent}, which is not before it")
     if snapshot.partition_by is not None and snapshot.partition_by not in snapshot.schema.names:
         raise ValueError(f"it is partitioned by {short(snapshot.partition_by)}, no column of it")
+    for manifest in snapshot.manifests:
+        if manifest.path not in snapshot.files:
+            raise ValueError(f"it has no digest of {short(manifest.path)}, which it names")
+    _validate_entries(snapshot)
+    return replace(snapshot, partitions=tuple(_convert_bounds(entry, snapshot.schema) for entry in snapshot.partitions))
+
+
+def _validate_entries(snapshot: Snapshot) -> None:
+    """Raise ValueError where entries disagree with each other or with the files."""
+    names = [entry.name for entry in snapshot.partitions]
+    if len(set(names)) < len(names):
+        raise ValueError("it has a partition twice")
     for entry in snapshot.partitions:
         for path in (*entry.catalog_files, plan_path(entry.plan)):
             if path not in snapshot.files:
                 raise ValueError(f"it has no digest of {short(path)}, which it names")
         if entry.live_rows < 0:
             raise ValueError(f"partition {short(entry.key)} has fewer rows than are deleted")
-    return replace(snapshot, partitions=tuple(_convert_bounds(entry, snapshot.schema) for entry in snapshot.partitions))
+
+
+def _check_entries(snapshot: Snapshot, where: str) -> Snapshot:
+    """Return a snapshot with the entries of its manifests; raise CatalogError where they disagree."""
+    try:
+        _validate_entries(snapshot)
+    except ValueError as error:
+        raise CatalogError(f"{where} is damaged: {error}; restore the file from a copy") from error
+    return snapshot
 
 
 def _convert_bounds(entry: PartitionEntry, schema: Schema) -> PartitionEntry:
@@ -391,7 +428,27 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     snapshot = loads(data, where)
     if snapshot.number != number:
         raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
+    if snapshot.manifests:
+        from layoutopt.catalog.manifests import read_partitions  # which makes entries
+
+        snapshot = _check_entries(read_partitions(files, snapshot), where)
     return snapshot
+
+
+def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
+    """Read a catalog file, and check its digest against the snapshot's."""
+    where, expected = files.full_path(path), snapshot.files[path]
+    try:
+        data = files.read_cached(path, expected.sha256)
+    except FileNotFoundError as error:
+        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
+    if FileDigest.of(data) != expected:
+        raise CatalogError(
+            f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
+            "names; restore it from a copy or load again"
+        )
+    files.cache_content(path, expected.sha256, data)
+    return data
 
 
 def latest_snapshot(files: TableFiles) -> Snapshot | None:
@@ -540,7 +597,7 @@ def _check_marker(files: TableFiles) -> None:
         raise not_a_table(files.root, source)
     if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
-    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else FORMAT_VERSION)
+    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else ENCRYPTED - 1)
     if files.keys is None and files.key is not None:
         raise EncryptionKeyError(f"the table {files.root!r} is not encrypted, but a key is given; leave the key out")
 

@@ -14,7 +14,7 @@ from layoutopt.catalog.blocks import BlockTable, concat_blocks
 from layoutopt.catalog.bounds import LazyBounds, bounds_over
 from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
 from layoutopt.catalog.entries import BlocksByPartition, is_older
-from layoutopt.catalog.paths import FileDigest, plan_path
+from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import (
     Bounds,
     Deletes,
@@ -23,6 +23,7 @@ from layoutopt.catalog.snapshot import (
     Snapshot,
     check_is_table,
     latest_snapshot,
+    read_checked,
     read_snapshot,
     snapshot_as_of,
 )
@@ -256,22 +257,6 @@ def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) ->
     if latest is None:
         raise NotATableError(f"the table at {files.root!r} was never loaded; run `layoutopt load` first")
     return latest
-
-
-def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
-    """Read a catalog file, and check its digest against the snapshot's."""
-    where, expected = files.full_path(path), snapshot.files[path]
-    try:
-        data = files.read_cached(path, expected.sha256)
-    except FileNotFoundError as error:
-        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
-    if FileDigest.of(data) != expected:
-        raise CatalogError(
-            f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
-            "names; restore it from a copy or load again"
-        )
-    files.cache_content(path, expected.sha256, data)
-    return data
 
 
 # A change opens its table several times.
