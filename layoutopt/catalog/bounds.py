@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, key_storage
-from layoutopt.catalog.snapshot import Bounds
+from layoutopt.catalog.partition_entry import Bounds
 from layoutopt.model.arrays import Bits, Ints, Keys
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, Key

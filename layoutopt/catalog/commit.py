@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
 from layoutopt.catalog.entries import grow_schema, partition_entries
-from layoutopt.catalog.manifests import write_version
+from layoutopt.catalog.manifest_writing import write_version
 from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
@@ -30,8 +30,9 @@ from layoutopt.catalog.optimistic_commit import (
     next_time,
     snapshots_since,
 )
+from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
-from layoutopt.catalog.snapshot import RESTORE, Deletes, PartitionEntry, Snapshot, ensure_table_root, latest_snapshot
+from layoutopt.catalog.snapshot import RESTORE, Snapshot, ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, add_index_files, count_blocks, write_indexes
 from layoutopt.catalog.table import Catalog

@@ -12,8 +12,8 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merge_bounds_of_groups, sum_groups
 from layoutopt.catalog.load_check import Content, TidSums
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry, Scalar
 from layoutopt.catalog.paths import blocks_path
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
 from layoutopt.errors import SchemaError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.layout import Plan

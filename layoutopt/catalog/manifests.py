@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import io
 import json
-import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from typing import Any, Final
 
@@ -19,38 +18,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.block_index import check_expansion, damage_error
+from layoutopt.catalog.block_index import check_expansion
 from layoutopt.catalog.keys import is_wide_decimal, one_chunk
+from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
 from layoutopt.catalog.paths import (
-    MANIFESTS,
+    Count,
     Digest,
     FileDigest,
     LoadId,
     PartitionKey,
     SafePath,
-    manifest_path,
 )
-from layoutopt.catalog.snapshot import (
-    FORMAT_VERSION,
-    OLDEST_SUPPORTED,
-    Bounds,
-    Deletes,
-    ManifestName,
-    PartitionEntry,
-    Snapshot,
-    dumps,
-    read_checked,
-)
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CommitConflictError
-from layoutopt.model.records import read, short
+from layoutopt.model.records import Record, read, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
-# With more bounds, entries times columns, a snapshot has manifests. Older programs can read smaller snapshots.
-MOST_BOUNDS: Final = 4096
-
-_MOST_VERSIONS: Final = 100
 # How many decoded manifests a process caches.
 _DECODED: Final = 16
 _REMOVED: Final = b"layoutopt.removed"
@@ -95,6 +77,14 @@ _TEXTS: Final[Mapping[str, Any]] = {
     "deletes_file": SafePath,
     "deletes_sha256": Digest,
 }
+
+
+@dataclass(frozen=True)
+class ManifestName(Record):
+    """A manifest of a snapshot: its file, and the number of its entries and removed partitions."""
+
+    path: SafePath
+    entries: Count
 
 
 class _BoundsOfEntry(Mapping[str, Bounds]):
@@ -280,7 +270,7 @@ class Manifest:
 
 
 # A process reads a snapshot several times, and snapshots share manifests.
-_decode_cached = lru_cache(maxsize=_DECODED)(Manifest.decode)
+decode_cached = lru_cache(maxsize=_DECODED)(Manifest.decode)
 
 
 def encode_entries(
@@ -349,107 +339,3 @@ def encode_manifest(table: pa.Table, removed: Sequence[str]) -> bytes:
     named = table.replace_schema_metadata({_REMOVED: json.dumps(sorted(removed))})
     pq.write_table(named, sink, compression="zstd", write_statistics=False)
     return sink.getvalue()
-
-
-def read_partitions(files: TableFiles, snapshot: Snapshot) -> Snapshot:
-    """Return a snapshot with the entries of its manifests; raise CatalogError if one is missing or damaged."""
-    entries: list[PartitionEntry] = []
-    digests = dict(snapshot.files)
-    later: set[str] = set()
-    for name in reversed(snapshot.manifests):
-        manifest = _read_manifest(files, snapshot, name)
-        kept = [entry for entry in manifest.entries if entry.key not in later] if later else manifest.entries
-        entries += kept
-        for path in {path for entry in kept for path in entry.catalog_files}:
-            digests[path] = manifest.files[path]
-        later |= manifest.keys
-    entries.sort(key=lambda entry: entry.key)  # stable: one manifest has all entries of a key, in their order
-    return replace(snapshot, partitions=tuple(entries), files=digests)
-
-
-def _read_manifest(files: TableFiles, snapshot: Snapshot, name: ManifestName) -> Manifest:
-    where = files.full_path(name.path)
-    data = read_checked(files, snapshot, name.path)
-    try:
-        manifest = _decode_cached(data, snapshot.schema)
-    except (ValueError, pa.ArrowException, OSError) as error:
-        raise damage_error(where, str(error)) from error
-    if manifest.table.num_rows + len(manifest.removed) != name.entries:
-        raise damage_error(where, f"it has other than {name.entries} entries")
-    return manifest
-
-
-def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str) -> Snapshot:
-    """Return a snapshot with the names of its manifests, those of ``latest`` and at most a new one, which is written.
-
-    The new one has the partitions that differ from ``latest``, and those of later manifests that are not larger. A
-    small snapshot has none.
-
-    Raises:
-        CatalogError: a manifest of ``latest`` is missing or damaged.
-        CommitConflictError: the load id was used too often.
-        OSError: the store failed.
-    """
-    own = {path: digest for path, digest in snapshot.files.items() if not path.startswith(f"{MANIFESTS}/")}
-    plain = replace(snapshot, manifests=(), files=own, format_version=OLDEST_SUPPORTED)
-    if len(snapshot.partitions) * (1 + len(snapshot.schema.columns)) <= MOST_BOUNDS:
-        return plain
-    names = [] if latest is None or not _is_grown(latest.schema, snapshot.schema) else list(latest.manifests)
-    before = {} if latest is None or not names else latest.by_key
-    changed = [key for key, entries in snapshot.by_key.items() if not _is_same(before.get(key), entries)]
-    removed = before.keys() - snapshot.by_key.keys()
-    if changed or removed:
-        table = encode_entries([entry for key in changed for entry in snapshot.by_key[key]], snapshot.schema, own)
-        if table is None:
-            return plain
-        later = {*changed, *removed}
-        while names and names[-1].entries <= table.num_rows + len(removed):
-            older = _read_manifest(files, latest or snapshot, names.pop())
-            is_kept = pc.invert(pc.is_in(older.table["key"], value_set=pa.array(sorted(later), pa.string())))
-            table = pa.concat_tables([older.table.filter(is_kept).replace_schema_metadata(), table])
-            removed = removed | (set(older.removed) - later)
-            later |= older.keys
-        removed = removed if names else set()  # no older manifest has them
-        data = encode_manifest(table, sorted(removed))
-        path, digest = write_version(files, lambda version: manifest_path(load_id, version), data)
-        names.append(ManifestName(path, table.num_rows + len(removed)))
-        own[path] = digest
-    known = {} if latest is None else latest.files
-    digests = {name.path: own.get(name.path) or known[name.path] for name in names}
-    return replace(plain, manifests=tuple(names), files={**plain.files, **digests}, format_version=FORMAT_VERSION)
-
-
-def _is_grown(before: Schema, after: Schema) -> bool:
-    return before.columns == after.columns[: len(before.columns)]
-
-
-def _is_same(before: Sequence[PartitionEntry] | None, entries: Sequence[PartitionEntry]) -> bool:
-    """Return whether a commit took over all entries of a partition, the objects themselves."""
-    return before is not None and len(before) == len(entries) and all(map(operator.is_, before, entries))
-
-
-def dumps_with_manifests(snapshot: Snapshot) -> bytes:
-    """Return a snapshot's file content: entries and their files stand in the manifests, if there are some."""
-    if not snapshot.manifests:
-        return dumps(snapshot)
-    in_manifests = {path for entry in snapshot.partitions for path in entry.catalog_files}
-    files = {path: digest for path, digest in snapshot.files.items() if path not in in_manifests}
-    return dumps(replace(snapshot, partitions=(), files=files))
-
-
-def write_version(files: TableFiles, path_of: Callable[[int], str], data: bytes) -> tuple[str, FileDigest]:
-    """Write a file of a load under an unused name; a crashed attempt's stay, since another attempt may still run.
-
-    Raises:
-        CommitConflictError: all names are taken.
-        OSError: the store failed.
-    """
-    for version in range(1, _MOST_VERSIONS):
-        path = path_of(version)
-        try:
-            files.write_new(path, data)
-        except FileExistsError:
-            if files.read_bytes(path) != data:
-                continue
-        return path, FileDigest.of(data)
-    raise CommitConflictError(f"{path_of(1)!r} was written {_MOST_VERSIONS} times; make the change under a new load id")

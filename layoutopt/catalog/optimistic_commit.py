@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from layoutopt.catalog.manifests import dumps_with_manifests, name_manifests
+from layoutopt.catalog.manifest_writing import dumps_with_manifests, name_manifests
+from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
-from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 

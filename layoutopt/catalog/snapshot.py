@@ -14,9 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
+import pyarrow as pa
+
+from layoutopt.catalog.block_index import damage_error
 from layoutopt.catalog.keys import is_wide_decimal
+from layoutopt.catalog.manifests import Manifest, ManifestName, decode_cached
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.paths import (
     CATALOG,
     MARKER,
@@ -25,7 +30,6 @@ from layoutopt.catalog.paths import (
     Digest,
     FileDigest,
     LoadId,
-    PartitionKey,
     SafePath,
     Text,
     UtcTime,
@@ -44,7 +48,7 @@ from layoutopt.errors import (
     SettingError,
     SourceIndexError,
 )
-from layoutopt.model.records import As, Form, Record, short
+from layoutopt.model.records import Form, Record, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
@@ -87,111 +91,6 @@ def check_version(version: object, where: str, current: int = FORMAT_VERSION, ol
         raise CatalogError(f"{where} has format version {number}, newer than {current}; install a newer layoutopt")
     if state == "unsupported":
         raise CatalogError(f"{where} has format version {number}, older than {oldest}; load the table again")
-
-
-Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of one column over a set of rows.
-
-    ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null value lies outside (a NaN has the largest
-    key). Both are None where unknown, or where every value is null. ``nulls`` is a count, None where unknown.
-    """
-
-    low: Key | None = None
-    high: Key | None = None
-    nulls: int | None = None
-
-
-# Bounds in a snapshot's JSON: low, high, nulls; bytes as base64.
-_Row = tuple[int | str | None, int | str | None, Count | None]
-
-
-def _format_bounds(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
-    def encode(key: Key | None) -> str | int | None:
-        return base64.b64encode(key).decode("ascii") if isinstance(key, bytes) else key
-
-    return {name: (encode(bound.low), encode(bound.high), bound.nulls) for name, bound in bounds.items()}
-
-
-# Bytes stay base64: only the schema tells them from texts.
-_BoundsByColumn = Annotated[
-    Mapping[str, Bounds],
-    As(Mapping[str, _Row], lambda rows: {name: Bounds(*row) for name, row in rows.items()}, _format_bounds),
-]
-
-
-@dataclass(frozen=True)
-class Deletes(Record):
-    """Deleted rows of an entry in a file of deletion vectors, each counted once, with their checksums."""
-
-    file: SafePath
-    rows: Count
-    checksums: Mapping[str, Count]
-
-
-# A partition's key, and the load that wrote the entry.
-EntryName = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class PartitionEntry(Record):
-    """A manifest entry: what one load wrote of one partition. Appended partitions have several entries.
-
-    ``key`` is path-safe, and with ``load_id`` unique in the snapshot; ``value`` is the partition column's value as a
-    JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
-    is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
-    all layouts. ``source`` is a digest of the rows' source files, None where unknown. All of these describe the rows as
-    written; ``deletes`` are the rows deleted since, None for none. ``native`` is whether Spark's own reader can read an
-    indexed external file.
-    """
-
-    key: PartitionKey
-    value: Scalar
-    plan: Digest
-    load_id: LoadId
-    blocks_file: SafePath
-    rows: Count
-    bounds: _BoundsByColumn
-    checksums: Mapping[str, Count]
-    bytes: Count
-    source: Digest | None = None
-    deletes: Deletes | None = None
-    native: bool = False
-    form: ClassVar = Form(left_out=("source", "deletes", "native"))
-
-    @property
-    def name(self) -> EntryName:
-        """Return what identifies the entry in a snapshot."""
-        return self.key, self.load_id
-
-    @property
-    def live_rows(self) -> int:
-        """Return the number of rows that are not deleted."""
-        return self.rows - (0 if self.deletes is None else self.deletes.rows)
-
-    @property
-    def live_checksums(self) -> Mapping[str, int]:
-        """Return the checksums of the rows that are not deleted, by column."""
-        if self.deletes is None:
-            return self.checksums
-        deleted = self.deletes.checksums
-        return {name: sum - deleted[name] for name, sum in self.checksums.items() if name in deleted}
-
-    @property
-    def catalog_files(self) -> tuple[str, ...]:
-        """Return the catalog's files that the entry needs besides its plan."""
-        return (self.blocks_file,) if self.deletes is None else (self.blocks_file, self.deletes.file)
-
-
-@dataclass(frozen=True)
-class ManifestName(Record):
-    """A manifest of a snapshot: its file, and the number of its entries and removed partitions."""
-
-    path: SafePath
-    entries: Count
 
 
 @dataclass(frozen=True)
@@ -429,9 +328,7 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     if snapshot.number != number:
         raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
     if snapshot.manifests:
-        from layoutopt.catalog.manifests import read_partitions  # which makes entries
-
-        snapshot = _check_entries(read_partitions(files, snapshot), where)
+        return _check_entries(read_partitions(files, snapshot), where)
     return snapshot
 
 
@@ -449,6 +346,35 @@ def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
         )
     files.cache_content(path, expected.sha256, data)
     return data
+
+
+def read_partitions(files: TableFiles, snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot with the entries of its manifests; raise CatalogError if one is missing or damaged."""
+    entries: list[PartitionEntry] = []
+    digests = dict(snapshot.files)
+    later: set[str] = set()
+    for name in reversed(snapshot.manifests):
+        manifest = read_manifest(files, snapshot, name)
+        kept = [entry for entry in manifest.entries if entry.key not in later] if later else manifest.entries
+        entries += kept
+        for path in {path for entry in kept for path in entry.catalog_files}:
+            digests[path] = manifest.files[path]
+        later |= manifest.keys
+    entries.sort(key=lambda entry: entry.key)  # stable: one manifest has all entries of a key, in their order
+    return replace(snapshot, partitions=tuple(entries), files=digests)
+
+
+def read_manifest(files: TableFiles, snapshot: Snapshot, name: ManifestName) -> Manifest:
+    """Read a manifest that a snapshot names; raise CatalogError if it is missing or damaged."""
+    where = files.full_path(name.path)
+    data = read_checked(files, snapshot, name.path)
+    try:
+        manifest = decode_cached(data, snapshot.schema)
+    except (ValueError, pa.ArrowException, OSError) as error:
+        raise damage_error(where, str(error)) from error
+    if manifest.table.num_rows + len(manifest.removed) != name.entries:
+        raise damage_error(where, f"it has other than {name.entries} entries")
+    return manifest
 
 
 def latest_snapshot(files: TableFiles) -> Snapshot | None:

@@ -14,12 +14,9 @@ from layoutopt.catalog.blocks import BlockTable, concat_blocks
 from layoutopt.catalog.bounds import LazyBounds, bounds_over
 from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
 from layoutopt.catalog.entries import BlocksByPartition, is_older
+from layoutopt.catalog.partition_entry import Bounds, Deletes, EntryName, PartitionEntry
 from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import (
-    Bounds,
-    Deletes,
-    EntryName,
-    PartitionEntry,
     Snapshot,
     check_is_table,
     latest_snapshot,

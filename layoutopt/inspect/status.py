@@ -9,15 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import plan_path, snapshot_path
-from layoutopt.catalog.snapshot import (
-    HistoryEntry,
-    PartitionEntry,
-    check_is_table,
-    history,
-    read_snapshot,
-    snapshot_numbers,
-)
+from layoutopt.catalog.snapshot import HistoryEntry, check_is_table, history, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
 from layoutopt.errors import CatalogError

@@ -25,9 +25,10 @@ from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_table_root
+from layoutopt.catalog.snapshot import Snapshot, check_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan

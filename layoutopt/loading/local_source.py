@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import (
     PlainValue,
     no_partition_range,
@@ -24,7 +25,6 @@ from layoutopt.catalog.partition_names import (
     parse_plain_value,
     parse_request,
 )
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
 from layoutopt.external.formats import parse_source_name

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits

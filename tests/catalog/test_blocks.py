@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from layoutopt.catalog.blocks import BlockTable, block_schema, concat_blocks, encode_blocks
 from layoutopt.catalog.bounds import bounds_over, column_bounds, merge_bounds
 from layoutopt.catalog.entries import partition_entries, written_content
-from layoutopt.catalog.snapshot import Bounds
+from layoutopt.catalog.partition_entry import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import ByOrder, Layout, Scheme

@@ -19,21 +19,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog import manifests
+from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.commit import APPEND, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest, read_partitions
+from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest
+from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
 from layoutopt.catalog.paths import MANIFESTS, FileDigest, manifest_path, snapshot_path
 from layoutopt.catalog.snapshot import (
     FORMAT_VERSION,
-    Bounds,
-    Deletes,
-    PartitionEntry,
     Snapshot,
     ensure_table_root,
     history,
     latest_snapshot,
+    read_partitions,
     read_snapshot,
     snapshot_numbers,
 )
@@ -56,7 +55,7 @@ COUNTS = st.integers(0, 2**63 - 1)
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the smallest snapshot have manifests."""
-    monkeypatch.setattr(manifests, "MOST_BOUNDS", -1)
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", -1)
 
 
 def ranges(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, Any]]:
@@ -136,7 +135,7 @@ def content(snapshot: Snapshot) -> object:
     """What a snapshot says of the table, wherever it stands."""
     named = {path for entry in snapshot.partitions for path in entry.catalog_files}
     digests = {path: snapshot.files[path] for path in named}
-    return snapshot.schema, snapshot.partitions, digests, snapshot.plans_in_order, snapshot.operation
+    return snapshot.schema, snapshot.partitions, digests, snapshot.plans_in_order
 
 
 @given(
@@ -155,7 +154,7 @@ def test_a_table_is_the_same_with_manifests_as_without(changes: list[tuple[str, 
         plain, shared = Life(f"{root}/plain"), Life(f"{root}/shared")
         for number, (kind, years) in enumerate([("load", (1993,)), *changes]):
             for life, bound in ((plain, 10**9), (shared, most)):
-                patch.setattr(manifests, "MOST_BOUNDS", bound)
+                patch.setattr(manifest_writing, "MOST_BOUNDS", bound)
                 life.change(number, kind, years)
             newest = [latest_snapshot(life.files) for life in (plain, shared)]
             assert content(newest[0]) == content(newest[1])  # type: ignore[arg-type]
@@ -235,7 +234,7 @@ def test_small_snapshots_are_for_older_programs(tmp_path: Path, monkeypatch: pyt
         return document["version"]
 
     small = SmallLoad("l0", (1994,)).commit(files, None)
-    monkeypatch.setattr(manifests, "MOST_BOUNDS", 8)
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", 8)
     large = SmallLoad("l1", (1995, 1996)).commit(files, small)
     alone = SmallLoad("l2", (1995,)).commit(files, large, whole_table=True)
     assert [version(snapshot) for snapshot in (small, large, alone)] == [1, FORMAT_VERSION, 1]
