@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.bounds import sum_groups
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
@@ -398,19 +399,22 @@ def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
     The source's checksums are in the snapshot: the load compared them with the source before it committed.
     """
     blocks = source.blocks
-    for index in np.unique(source.entry_of):
-        entry = source.entries[index]
-        for number, layout in enumerate(source.plan.scheme.layouts):
-            layout_blocks = (source.entry_of == index) & (blocks.layout == number)
-            for name in layout.master:
-                mask = layout_blocks & blocks.has_column(name)
-                rows, sums = int(blocks.rows[mask].sum()), blocks.column_sums(name)[mask]
+    entries, group = np.unique(source.entry_of, return_inverse=True)
+    group, count = group.reshape(-1), len(entries)
+    for number, layout in enumerate(source.plan.scheme.layouts):
+        for name in layout.master:
+            mask = (blocks.layout == number) & blocks.has_column(name)
+            in_column, stored = group[mask], blocks.column_sums(name)[mask]
+            rows, sums = sum_groups(blocks.rows[mask], in_column, count), sum_groups(stored, in_column, count)
+            unknown = sum_groups(stored < 0, in_column, count)
+            for place, index in enumerate(entries.tolist()):
+                entry = source.entries[index]
                 expected = entry.checksums.get(name)
-                place = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
-                if rows != entry.rows:
-                    yield entry.blocks_file, f"{place} has {rows} of {entry.rows} rows"
-                elif expected is not None and not (sums < 0).any() and int(sums.sum()) != expected:
-                    yield entry.blocks_file, f"{place} has other values than the source had"
+                where = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
+                if rows[place] != entry.rows:
+                    yield entry.blocks_file, f"{where} has {rows[place]} of {entry.rows} rows"
+                elif expected is not None and not unknown[place] and sums[place] != expected:
+                    yield entry.blocks_file, f"{where} has other values than the source had"
 
 
 def check_rest_blocks(source: PlanBlocks) -> Iterator[FileProblem]:

@@ -60,7 +60,7 @@ from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
-from layoutopt.writer.task_result import TaskResult
+from layoutopt.writer.task_result import PackedResults, TaskResult
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,9 @@ class LocalFiles(RowSource):
         results: Sequence[TaskResult | None]
         try:
             if reads_little_twice(own) or not self.can_shuffle(job):
-                results = map_in_groups(rows.tasks, len(segments), partial(_write_own_files, own, job))
+                results = map_in_groups(
+                    rows.tasks, len(segments), partial(_write_own_files, own, job), pack=PackedResults
+                )
             else:
                 shared = replace(own, tasks=group_splits(splits), by_segment=False)
                 results = self.shuffle(shared, job)
@@ -122,7 +124,7 @@ class LocalFiles(RowSource):
             with TemporaryDirectory(prefix="layoutopt-") as folder:
                 written = self.rows.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
                 write = partial(_write_shuffled, ShuffledRows.of(folder, written), job)
-                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write)
+                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write, pack=PackedResults)
         except OSError as error:
             raise TableError(
                 f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
