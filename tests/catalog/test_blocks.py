@@ -360,3 +360,33 @@ class TestFilesMadeToFillTheMemory:
     def test_honest_blocks_are_far_from_the_bound(self) -> None:
         like = BLOCKS.slice(0, 1).take(pa.array(np.zeros(20_000, np.int64)))
         assert from_file(like.set_column(2, "block", pa.array(range(20_000), pa.int64()))).n == 20_000
+
+
+def test_columns_of_wide_tables_are_read_in_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema(tuple(Column(f"x{i}", "int") for i in range(400)))
+    plan = plan_of(schema, partition_by=None)
+    rows = pa.table({f"x{i}": pa.array([i, i + 1, i + 2, None], pa.int32()) for i in range(400)})
+    data = encode_blocks(blocks_of(rows, [0, 2, 4], plan))
+    reads: list[int] = []
+    read = pq.ParquetFile.read
+
+    def counted(self: pq.ParquetFile, columns: Any = None, **options: Any) -> pa.Table:
+        reads.append(len(columns))
+        return read(self, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read", counted)
+    single = BlockTable.from_parquet(data, plan, "l1.parquet")
+    reads.clear()
+    assert single.block_statistics().bounds["x7"].high.tolist() == [8, 9]
+    assert reads == [1]  # a question about a column decodes that column alone
+    table = BlockTable.from_parquet(data, plan, "l1.parquet")
+    reads.clear()
+    for i in [*range(399, 200, -7), *range(400)]:
+        bounds = table.block_statistics().bounds[f"x{i}"]
+        assert (bounds.low.tolist(), bounds.high.tolist(), bounds.nulls.tolist()) == (
+            [i, i + 2],
+            [i + 1, i + 2],
+            [0, 1],
+        )
+    assert sum(reads) == 400
+    assert len(reads) < 60
