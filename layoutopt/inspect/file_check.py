@@ -176,6 +176,7 @@ class _Part:
     ) -> None:
         self.rows, self.offsets, self.start, self.stop, self.blocks = rows, offsets, start, stop, blocks
         self._types = types
+        self.names = frozenset(rows.column_names)  # which Arrow lists anew each time
         self._values: dict[str, BlockValues] = {}
 
     def values(self, name: str) -> BlockValues:
@@ -256,13 +257,13 @@ class _Check:
 
     def _check_identifiers(self, part: _Part) -> None:
         rows = part.rows
-        if BLOCK not in rows.column_names:
+        if BLOCK not in part.names:
             self._add_fault((0, 0), "block-column", f"it lacks the column {BLOCK!r}")
         else:
             ids = np.repeat(self._expected.block_id[part.blocks], np.diff(part.offsets))
             if not np.array_equal(rows.column(BLOCK).to_numpy(), ids):
                 self._add_fault((0, 0), "block-column", f"its {BLOCK!r} values are not those of its blocks")
-        if TID in rows.column_names:
+        if TID in part.names:
             self._tids += rows.column(TID).chunks
         elif len(self._expected.plan.scheme.layouts) > 1:
             self._add_fault((0, 1), "tid-column", f"it lacks the column {TID!r}")
@@ -270,7 +271,7 @@ class _Check:
     def _check_column(self, place: int, expected: ExpectedColumn, part: _Part) -> None:
         """Check a column's statistics, checksums, and checksums with tids."""
         name, type = expected.column.name, expected.column.type
-        if name not in part.rows.column_names:
+        if name not in part.names:
             self._add_fault((1, place), "column", f"it lacks the column {name!r}")
             return
         values = part.values(name)
@@ -290,7 +291,7 @@ class _Check:
             (1, place + 2), "checksum",
             lambda n, block: f"the content of {name!r} was changed in {n} blocks, as in {block}", wrong, part,
         )  # fmt: skip
-        if TID in part.rows.column_names and (tid_sums >= 0).any():
+        if TID in part.names and (tid_sums >= 0).any():
             tid_hashes = part.positions.hashes(values.spread(scramble_words(hashes)))
             self._mark_blocks(
                 (1, place + 3), "tid-checksum",
@@ -301,7 +302,7 @@ class _Check:
     def _check_union_vectors(self, part: _Part) -> None:
         """Check that no row makes a feature TRUE whose bit is 0 in the row's block."""
         matches = BlockMatches(part.rows, part.offsets, part.values)
-        words, names = self._expected.words[part.blocks], set(part.rows.column_names)
+        words, names = self._expected.words[part.blocks], part.names
         for position, feature in enumerate(self._expected.plan.features):
             if not feature.columns <= names:
                 continue
@@ -312,7 +313,7 @@ class _Check:
                 self._mark_blocks((2, position), "union-vector", message, wrong, part)
 
     def _check_index(self, place: tuple[int, int], index: ExpectedIndex, part: _Part) -> None:
-        if not index.spec.subject.columns <= set(part.rows.column_names):
+        if not index.spec.subject.columns <= part.names:
             return
         try:
             wrong = compare_index(index, part.blocks, part.rows, part.offsets)

@@ -309,8 +309,9 @@ def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]
     positions = Positions(np.arange(segment.table.num_rows))
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
     all_rows_sums: list[int | None] = []
+    names = frozenset(segment.table.column_names)
     for column in plan.schema.columns:
-        has_column = column.name in segment.table.column_names
+        has_column = column.name in names
         hashes = value_hashes(segment.table[column.name], column.type) if has_column else None
         tid_hashes = None if hashes is None else positions.hashes(scramble_words(hashes))
         all_rows_sums.append(None if tid_hashes is None else int(tid_hashes.sum(dtype=np.int64)))
