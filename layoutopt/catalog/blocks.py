@@ -23,7 +23,7 @@ from layoutopt.catalog.block_index import (
     damage_error,
     plain_texts,
 )
-from layoutopt.catalog.bounds import LazyBounds
+from layoutopt.catalog.bounds import LazyBounds, column_bounds
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.footers import ChunkSizes
@@ -42,6 +42,10 @@ ALL_ONES = np.uint64(2**64 - 1)
 # Columns of an opened table's block index: the positions of a block's deleted rows, a bitmap or null, and their number.
 DELETED = "deleted"
 DELETED_ROWS = "deleted_rows"
+
+# So many columns of statistics are read one by one, and then at most so many ahead.
+_SINGLE_READS = 8
+_MOST_AHEAD = 256
 
 
 # A bitmap of a block's deleted rows. It has a name because `bytes` is a property within :class:`BlockTable`.
@@ -121,19 +125,7 @@ class BlockTable:
         except (pa.ArrowException, OSError) as error:
             raise damage_error(where, str(error)) from error
 
-        lock = Lock()  # Arrow's reader may crash at two reads at once
-
-        def child(i: int) -> pa.StructArray:
-            try:
-                with lock:
-                    read = file.read(columns=[f"stats.c{i}"])
-            except (pa.ArrowException, OSError) as error:
-                raise damage_error(where, str(error)) from error
-            return (
-                one_chunk(pc.struct_field(read["stats"], f"c{i}"))
-                if read.num_columns
-                else _make_unknown_statistics(table.num_rows)
-            )
+        read = _StatisticsReader(file, plan.schema, where)
 
         index_files = list_index_files(metadata.metadata, where)
         by_spec = {index.index: index for index in index_files}
@@ -142,7 +134,7 @@ class BlockTable:
             return read_index(by_spec[spec], table.num_rows) if spec in by_spec else None
 
         block_index = check_block_index(table, plan, where)
-        return cls(plan.schema, len(plan.features), block_index, cache(child), cache(index), index_files)
+        return cls(plan.schema, len(plan.features), block_index, read.child, cache(index), index_files)
 
     @property
     def n(self) -> int:
@@ -301,7 +293,7 @@ class BlockTable:
 
     @cached_property
     def _block_statistics(self) -> BlockStatistics:
-        bounds = LazyBounds(self.schema, self.statistics, self.rows)
+        bounds = LazyBounds(self.schema, lambda c: column_bounds(self.statistics(c.name), self.rows, c.type))
         return BlockStatistics(rows=self.rows, bits=FeatureBits(self.words), bounds=bounds)
 
     def block_statistics(self) -> BlockStatistics:
@@ -319,6 +311,45 @@ class BlockTable:
             cache(lambda spec: None if (values := self.stored_index(spec)) is None else values.take(indices)),
             self.index_files,
         )
+
+
+class _StatisticsReader:
+    """Reads columns of ``stats`` from a blocks file, each once.
+
+    Each read takes time by the columns of the file, so once several were asked for, further ones are read ahead.
+    """
+
+    def __init__(self, file: pq.ParquetFile, schema: Schema, where: str) -> None:
+        self._file, self._where = file, where
+        self._columns, self._rows = len(schema.columns), file.metadata.num_rows
+        self._decoded: dict[int, pa.StructArray] = {}
+        self._reads = 0
+        self._lock = Lock()  # Arrow's reader may crash at two reads at once
+
+    def child(self, i: int) -> pa.StructArray:
+        """Return the statistics of the schema's i-th column; raise CatalogError if the file is damaged."""
+        with self._lock:
+            if i not in self._decoded:
+                self._read(i)
+            return self._decoded[i]
+
+    def _read(self, i: int) -> None:
+        ahead = min(_MOST_AHEAD, 1 << max(0, self._reads - _SINGLE_READS))
+        self._reads += 1
+        wanted = [place for place in range(i, min(i + ahead, self._columns)) if place not in self._decoded]
+        try:
+            read = self._file.read(columns=[f"stats.c{place}" for place in wanted])
+        except (pa.ArrowException, OSError) as error:
+            if len(wanted) > 1:  # another column may be the damaged one
+                self._reads = 0
+                self._read(i)
+                return
+            raise damage_error(self._where, str(error)) from error
+        stored = one_chunk(read["stats"]) if read.num_columns else None
+        children = {} if stored is None else dict(zip([f.name for f in stored.type], stored.flatten(), strict=True))
+        for place in wanted:
+            child = children.get(f"c{place}")
+            self._decoded[place] = _make_unknown_statistics(self._rows) if child is None else child
 
 
 def concat_blocks(tables: Sequence[BlockTable]) -> BlockTable:

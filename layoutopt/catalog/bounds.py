@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.keys import FLOATS, key_storage
-from layoutopt.catalog.snapshot import Bounds
+from layoutopt.catalog.partition_entry import Bounds
 from layoutopt.model.arrays import Bits, Ints, Keys
-from layoutopt.model.schema import Schema
+from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, Key
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS as UNKNOWN
 from layoutopt.skipping.cannot_match import ColumnBounds
@@ -38,10 +39,10 @@ def column_bounds(stats: pa.StructArray, rows: Ints, type: str) -> ColumnBounds:
 
 
 class LazyBounds(Mapping[str, ColumnBounds]):
-    """The bounds of the columns of n blocks by name, computed on first use; ``rows`` are the blocks', int64[n]."""
+    """The bounds of a schema's columns by name, computed on first use."""
 
-    def __init__(self, schema: Schema, statistics: Callable[[str], pa.StructArray], rows: Ints) -> None:
-        self._schema, self._statistics, self._rows = schema, statistics, rows
+    def __init__(self, schema: Schema, bounds_of: Callable[[Column], ColumnBounds]) -> None:
+        self._schema, self._bounds_of = schema, bounds_of
         self._bounds: dict[str, ColumnBounds] = {}
 
     def __getitem__(self, name: str) -> ColumnBounds:
@@ -49,7 +50,7 @@ class LazyBounds(Mapping[str, ColumnBounds]):
             column = self._schema.get(name)
             if column is None or column.name != name:
                 raise KeyError(name)
-            self._bounds[name] = column_bounds(self._statistics(name), self._rows, column.type)
+            self._bounds[name] = self._bounds_of(column)
         return self._bounds[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -106,13 +107,32 @@ def merge_bounds(bounds: ColumnBounds, rows: Ints, blocks: Ints) -> Bounds:
 
     The range is unknown if it is unknown for a block with values.
     """
-    counts = bounds.nulls[blocks]
-    nulls = None if (counts == UNKNOWN).any() else int(counts.sum())
-    known = bounds.known[blocks]
-    if not known.any() or not (known | (counts == rows[blocks])).all():
-        return Bounds(nulls=nulls)
-    ranged = blocks[known]
-    return Bounds(_to_key(bounds.low[ranged].min()), _to_key(bounds.high[ranged].max()), nulls)
+    return merge_bounds_of_groups(bounds, rows, blocks, np.zeros(len(blocks), dtype=np.int64), 1)[0]
+
+
+def merge_bounds_of_groups(bounds: ColumnBounds, rows: Ints, blocks: Ints, group: Ints, count: int) -> list[Bounds]:
+    """Return :func:`merge_bounds` of each group of some blocks: ``group`` is that of each of ``blocks``, int64[k]."""
+    counts, known = bounds.nulls[blocks], bounds.known[blocks]
+    nulls = sum_groups(counts, group, count).tolist()
+    unknown = sum_groups(counts == UNKNOWN, group, count).tolist()
+    unranged = sum_groups(~known & (counts != rows[blocks]), group, count)
+    ranged = known & (unranged[group] == 0)
+    order = np.flatnonzero(ranged)[np.argsort(group[ranged], kind="stable")]
+    groups, starts = np.unique(group[order], return_index=True)
+    merged = [Bounds(nulls=None if of else total) for total, of in zip(nulls, unknown, strict=True)]
+    if len(groups):
+        low = np.minimum.reduceat(bounds.low[blocks[order]], starts)
+        high = np.maximum.reduceat(bounds.high[blocks[order]], starts)
+        for number, place in enumerate(groups.tolist()):
+            merged[place] = Bounds(_to_key(low[number]), _to_key(high[number]), merged[place].nulls)
+    return merged
+
+
+def sum_groups(values: npt.ArrayLike, group: Ints, count: int) -> Ints:
+    """Return the sum of the values of each group, int64[count]; ``group`` is that of each value."""
+    sums = np.zeros(count, dtype=np.int64)
+    np.add.at(sums, group, np.asarray(values, dtype=np.int64))
+    return sums
 
 
 def _to_key(value: object) -> Key:

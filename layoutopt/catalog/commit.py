@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
 from layoutopt.catalog.entries import grow_schema, partition_entries
+from layoutopt.catalog.manifest_writing import write_version
 from layoutopt.catalog.optimistic_commit import (
     Change,
     CommitHook,
@@ -29,8 +30,9 @@ from layoutopt.catalog.optimistic_commit import (
     next_time,
     snapshots_since,
 )
+from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
-from layoutopt.catalog.snapshot import RESTORE, Deletes, PartitionEntry, Snapshot, ensure_table_root, latest_snapshot
+from layoutopt.catalog.snapshot import RESTORE, Snapshot, ensure_table_root, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, add_index_files, count_blocks, write_indexes
 from layoutopt.catalog.table import Catalog
@@ -46,7 +48,6 @@ CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", 
 # The operation of a load whose rows are added to their partitions.
 APPEND: Final = "append"
 
-_MOST_VERSIONS = 100
 # How many plans without partitions stay listed, the newest ones.
 _MOST_PLANS: Final = 100
 
@@ -180,16 +181,8 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
 
 
 def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write the blocks under an unused name; files of a crashed attempt stay, since another attempt may still run."""
-    for version in range(1, _MOST_VERSIONS):
-        path = blocks_path(load_id, version)
-        try:
-            files.write_new(path, data)
-        except FileExistsError:
-            if files.read_bytes(path) != data:
-                continue
-        return path, FileDigest.of(data)
-    raise CommitConflictError(f"the load id {load_id!r} was used {_MOST_VERSIONS} times; load under a new one")
+    """Write a load's blocks under an unused name; raises as :func:`~layoutopt.catalog.manifests.write_version`."""
+    return write_version(files, lambda version: blocks_path(load_id, version), data)
 
 
 def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
@@ -307,7 +300,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
         return latest
     data = _list_data_files(catalog)
     # Missing index files are no error: queries work without them.
-    index_files = {index.path for _, blocks in catalog.block_tables() for index in blocks.index_files}
+    index_files = {index.path for blocks, _ in catalog.blocks_by_plan().values() for index in blocks.index_files}
 
     def after(newest: Snapshot | None) -> Snapshot:
         if list_contents(newest) != list_contents(latest):
@@ -333,7 +326,7 @@ def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
 
 def _list_data_files(catalog: Catalog) -> frozenset[str]:
     """Return the snapshot's data files; raise CatalogError if one is missing, or a catalog file is damaged."""
-    paths = frozenset(path for _, blocks in catalog.block_tables() for path in blocks.files)
+    paths = frozenset(path for blocks, _ in catalog.blocks_by_plan().values() for path in blocks.files)
     stored = {file.path for file in catalog.files.walk(DATA)}
     missing = {path for path in paths if catalog.files.stored_path(path) not in stored}
     if missing:

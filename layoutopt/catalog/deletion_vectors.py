@@ -24,8 +24,9 @@ from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot, names_of
+from layoutopt.catalog.partition_entry import Deletes, EntryName, PartitionEntry
 from layoutopt.catalog.paths import FileDigest, deletes_path
-from layoutopt.catalog.snapshot import Deletes, EntryName, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.arrays import Ints

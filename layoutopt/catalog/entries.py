@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.bounds import merge_bounds
+from layoutopt.catalog.bounds import merge_bounds_of_groups, sum_groups
 from layoutopt.catalog.load_check import Content, TidSums
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry, Scalar
 from layoutopt.catalog.paths import blocks_path
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Scalar
 from layoutopt.errors import SchemaError
-from layoutopt.model.arrays import Ints
+from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 
@@ -31,33 +33,84 @@ def partition_entries(
         raise ValueError(
             f"blocks lie in partition {min(unknown)!r}, which has no value; name every partition of the load"
         )
-    indices = {key: i for i, key in enumerate(table.partitions)}
-    members = {key: np.flatnonzero(table.partition == indices.get(key, -1)) for key in sorted(values)}
-    return tuple(_make_entry(table, members[key], plan, load_id, key, values[key]) for key in members)
-
-
-def _make_entry(table: BlockTable, blocks: Ints, plan: Plan, load_id: str, key: str, value: Scalar) -> PartitionEntry:
-    rows = _count_rows(table, blocks)
-    bounds, checksums = {}, {}
-    for name in table.schema.names:
-        complete = _find_complete_layout(table, name, blocks, rows)
-        bounds[name] = (
-            Bounds() if complete is None else merge_bounds(table.block_statistics().bounds[name], table.rows, complete)
+    keys = sorted(values)
+    places = {key: place for place, key in enumerate(keys)}
+    group = np.array([places[key] for key in table.partitions], dtype=np.int64)[table.partition]
+    grouped = GroupedBlocks(table, group, len(keys))
+    bounds = {name: grouped.bounds(name) for name in table.schema.names}
+    checksums = {name: grouped.checksums(name) for name in table.schema.names}
+    bytes = sum_groups(table.bytes, group, len(keys)).tolist()
+    return tuple(
+        PartitionEntry(
+            key=key,
+            value=values[key],
+            plan=plan.digest,
+            load_id=load_id,
+            blocks_file=blocks_path(load_id),
+            rows=grouped.rows[place],
+            bounds={name: of_column[place] for name, of_column in bounds.items()},
+            checksums={name: total for name, sums in checksums.items() if (total := sums[place]) is not None},
+            bytes=bytes[place],
         )
-        checksum = _sum_checksums(table, name, complete)
-        if checksum is not None:
-            checksums[name] = checksum
-    return PartitionEntry(
-        key=key,
-        value=value,
-        plan=plan.digest,
-        load_id=load_id,
-        blocks_file=blocks_path(load_id),
-        rows=rows,
-        bounds=bounds,
-        checksums=checksums,
-        bytes=int(table.bytes[blocks].sum()),
+        for place, key in enumerate(keys)
     )
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedBlocks:
+    """Blocks in groups, such as partitions, each of which is measured as a whole.
+
+    Attributes:
+        group: the group of each block, ``int64[n]``.
+        count: the number of groups.
+    """
+
+    table: BlockTable
+    group: Ints
+    count: int
+
+    @cached_property
+    def _layouts(self) -> int:
+        return int(self.table.layout.max(initial=0)) + 1
+
+    def _rows_by_layout(self, mask: Bits | None = None) -> Ints:
+        """Return the rows of each group in each layout, ``int64[groups, layouts]``; of some blocks only with a mask."""
+        rows = self.table.rows if mask is None else np.where(mask, self.table.rows, 0)
+        places = self.group * self._layouts + self.table.layout
+        return sum_groups(rows, places, self.count * self._layouts).reshape(-1, self._layouts)
+
+    @cached_property
+    def rows(self) -> list[int]:
+        """The rows of each group, each counted once however many layouts hold it."""
+        rows: list[int] = self._rows_by_layout().max(axis=1).tolist()
+        return rows
+
+    @cached_property
+    def _complete(self) -> Callable[[str], tuple[Bits, Ints]]:
+        return cache(self._find_complete)
+
+    def _find_complete(self, name: str) -> tuple[Bits, Ints]:
+        """Return the groups that a layout holds a column for every row of, and the blocks of the first such layout."""
+        present = self.table.has_column(name)
+        complete = self._rows_by_layout(present) == np.array(self.rows, dtype=np.int64)[:, None]
+        known, first = complete.any(axis=1), complete.argmax(axis=1)
+        return known, np.flatnonzero(present & known[self.group] & (self.table.layout == first[self.group]))
+
+    def bounds(self, name: str) -> list[Bounds]:
+        """Return the bounds of a column in each group."""
+        known, blocks = self._complete(name)
+        merged = merge_bounds_of_groups(
+            self.table.block_statistics().bounds[name], self.table.rows, blocks, self.group[blocks], self.count
+        )
+        return [bounds if is_known else Bounds() for bounds, is_known in zip(merged, known.tolist(), strict=True)]
+
+    def checksums(self, name: str) -> list[int | None]:
+        """Return the checksum of a column in each group; None where it is unknown."""
+        known, blocks = self._complete(name)
+        sums, group = self.table.column_sums(name)[blocks], self.group[blocks]
+        known = known & (sum_groups(sums < 0, group, self.count) == 0)
+        totals = sum_groups(sums, group, self.count).tolist()
+        return [total if is_known else None for total, is_known in zip(totals, known.tolist(), strict=True)]
 
 
 def written_content(table: BlockTable) -> Content:
@@ -65,13 +118,9 @@ def written_content(table: BlockTable) -> Content:
 
     A column's checksum is that of the first layout that holds it for every row; without one it has none.
     """
-    blocks = np.arange(table.n)
-    rows = _count_rows(table, blocks)
-    sums = {
-        name: _sum_checksums(table, name, _find_complete_layout(table, name, blocks, rows))
-        for name in table.schema.names
-    }
-    return Content(rows, {name: value for name, value in sums.items() if value is not None})
+    whole = GroupedBlocks(table, np.zeros(table.n, dtype=np.int64), 1)
+    sums = {name: whole.checksums(name)[0] for name in table.schema.names}
+    return Content(whole.rows[0], {name: value for name, value in sums.items() if value is not None})
 
 
 def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
@@ -82,9 +131,40 @@ def content_of_entries(entries: Sequence[PartitionEntry]) -> Content:
     return Content(rows, {name: sum(sums_of_entry[name] for sums_of_entry in sums) for name in common})
 
 
-def count_written_rows(table: BlockTable) -> int:
-    """Return the number of rows of all the blocks, each counted once however many layouts hold it."""
-    return _count_rows(table, np.arange(table.n))
+@dataclass(frozen=True, eq=False)
+class BlocksByPartition:
+    """The blocks of a blocks file by partition key.
+
+    Attributes:
+        place: the number of each partition.
+        order: the blocks (their indices) by partition, else as in the file, ``int64[n]``.
+        starts: where the blocks of each partition begin in ``order``, ``int64[partitions + 1]``.
+        written: the rows of each partition, each counted once however many layouts hold it.
+    """
+
+    place: Mapping[str, int]
+    order: Ints
+    starts: Ints
+    written: Sequence[int]
+
+    @classmethod
+    def of(cls, table: BlockTable) -> BlocksByPartition:
+        """Group the blocks of a file."""
+        count = len(table.partitions)
+        starts = np.append(0, np.cumsum(np.bincount(table.partition, minlength=count))).astype(np.int64)
+        rows = GroupedBlocks(table, table.partition, count).rows
+        return cls(
+            {key: i for i, key in enumerate(table.partitions)}, np.argsort(table.partition, kind="stable"), starts, rows
+        )
+
+    def rows(self, key: str) -> int:
+        """Return the rows of a partition."""
+        return self.written[self.place[key]] if key in self.place else 0
+
+    def blocks(self, key: str) -> Ints:
+        """Return the blocks of a partition (their indices), ascending."""
+        place = self.place.get(key)
+        return self.order[:0] if place is None else self.order[self.starts[place] : self.starts[place + 1]]
 
 
 def written_positions(table: BlockTable) -> TidSums:
@@ -92,42 +172,16 @@ def written_positions(table: BlockTable) -> TidSums:
     groups, group_ids = np.unique(
         np.stack([table.partition, table.segment, table.layout], axis=1), axis=0, return_inverse=True
     )
-    sums_by_group: dict[tuple[str, int, int], dict[str, int]] = {
-        (table.partitions[p], s, layout): {} for p, s, layout in groups.tolist()
-    }
+    group_ids, count = group_ids.reshape(-1), len(groups)
+    sums_by_group: list[dict[str, int]] = [{} for _ in range(count)]
     for name in table.schema.names:
         sums, present = table.column_tid_sums(name), table.has_column(name)
-        for number, group_sums in enumerate(sums_by_group.values()):
-            of_group = sums[present & (group_ids.reshape(-1) == number)]
-            if len(of_group) and (of_group >= 0).all():
-                group_sums[name] = int(of_group.sum())
-    return sums_by_group
-
-
-def _count_rows_by_layout(table: BlockTable, blocks: Ints) -> Ints:
-    """Return the rows of some blocks (their indices), by layout, int64[layouts]."""
-    layouts = int(table.layout.max(initial=0)) + 1
-    rows = np.zeros(layouts, dtype=np.int64)
-    np.add.at(rows, table.layout[blocks], table.rows[blocks])
-    return rows
-
-
-def _count_rows(table: BlockTable, blocks: Ints) -> int:
-    return int(_count_rows_by_layout(table, blocks).max(initial=0))
-
-
-def _find_complete_layout(table: BlockTable, name: str, blocks: Ints, rows: int) -> Ints | None:
-    """Return the blocks of the first layout that holds the column for every row; None where there is none."""
-    present = blocks[table.has_column(name)[blocks]]
-    complete = np.flatnonzero(_count_rows_by_layout(table, present) == rows)
-    return present[table.layout[present] == complete[0]] if len(complete) else None
-
-
-def _sum_checksums(table: BlockTable, name: str, blocks: Ints | None) -> int | None:
-    if blocks is None:
-        return None
-    sums = table.column_sums(name)[blocks]
-    return None if (sums < 0).any() else int(sums.sum())
+        held, unknown = (sum_groups(mask, group_ids, count) for mask in (present, present & (sums < 0)))
+        totals = sum_groups(np.where(present, sums, 0), group_ids, count)
+        for number in np.flatnonzero((held > 0) & (unknown == 0)).tolist():
+            sums_by_group[number][name] = int(totals[number])
+    names = [(table.partitions[partition], segment, layout) for partition, segment, layout in groups.tolist()]
+    return dict(zip(names, sums_by_group, strict=True))
 
 
 def grow_schema(table: Schema, plan: Schema) -> Schema:

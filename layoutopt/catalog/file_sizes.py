@@ -20,7 +20,7 @@ _COLUMNS: Final = ["partition", "layout", "part", "file", "bytes"]
 
 def describe_file_sizes(catalog: Catalog) -> str | None:
     """Return :func:`describe_sizes` for all blocks of a snapshot."""
-    return describe_sizes(blocks.block_index for _, blocks in catalog.block_tables())
+    return describe_sizes(blocks.block_index for blocks, _ in catalog.blocks_by_plan().values())
 
 
 def describe_sizes(blocks: Iterable[pa.Table]) -> str | None:

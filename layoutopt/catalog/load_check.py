@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.errors import ContentMismatchError
 
 # Sums of hash(tid, value) by (partition key, segment, layout) and column; columns without sums are left out.

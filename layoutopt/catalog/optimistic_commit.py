@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from layoutopt.catalog.manifest_writing import dumps_with_manifests, name_manifests
+from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
-from layoutopt.catalog.snapshot import Deletes, PartitionEntry, Snapshot, dumps, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 
@@ -54,10 +56,13 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
             return committed
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
-        snapshot = change.after(history[-1] if history else change.base)
+        latest = history[-1] if history else change.base
+        snapshot = name_manifests(files, change.after(latest), latest, change.load_id)
+        # The next attempt must not name a file of this one that a vacuum removes meanwhile.
+        change = replace(change, names=change.names | _list_written(snapshot, latest))
         at("before-snapshot")
         try:
-            files.write_new(snapshot_path(snapshot.number), dumps(snapshot))
+            files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))
         except FileExistsError:
             continue
         except OSError:
@@ -70,6 +75,13 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         return snapshot
     raise CommitConflictError(
         f"{_MOST_ATTEMPTS} other commits came before {change.load_id!r}; try again when fewer loaders run"
+    )
+
+
+def _list_written(snapshot: Snapshot, latest: Snapshot | None) -> frozenset[str]:
+    """Return the manifests that a snapshot does not have from the one before."""
+    return frozenset(
+        manifest.path for manifest in snapshot.manifests if latest is None or manifest not in latest.manifests
     )
 
 

@@ -18,8 +18,9 @@ from typing import Final
 
 import numpy as np
 
+from layoutopt.catalog.partition_entry import PartitionEntry, Scalar
 from layoutopt.catalog.paths import NULL_PARTITION, WHOLE, partition_key
-from layoutopt.catalog.snapshot import PartitionEntry, Scalar, Snapshot
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.statistics import MAX_TEXT
 from layoutopt.errors import SettingError
 from layoutopt.model.schema import Schema

@@ -24,6 +24,7 @@ BLOCKS = f"{CATALOG}/blocks"
 INDEXES = f"{CATALOG}/indexes"
 PLANS = f"{CATALOG}/plans"
 DELETES = f"{CATALOG}/deletes"
+MANIFESTS = f"{CATALOG}/manifests"
 DATA = "data"
 
 NULL_PARTITION = "__null__"
@@ -58,8 +59,16 @@ def plan_path(digest: str) -> str:
 
 def blocks_path(load_id: str, version: int = 1) -> str:
     """Return the file of a load's blocks; a retry with different blocks takes the next version."""
-    suffix = "" if version == 1 else f"-{version}"
-    return f"{BLOCKS}/{load_id}{suffix}.parquet"
+    return f"{BLOCKS}/{load_id}{_suffix(version)}.parquet"
+
+
+def manifest_path(load_id: str, version: int = 1) -> str:
+    """Return the file of the entries that a change writes; an attempt with different ones takes the next version."""
+    return f"{MANIFESTS}/{load_id}{_suffix(version)}.parquet"
+
+
+def _suffix(version: int) -> str:
+    return "" if version == 1 else f"-{version}"
 
 
 def index_path(load_id: str, sha256: str) -> str:

@@ -14,9 +14,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
+import pyarrow as pa
+
+from layoutopt.catalog.block_index import damage_error
 from layoutopt.catalog.keys import is_wide_decimal
+from layoutopt.catalog.manifests import Manifest, ManifestName, decode_cached
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.paths import (
     CATALOG,
     MARKER,
@@ -25,7 +30,6 @@ from layoutopt.catalog.paths import (
     Digest,
     FileDigest,
     LoadId,
-    PartitionKey,
     SafePath,
     Text,
     UtcTime,
@@ -44,13 +48,16 @@ from layoutopt.errors import (
     SettingError,
     SourceIndexError,
 )
-from layoutopt.model.records import As, Form, Record, short
+from layoutopt.model.records import Form, Record, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
 FORMAT = "layoutopt-table"
-# The newest version: rows may be deleted by vectors. A reader that ignores vectors would return deleted rows.
-FORMAT_VERSION = 3
+# The newest version: entries may stand in manifests.
+FORMAT_VERSION = 4
+
+# From this version on rows may be deleted by vectors. A reader that ignores vectors would return deleted rows.
+DELETED_ROWS = 3
 
 # The version of an encrypted table's marker, so that programs that know no keys see that the table is too new.
 ENCRYPTED = 4
@@ -86,103 +93,6 @@ def check_version(version: object, where: str, current: int = FORMAT_VERSION, ol
         raise CatalogError(f"{where} has format version {number}, older than {oldest}; load the table again")
 
 
-Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The bounds of one column over a set of rows.
-
-    ``low`` and ``high`` are keys (:mod:`layoutopt.model.values`): no non-null value lies outside (a NaN has the largest
-    key). Both are None where unknown, or where every value is null. ``nulls`` is a count, None where unknown.
-    """
-
-    low: Key | None = None
-    high: Key | None = None
-    nulls: int | None = None
-
-
-# Bounds in a snapshot's JSON: low, high, nulls; bytes as base64.
-_Row = tuple[int | str | None, int | str | None, Count | None]
-
-
-def _format_bounds(bounds: Mapping[str, Bounds]) -> dict[str, _Row]:
-    def encode(key: Key | None) -> str | int | None:
-        return base64.b64encode(key).decode("ascii") if isinstance(key, bytes) else key
-
-    return {name: (encode(bound.low), encode(bound.high), bound.nulls) for name, bound in bounds.items()}
-
-
-# Bytes stay base64: only the schema tells them from texts.
-_BoundsByColumn = Annotated[
-    Mapping[str, Bounds],
-    As(Mapping[str, _Row], lambda rows: {name: Bounds(*row) for name, row in rows.items()}, _format_bounds),
-]
-
-
-@dataclass(frozen=True)
-class Deletes(Record):
-    """Deleted rows of an entry in a file of deletion vectors, each counted once, with their checksums."""
-
-    file: SafePath
-    rows: Count
-    checksums: Mapping[str, Count]
-
-
-# A partition's key, and the load that wrote the entry.
-EntryName = tuple[str, str]
-
-
-@dataclass(frozen=True)
-class PartitionEntry(Record):
-    """A manifest entry: what one load wrote of one partition. Appended partitions have several entries.
-
-    ``key`` is path-safe, and with ``load_id`` unique in the snapshot; ``value`` is the partition column's value as a
-    JSON scalar (None: NULL, or the table has no partitions). ``plan`` is a digest. A column missing from ``bounds``
-    is unknown. ``checksums`` are sums of unsigned 32-bit hashes by column, ``bytes`` the compressed column chunks of
-    all layouts. ``source`` is a digest of the rows' source files, None where unknown. All of these describe the rows as
-    written; ``deletes`` are the rows deleted since, None for none. ``native`` is whether Spark's own reader can read an
-    indexed external file.
-    """
-
-    key: PartitionKey
-    value: Scalar
-    plan: Digest
-    load_id: LoadId
-    blocks_file: SafePath
-    rows: Count
-    bounds: _BoundsByColumn
-    checksums: Mapping[str, Count]
-    bytes: Count
-    source: Digest | None = None
-    deletes: Deletes | None = None
-    native: bool = False
-    form: ClassVar = Form(left_out=("source", "deletes", "native"))
-
-    @property
-    def name(self) -> EntryName:
-        """Return what identifies the entry in a snapshot."""
-        return self.key, self.load_id
-
-    @property
-    def live_rows(self) -> int:
-        """Return the number of rows that are not deleted."""
-        return self.rows - (0 if self.deletes is None else self.deletes.rows)
-
-    @property
-    def live_checksums(self) -> Mapping[str, int]:
-        """Return the checksums of the rows that are not deleted, by column."""
-        if self.deletes is None:
-            return self.checksums
-        deleted = self.deletes.checksums
-        return {name: sum - deleted[name] for name, sum in self.checksums.items() if name in deleted}
-
-    @property
-    def catalog_files(self) -> tuple[str, ...]:
-        """Return the catalog's files that the entry needs besides its plan."""
-        return (self.blocks_file,) if self.deletes is None else (self.blocks_file, self.deletes.file)
-
-
 @dataclass(frozen=True)
 class Snapshot(Record):
     """A table at one moment: its schema and, for each partition, what to read.
@@ -195,6 +105,8 @@ class Snapshot(Record):
         tombstones: the load folders and files that a vacuum removes after this snapshot; nothing may name them again.
         batches: the appended batches, so that none is appended twice.
         plans: digests of the table's plans, the newest last, also unused ones; see :attr:`plans_in_order`.
+        manifests: the files with the entries, the newest last, which has its partitions alone; none where the
+            snapshot's own file has the entries.
     """
 
     number: Count
@@ -209,11 +121,12 @@ class Snapshot(Record):
     tombstones: tuple[SafePath, ...] = ()
     batches: tuple[Text, ...] = ()
     plans: tuple[Digest, ...] = ()
+    manifests: tuple[ManifestName, ...] = ()
     format_version: Count = OLDEST_SUPPORTED
     form: ClassVar = Form(
         names={"format_version": "version", "tombstones": "given_up"},
         constants={"format": FORMAT},
-        left_out=("tombstones", "batches", "plans"),
+        left_out=("tombstones", "batches", "plans", "manifests"),
     )
 
     @property
@@ -275,8 +188,10 @@ def loads(data: bytes, where: str) -> Snapshot:
 
 def _needed_version(snapshot: Snapshot) -> int:
     """Return the oldest format version that can express a snapshot."""
-    if any(entry.deletes is not None for entry in snapshot.partitions):
+    if snapshot.manifests:
         return FORMAT_VERSION
+    if any(entry.deletes is not None for entry in snapshot.partitions):
+        return DELETED_ROWS
     several = snapshot.batches or len(snapshot.by_key) < len(snapshot.partitions)
     return SEVERAL_ENTRIES if several else OLDEST_SUPPORTED
 
@@ -308,22 +223,43 @@ def _checksum(content: Mapping[str, Any]) -> str:
 
 def _validate(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot, with bounds of their columns' types; raise ValueError where its parts disagree."""
-    names = [entry.name for entry in snapshot.partitions]
-    if len(set(names)) < len(names) or snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
+    if snapshot.format_version < min(SEVERAL_ENTRIES, _needed_version(snapshot)):
         raise ValueError("it has a partition twice")
+    if snapshot.manifests and snapshot.format_version < FORMAT_VERSION:
+        raise ValueError(f"it has manifests, which its version {snapshot.format_version} does not know")
     if snapshot.format_version < _needed_version(snapshot):
         raise ValueError(f"it has deleted rows, which its version {snapshot.format_version} does not know")
     if snapshot.parent is not None and snapshot.parent >= snapshot.number:
         raise ValueError(f"it names the parent {snapshot.parent}, which is not before it")
     if snapshot.partition_by is not None and snapshot.partition_by not in snapshot.schema.names:
         raise ValueError(f"it is partitioned by {short(snapshot.partition_by)}, no column of it")
+    for manifest in snapshot.manifests:
+        if manifest.path not in snapshot.files:
+            raise ValueError(f"it has no digest of {short(manifest.path)}, which it names")
+    _validate_entries(snapshot)
+    return replace(snapshot, partitions=tuple(_convert_bounds(entry, snapshot.schema) for entry in snapshot.partitions))
+
+
+def _validate_entries(snapshot: Snapshot) -> None:
+    """Raise ValueError where entries disagree with each other or with the files."""
+    names = [entry.name for entry in snapshot.partitions]
+    if len(set(names)) < len(names):
+        raise ValueError("it has a partition twice")
     for entry in snapshot.partitions:
         for path in (*entry.catalog_files, plan_path(entry.plan)):
             if path not in snapshot.files:
                 raise ValueError(f"it has no digest of {short(path)}, which it names")
         if entry.live_rows < 0:
             raise ValueError(f"partition {short(entry.key)} has fewer rows than are deleted")
-    return replace(snapshot, partitions=tuple(_convert_bounds(entry, snapshot.schema) for entry in snapshot.partitions))
+
+
+def _check_entries(snapshot: Snapshot, where: str) -> Snapshot:
+    """Return a snapshot with the entries of its manifests; raise CatalogError where they disagree."""
+    try:
+        _validate_entries(snapshot)
+    except ValueError as error:
+        raise CatalogError(f"{where} is damaged: {error}; restore the file from a copy") from error
+    return snapshot
 
 
 def _convert_bounds(entry: PartitionEntry, schema: Schema) -> PartitionEntry:
@@ -391,7 +327,54 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     snapshot = loads(data, where)
     if snapshot.number != number:
         raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
+    if snapshot.manifests:
+        return _check_entries(read_partitions(files, snapshot), where)
     return snapshot
+
+
+def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
+    """Read a catalog file, and check its digest against the snapshot's."""
+    where, expected = files.full_path(path), snapshot.files[path]
+    try:
+        data = files.read_cached(path, expected.sha256)
+    except FileNotFoundError as error:
+        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
+    if FileDigest.of(data) != expected:
+        raise CatalogError(
+            f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
+            "names; restore it from a copy or load again"
+        )
+    files.cache_content(path, expected.sha256, data)
+    return data
+
+
+def read_partitions(files: TableFiles, snapshot: Snapshot) -> Snapshot:
+    """Return a snapshot with the entries of its manifests; raise CatalogError if one is missing or damaged."""
+    entries: list[PartitionEntry] = []
+    digests = dict(snapshot.files)
+    later: set[str] = set()
+    for name in reversed(snapshot.manifests):
+        manifest = read_manifest(files, snapshot, name)
+        kept = [entry for entry in manifest.entries if entry.key not in later] if later else manifest.entries
+        entries += kept
+        for path in {path for entry in kept for path in entry.catalog_files}:
+            digests[path] = manifest.files[path]
+        later |= manifest.keys
+    entries.sort(key=lambda entry: entry.key)  # stable: one manifest has all entries of a key, in their order
+    return replace(snapshot, partitions=tuple(entries), files=digests)
+
+
+def read_manifest(files: TableFiles, snapshot: Snapshot, name: ManifestName) -> Manifest:
+    """Read a manifest that a snapshot names; raise CatalogError if it is missing or damaged."""
+    where = files.full_path(name.path)
+    data = read_checked(files, snapshot, name.path)
+    try:
+        manifest = decode_cached(data, snapshot.schema)
+    except (ValueError, pa.ArrowException, OSError) as error:
+        raise damage_error(where, str(error)) from error
+    if manifest.table.num_rows + len(manifest.removed) != name.entries:
+        raise damage_error(where, f"it has other than {name.entries} entries")
+    return manifest
 
 
 def latest_snapshot(files: TableFiles) -> Snapshot | None:
@@ -540,7 +523,7 @@ def _check_marker(files: TableFiles) -> None:
         raise not_a_table(files.root, source)
     if content.get("format") != FORMAT:
         raise NotATableError(f"{where} is of another format than {FORMAT!r}; name a layoutopt table's folder")
-    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else FORMAT_VERSION)
+    check_version(content.get("version"), where, ENCRYPTED if "encryption" in content else ENCRYPTED - 1)
     if files.keys is None and files.key is not None:
         raise EncryptionKeyError(f"the table {files.root!r} is not encrypted, but a key is given; leave the key out")
 

@@ -63,10 +63,10 @@ def block_statistics(
     rows = table.num_rows
     if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != rows or (np.diff(offsets) < 0).any():
         raise ValueError(f"the block offsets must rise from 0 to {rows} rows, not {offsets[:3]} .. {offsets[-1:]}")
-    children = []
+    children, stored = [], frozenset(table.column_names)  # which Arrow lists anew each time
     for column in schema.columns:
         type = column_statistics_type(column.type)
-        if column.name not in table.column_names:
+        if column.name not in stored:
             children.append(pa.nulls(len(offsets) - 1, type))
             continue
         measured = measure(table[column.name], offsets, column.type)

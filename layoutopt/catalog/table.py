@@ -11,18 +11,16 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable, concat_blocks
-from layoutopt.catalog.bounds import bounds_over
+from layoutopt.catalog.bounds import LazyBounds, bounds_over
 from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
-from layoutopt.catalog.entries import count_written_rows, is_older
-from layoutopt.catalog.paths import FileDigest, plan_path
+from layoutopt.catalog.entries import BlocksByPartition, is_older
+from layoutopt.catalog.partition_entry import Bounds, Deletes, EntryName, PartitionEntry
+from layoutopt.catalog.paths import plan_path
 from layoutopt.catalog.snapshot import (
-    Bounds,
-    Deletes,
-    EntryName,
-    PartitionEntry,
     Snapshot,
     check_is_table,
     latest_snapshot,
+    read_checked,
     read_snapshot,
     snapshot_as_of,
 )
@@ -33,8 +31,8 @@ from layoutopt.model import layout
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.records import short
-from layoutopt.model.schema import Schema
-from layoutopt.skipping.cannot_match import BlockStatistics
+from layoutopt.model.schema import Column, Schema
+from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds
 
 # How many plans a process caches, by their bytes.
 _PLANS: Final = 8
@@ -126,6 +124,10 @@ class Catalog:
         return {}
 
     @cached_property
+    def _partitions_by_file(self) -> dict[tuple[str, str], BlocksByPartition]:
+        return {}
+
+    @cached_property
     def _vectors_by_file(self) -> dict[str, pa.Table]:
         return {}
 
@@ -140,14 +142,25 @@ class Catalog:
         return self._blocks_by_entry[entry.name]
 
     def _read_blocks(self, entry: PartitionEntry) -> BlockTable:
+        table, places = self.file_blocks(entry), self._find_blocks(entry)
+        part = table if len(places) == table.n else table.take(places)
+        return part if entry.deletes is None else self._read_deletes(part, entry.deletes)
+
+    def _find_blocks(self, entry: PartitionEntry) -> Ints:
+        """Return an entry's blocks in its blocks file (their indices); raise CatalogError if the file is damaged."""
         table = self.file_blocks(entry)
-        index = table.partitions.index(entry.key) if entry.key in table.partitions else -1
-        mask = table.partition == index
-        part = table if mask.all() else table.take(mask)
-        if count_written_rows(part) != entry.rows:
+        key = (entry.blocks_file, entry.plan)
+        if key not in self._partitions_by_file:
+            self._partitions_by_file[key] = BlocksByPartition.of(table)
+        by_partition = self._partitions_by_file[key]
+        if by_partition.rows(entry.key) != entry.rows:
             where = self.files.full_path(entry.blocks_file)
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
-        return part if entry.deletes is None else self._read_deletes(part, entry.deletes)
+        return by_partition.blocks(entry.key)
+
+    def count_blocks(self, entry: PartitionEntry) -> int:
+        """Return the number of an entry's blocks; raises as :meth:`blocks`."""
+        return len(self._find_blocks(entry)) if entry.deletes is None else self.blocks(entry).n
 
     def _read_deletes(self, part: BlockTable, deletes: Deletes) -> BlockTable:
         """Return an entry's blocks with their deletion vectors, without which deleted rows would come back."""
@@ -179,24 +192,48 @@ class Catalog:
 
     def blocks_by_plan(self) -> dict[str, tuple[BlockTable, Ints]]:
         """Return all blocks in one table for each plan (by digest), and each block's index in :attr:`partitions`."""
-        tables = [table for _, table in self.block_tables()]
-        tables_by_plan = {}
-        for digest in self.plans:
-            entry_ids = [entry_id for entry_id, entry in enumerate(self.partitions) if entry.plan == digest]
-            if entry_ids:
-                parts = [tables[entry_id] for entry_id in entry_ids]
-                entry_of = np.repeat(np.array(entry_ids, dtype=np.int64), [part.n for part in parts])
-                tables_by_plan[digest] = (concat_blocks(parts), entry_of)
-        return tables_by_plan
+        entries_by_plan: dict[str, list[int]] = {}
+        for entry_id, entry in enumerate(self.partitions):
+            entries_by_plan.setdefault(entry.plan, []).append(entry_id)
+        return {
+            digest: self._read_entries(entries_by_plan[digest]) for digest in self.plans if digest in entries_by_plan
+        }
+
+    def _read_entries(self, entry_ids: Sequence[int]) -> tuple[BlockTable, Ints]:
+        """Return the blocks of some entries (their indices) of one plan, in this order, and the entry of each block.
+
+        Blocks files are taken as they are or in few parts, since a load may have written thousands of partitions.
+        """
+        parts: list[tuple[BlockTable, Ints]] = []
+        by_file: dict[str, tuple[PartitionEntry, list[Ints], list[int]]] = {}
+        for entry_id in entry_ids:
+            entry = self.partitions[entry_id]
+            if entry.deletes is not None or entry.name in self._blocks_by_entry:
+                part = self.blocks(entry)
+                parts.append((part, np.full(part.n, entry_id, dtype=np.int64)))
+                continue
+            _, places, ids = by_file.setdefault(entry.blocks_file, (entry, [], []))
+            places.append(self._find_blocks(entry))
+            ids.append(entry_id)
+        for entry, places, ids in by_file.values():
+            table, of_file = self.file_blocks(entry), np.concatenate(places)
+            is_whole = len(of_file) == table.n and bool((np.diff(of_file) > 0).all())
+            entry_of = np.repeat(np.array(ids, dtype=np.int64), list(map(len, places)))
+            parts.append((table if is_whole else table.take(of_file), entry_of))
+        blocks, entry_of = concat_blocks([part for part, _ in parts]), np.concatenate([ids for _, ids in parts])
+        if (np.diff(entry_of) < 0).any():
+            order = np.argsort(entry_of, kind="stable")
+            return blocks.take(order), entry_of[order]
+        return blocks, entry_of
 
     def partition_statistics(self) -> BlockStatistics:
         """Return statistics of the entries in order, each as one block, for the skipping rule; without feature bits."""
         rows = np.array([entry.rows for entry in self.partitions], dtype=np.int64)
-        bounds = {}
-        for column in self.schema.columns:
-            by_partition = [self.bounds_in(entry, column.name) for entry in self.partitions]
-            bounds[column.name] = bounds_over(by_partition, rows, column.type)
-        return BlockStatistics(rows=rows, bounds=bounds)
+
+        def over_partitions(column: Column) -> ColumnBounds:
+            return bounds_over([self.bounds_in(entry, column.name) for entry in self.partitions], rows, column.type)
+
+        return BlockStatistics(rows=rows, bounds=LazyBounds(self.schema, over_partitions))
 
     def bounds_in(self, entry: PartitionEntry, name: str) -> Bounds:
         """Return a column's bounds in an entry; the column is NULL throughout if the entry's plan is older."""
@@ -217,22 +254,6 @@ def chosen_snapshot(files: TableFiles, number: int | None, as_of: str | None) ->
     if latest is None:
         raise NotATableError(f"the table at {files.root!r} was never loaded; run `layoutopt load` first")
     return latest
-
-
-def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
-    """Read a catalog file, and check its digest against the snapshot's."""
-    where, expected = files.full_path(path), snapshot.files[path]
-    try:
-        data = files.read_cached(path, expected.sha256)
-    except FileNotFoundError as error:
-        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
-    if FileDigest.of(data) != expected:
-        raise CatalogError(
-            f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
-            "names; restore it from a copy or load again"
-        )
-    files.cache_content(path, expected.sha256, data)
-    return data
 
 
 # A change opens its table several times.

@@ -28,6 +28,7 @@ from layoutopt.catalog.paths import (
     DATA,
     DELETES,
     INDEXES,
+    MANIFESTS,
     SNAPSHOTS,
     load_folder,
     load_of,
@@ -35,11 +36,17 @@ from layoutopt.catalog.paths import (
     snapshot_path,
 )
 from layoutopt.catalog.publications import PUBLISHED, group_notes, note_paths
-from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import (
+    Snapshot,
+    check_is_table,
+    latest_snapshot,
+    read_checked,
+    read_snapshot,
+    snapshot_numbers,
+)
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.storage.index_files import list_index_files
-from layoutopt.catalog.table import read_checked
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
 
 OPERATION = "vacuum"
@@ -215,11 +222,12 @@ def _find_kept(
 
 
 def _list_named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Return every stored blocks, vectors, index and data file that the snapshots name."""
+    """Return every stored manifest, blocks, vectors, index and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
     paths: set[str] = set()
     sources: dict[str, Snapshot] = {}
     for snapshot in kept:
+        paths |= {manifest.path for manifest in snapshot.manifests}
         for entry in snapshot.partitions:
             partitions[entry.blocks_file].add(entry.key)
             sources[entry.blocks_file] = snapshot
@@ -245,7 +253,7 @@ def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]
 def _is_removable(path: str) -> bool:
     """Return whether a load or a delete writes such files; all others are kept."""
     folder, _, name = path.rpartition("/")
-    if load_of(path) is not None or (folder in (BLOCKS, DELETES, INDEXES) and name.endswith(".parquet")):
+    if load_of(path) is not None or (folder in (BLOCKS, DELETES, INDEXES, MANIFESTS) and name.endswith(".parquet")):
         return True
     return name.startswith(TEMPORARY) and (folder == CATALOG or folder.startswith(f"{CATALOG}/"))
 

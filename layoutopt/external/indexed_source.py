@@ -15,8 +15,9 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable, encode_blocks
 from layoutopt.catalog.entries import is_older
 from layoutopt.catalog.optimistic_commit import next_time
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, latest_snapshot, source_of_index
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, source_of_index
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
 from layoutopt.errors import NotATableError, SchemaError, SourceError

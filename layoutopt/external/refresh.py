@@ -25,8 +25,9 @@ from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable, block_schema, encode_blocks
 from layoutopt.catalog.commit import write_blocks, write_plan
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, next_number, next_time
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, claim_index_root, newest_of_index
+from layoutopt.catalog.snapshot import Snapshot, claim_index_root, newest_of_index
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.index_files import (

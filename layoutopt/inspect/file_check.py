@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
+from layoutopt.catalog.bounds import sum_groups
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
@@ -175,6 +176,7 @@ class _Part:
     ) -> None:
         self.rows, self.offsets, self.start, self.stop, self.blocks = rows, offsets, start, stop, blocks
         self._types = types
+        self.names = frozenset(rows.column_names)  # which Arrow lists anew each time
         self._values: dict[str, BlockValues] = {}
 
     def values(self, name: str) -> BlockValues:
@@ -255,13 +257,13 @@ class _Check:
 
     def _check_identifiers(self, part: _Part) -> None:
         rows = part.rows
-        if BLOCK not in rows.column_names:
+        if BLOCK not in part.names:
             self._add_fault((0, 0), "block-column", f"it lacks the column {BLOCK!r}")
         else:
             ids = np.repeat(self._expected.block_id[part.blocks], np.diff(part.offsets))
             if not np.array_equal(rows.column(BLOCK).to_numpy(), ids):
                 self._add_fault((0, 0), "block-column", f"its {BLOCK!r} values are not those of its blocks")
-        if TID in rows.column_names:
+        if TID in part.names:
             self._tids += rows.column(TID).chunks
         elif len(self._expected.plan.scheme.layouts) > 1:
             self._add_fault((0, 1), "tid-column", f"it lacks the column {TID!r}")
@@ -269,7 +271,7 @@ class _Check:
     def _check_column(self, place: int, expected: ExpectedColumn, part: _Part) -> None:
         """Check a column's statistics, checksums, and checksums with tids."""
         name, type = expected.column.name, expected.column.type
-        if name not in part.rows.column_names:
+        if name not in part.names:
             self._add_fault((1, place), "column", f"it lacks the column {name!r}")
             return
         values = part.values(name)
@@ -289,7 +291,7 @@ class _Check:
             (1, place + 2), "checksum",
             lambda n, block: f"the content of {name!r} was changed in {n} blocks, as in {block}", wrong, part,
         )  # fmt: skip
-        if TID in part.rows.column_names and (tid_sums >= 0).any():
+        if TID in part.names and (tid_sums >= 0).any():
             tid_hashes = part.positions.hashes(values.spread(scramble_words(hashes)))
             self._mark_blocks(
                 (1, place + 3), "tid-checksum",
@@ -300,7 +302,7 @@ class _Check:
     def _check_union_vectors(self, part: _Part) -> None:
         """Check that no row makes a feature TRUE whose bit is 0 in the row's block."""
         matches = BlockMatches(part.rows, part.offsets, part.values)
-        words, names = self._expected.words[part.blocks], set(part.rows.column_names)
+        words, names = self._expected.words[part.blocks], part.names
         for position, feature in enumerate(self._expected.plan.features):
             if not feature.columns <= names:
                 continue
@@ -311,7 +313,7 @@ class _Check:
                 self._mark_blocks((2, position), "union-vector", message, wrong, part)
 
     def _check_index(self, place: tuple[int, int], index: ExpectedIndex, part: _Part) -> None:
-        if not index.spec.subject.columns <= set(part.rows.column_names):
+        if not index.spec.subject.columns <= part.names:
             return
         try:
             wrong = compare_index(index, part.blocks, part.rows, part.offsets)
@@ -398,19 +400,22 @@ def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
     The source's checksums are in the snapshot: the load compared them with the source before it committed.
     """
     blocks = source.blocks
-    for index in np.unique(source.entry_of):
-        entry = source.entries[index]
-        for number, layout in enumerate(source.plan.scheme.layouts):
-            layout_blocks = (source.entry_of == index) & (blocks.layout == number)
-            for name in layout.master:
-                mask = layout_blocks & blocks.has_column(name)
-                rows, sums = int(blocks.rows[mask].sum()), blocks.column_sums(name)[mask]
+    entries, group = np.unique(source.entry_of, return_inverse=True)
+    group, count = group.reshape(-1), len(entries)
+    for number, layout in enumerate(source.plan.scheme.layouts):
+        for name in layout.master:
+            mask = (blocks.layout == number) & blocks.has_column(name)
+            in_column, stored = group[mask], blocks.column_sums(name)[mask]
+            rows, sums = sum_groups(blocks.rows[mask], in_column, count), sum_groups(stored, in_column, count)
+            unknown = sum_groups(stored < 0, in_column, count)
+            for place, index in enumerate(entries.tolist()):
+                entry = source.entries[index]
                 expected = entry.checksums.get(name)
-                place = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
-                if rows != entry.rows:
-                    yield entry.blocks_file, f"{place} has {rows} of {entry.rows} rows"
-                elif expected is not None and not (sums < 0).any() and int(sums.sum()) != expected:
-                    yield entry.blocks_file, f"{place} has other values than the source had"
+                where = f"the master column {name!r} of layout {number} in partition {entry.key!r}"
+                if rows[place] != entry.rows:
+                    yield entry.blocks_file, f"{where} has {rows[place]} of {entry.rows} rows"
+                elif expected is not None and not unknown[place] and sums[place] != expected:
+                    yield entry.blocks_file, f"{where} has other values than the source had"
 
 
 def check_rest_blocks(source: PlanBlocks) -> Iterator[FileProblem]:

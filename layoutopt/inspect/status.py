@@ -9,15 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import plan_path, snapshot_path
-from layoutopt.catalog.snapshot import (
-    HistoryEntry,
-    PartitionEntry,
-    check_is_table,
-    history,
-    read_snapshot,
-    snapshot_numbers,
-)
+from layoutopt.catalog.snapshot import HistoryEntry, check_is_table, history, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
 from layoutopt.errors import CatalogError
@@ -133,7 +127,7 @@ def _partition_status(catalog: Catalog, entries: Sequence[PartitionEntry]) -> Pa
     return PartitionStatus(
         newest.key,
         sum(entry.live_rows for entry in entries),
-        sum(catalog.blocks(entry).n for entry in entries),
+        sum(map(catalog.count_blocks, entries)),
         sum(entry.bytes for entry in entries),
         newest.plan,
         newest.load_id,
@@ -197,7 +191,7 @@ def open_intact(
         if entry.plan not in plans or not damaged.keys().isdisjoint(entry.catalog_files):
             continue
         try:
-            catalog.blocks(entry)
+            catalog.count_blocks(entry)
             intact.append(entry)
         except CatalogError as error:
             named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]

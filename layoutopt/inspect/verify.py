@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.arrow_types import empty_table
-from layoutopt.catalog.entries import written_content
+from layoutopt.catalog.entries import GroupedBlocks
 from layoutopt.catalog.snapshot import not_a_table
 from layoutopt.errors import SettingError
 from layoutopt.inspect.file_check import (
@@ -186,10 +186,13 @@ def _list_unchecked(table: Table, sample: float) -> tuple[str, ...]:
 
 def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     """Compare the sums over a plan's blocks with those in the snapshot."""
-    for index in np.unique(source.entry_of):
+    entries, group = np.unique(source.entry_of, return_inverse=True)
+    grouped = GroupedBlocks(source.blocks, group.reshape(-1), len(entries))
+    sums = {name: grouped.checksums(name) for name in source.blocks.schema.names}
+    for place, index in enumerate(entries.tolist()):
         entry = source.entries[index]
-        content = written_content(source.blocks.take(source.entry_of == index))
-        if content.rows != entry.rows or dict(content.sums) != dict(entry.checksums):
+        known = {name: total for name, of_column in sums.items() if (total := of_column[place]) is not None}
+        if grouped.rows[place] != entry.rows or known != dict(entry.checksums):
             yield Problem(
                 "partition", entry.blocks_file, f"the blocks of partition {entry.key!r} don't add up to its totals"
             )

@@ -19,8 +19,9 @@ from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import (

@@ -25,9 +25,10 @@ from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_table_root
+from layoutopt.catalog.snapshot import Snapshot, check_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
@@ -642,8 +643,9 @@ def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
 
 def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
     """Load what the table lacks of a group, and add the other keys to ``already``; None where it lacks nothing."""
-    missing = [partition for partition in group if not _is_loaded(request, partition)]
-    keys = [request.key(partition) for partition in group if partition not in missing]
+    loaded = [_is_loaded(request, partition) for partition in group]
+    missing = [partition for partition, done in zip(group, loaded, strict=True) if not done]
+    keys = [request.key(partition) for partition, done in zip(group, loaded, strict=True) if done]
     already += keys
     for key in keys:
         request.say(f"partition {key} is there")

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import (
     PlainValue,
     no_partition_range,
@@ -24,7 +25,6 @@ from layoutopt.catalog.partition_names import (
     parse_plain_value,
     parse_request,
 )
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
 from layoutopt.external.formats import parse_source_name
@@ -40,13 +40,13 @@ from layoutopt.local.splits import (
     LEAST_ROWS,
     CutJob,
     LocalFile,
+    ShuffledRows,
     assign_splits,
     count_files,
     estimate_rows,
     group_splits,
     list_local_files,
     read_segment_rows,
-    read_shuffle_batches,
     reads_little_twice,
     write_shuffle_batches,
 )
@@ -60,7 +60,7 @@ from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
-from layoutopt.writer.task_result import TaskResult
+from layoutopt.writer.task_result import PackedResults, TaskResult
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class LocalFiles(RowSource):
 
     rows: LocalRows
     files: Mapping[LocalFile, SourceFile]
-    values: tuple[PlainValue, ...] | None
+    values: frozenset[PlainValue] | None
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of large partitions."""
@@ -92,15 +92,16 @@ class LocalFiles(RowSource):
         """
         rows, plan, job = self.rows, job.plan, replace(job, of_left=partial(evaluate_words, settings=job.plan.settings))
         splits = [split for split, _ in rows.splits]
-        overlapping = [
-            {segment.id for segment in segments if segment.may_overlap(split, values)} for split, values in rows.splits
-        ]
+        ranges = segment_ranges(segments)
+        overlapping = [ranges.overlapping(split, values) for split, values in rows.splits]
         tasks = assign_splits(splits, overlapping, len(segments))
-        own = CutJob(plan.schema, plan.partition_by, segment_ranges(segments), tasks, by_segment=True)
+        own = CutJob(plan.schema, plan.partition_by, ranges, tasks, by_segment=True)
         results: Sequence[TaskResult | None]
         try:
             if reads_little_twice(own) or not self.can_shuffle(job):
-                results = map_in_groups(rows.tasks, len(segments), partial(_write_own_files, own, job))
+                results = map_in_groups(
+                    rows.tasks, len(segments), partial(_write_own_files, own, job), pack=PackedResults
+                )
             else:
                 shared = replace(own, tasks=group_splits(splits), by_segment=False)
                 results = self.shuffle(shared, job)
@@ -122,8 +123,8 @@ class LocalFiles(RowSource):
         try:
             with TemporaryDirectory(prefix="layoutopt-") as folder:
                 written = self.rows.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
-                write = partial(_write_shuffled, folder, written, job)
-                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write)
+                write = partial(_write_shuffled, ShuffledRows.of(folder, written), job)
+                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write, pack=PackedResults)
         except OSError as error:
             raise TableError(
                 f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
@@ -176,8 +177,8 @@ def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | N
     return _split_result(gather_and_write(job, read_segment_rows(cut, [segment])))
 
 
-def _write_shuffled(folder: str, written: Sequence[Sequence[int]], job: WriteJob, segment: int) -> TaskResult | None:
-    return _split_result(gather_and_write(job, read_shuffle_batches(folder, written, segment, segment)))
+def _write_shuffled(rows: ShuffledRows, job: WriteJob, segment: int) -> TaskResult | None:
+    return _split_result(gather_and_write(job, rows.read(segment, segment)))
 
 
 def _split_result(result: TaskResult | None) -> TaskResult | None:
@@ -288,9 +289,10 @@ class LocalSource:
 
     def open_values(self, wanted: Sequence[PlainValue] | None) -> LocalFiles:
         """Open the rows of the partitions of some values, or of all with None."""
-        plan, rows, values = self._plan, self._rows, None
+        plan, rows = self._plan, self._rows
+        values: frozenset[PlainValue] | None = None
         if wanted is not None and plan.partition_by is not None:
-            values = tuple(wanted)
+            values = frozenset(wanted)
             rows = {value: count for value, count in rows.items() if value in values}
         splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
         files = {

@@ -149,16 +149,19 @@ def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
         SchemaError: a time has nanoseconds, which tables can't store.
         pa.ArrowException: a value does not fit the type; Spark may read it.
     """
-    return pa.Table.from_arrays([_cast_column(rows, field) for field in schema], schema=schema)
+    stored = dict(zip(rows.column_names, rows.columns, strict=True))
+    columns = [
+        pa.nulls(rows.num_rows, field.type) if field.name not in stored else _cast_column(stored[field.name], field)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _cast_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    if field.name not in rows.column_names:
-        return pa.nulls(rows.num_rows, field.type)
+def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
     try:
-        return rows[field.name].cast(field.type)
+        return column.cast(field.type)
     except pa.ArrowInvalid as error:
-        if "[ns" in str(rows.schema.field(field.name).type) and "would lose data" in str(error):
+        if "[ns" in str(column.type) and "would lose data" in str(error):
             raise SchemaError(
                 f"column {field.name!r} has times of nanoseconds, and tables store microseconds; round them"
             ) from error

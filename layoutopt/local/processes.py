@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Thread
@@ -108,16 +108,29 @@ def _reporting(values: Iterable[Value], count: int) -> Iterator[Value]:
 
 
 def map_in_groups(
-    tasks: Tasks, count: int, function: Callable[[int], Value], groups_a_core: int = _GROUPS_A_CORE
+    tasks: Tasks,
+    count: int,
+    function: Callable[[int], Value],
+    groups_a_core: int = _GROUPS_A_CORE,
+    pack: Callable[[Sequence[Value]], Sequence[Value]] = list,
 ) -> list[Value]:
-    """Map as :class:`Tasks` does, by a few tasks a core, since the function travels with each task."""
+    """Map as :class:`Tasks` does, by a few tasks a core, since the function travels with each task.
+
+    ``pack`` returns the values of a task in a form in which many take less memory.
+    """
     groups = min(count, groups_a_core * tasks.cores)
-    results = tasks.map(groups, partial(_map_group, function, count, groups))
+    results = tasks.map(groups, partial(_map_group, function, pack, count, groups))
     return [results[number % groups][number // groups] for number in range(count)]
 
 
-def _map_group(function: Callable[[int], Value], count: int, groups: int, group: int) -> list[Value]:
-    return [function(number) for number in range(group, count, groups)]
+def _map_group(
+    function: Callable[[int], Value],
+    pack: Callable[[Sequence[Value]], Sequence[Value]],
+    count: int,
+    groups: int,
+    group: int,
+) -> Sequence[Value]:
+    return pack([function(number) for number in range(group, count, groups)])
 
 
 def _call(function: Callable[[int], Value], number: int) -> Value:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +23,9 @@ from layoutopt.model.arrays import Hashes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import double_quote_name
 from layoutopt.writer.checksum import value_hashes
+
+if TYPE_CHECKING:
+    import duckdb
 
 _ROWS_AT_ONCE: Final = 1 << 16
 
@@ -91,7 +96,7 @@ def read_by_duckdb(
     # DuckDB takes a path for a pattern.
     path = re.sub(r"([\[*?])", r"[\1]", str(file.path))
     try:
-        with duckdb.connect(config={"threads": 1}) as connection:
+        with _open_database(os.getpid()).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
             in_file = set(connection.sql(rows_of_file, params=[path]).columns)  # others are NULL
             names = ", ".join(double_quote_name(name) for name in stored if name in in_file) or "NULL AS none"
@@ -108,6 +113,14 @@ def read_by_duckdb(
         raise NeedsSparkError(
             f"DuckDB, which reads a source a second time, can't read {str(file.path)!r} ({reason})"
         ) from error
+
+
+@lru_cache(maxsize=1)
+def _open_database(process: int) -> duckdb.DuckDBPyConnection:
+    """Open an empty database for a process's reads, which takes longer than to read a small file; it caches no file."""
+    import duckdb
+
+    return duckdb.connect(config={"threads": 1, "enable_external_file_cache": False})
 
 
 def _select_partitions(partition: Column, wanted: Collection[PlainValue]) -> tuple[str, list[object]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
-from layoutopt.local.splits import SegmentRanges, Split
+from layoutopt.local.splits import SegmentRanges
 from layoutopt.model.schema import END_OF_SOURCE
 
 # Rows are counted in chunks, between which segments are cut; chunks are smaller where segments are small.
@@ -35,10 +35,6 @@ class Segment:
     low: int
     high: int
     rows: int
-
-    def may_overlap(self, split: Split, values: Collection[PlainValue]) -> bool:
-        """Return whether a split with rows of some partitions may have rows of the segment."""
-        return self.value in values and self.low < split.low + split.rows and split.low < self.high
 
 
 @dataclass(frozen=True)

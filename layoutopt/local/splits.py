@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -46,7 +47,6 @@ from layoutopt.writer.segment import (
     SHUFFLE_BATCH_SCHEMA,
     add_positions,
     pack_shuffle_batch,
-    unpack_shuffle_batches,
 )
 
 # With fewer rows, the additional jobs of reading by Arrow take longer than they save.
@@ -57,6 +57,7 @@ _BATCH_BYTES: Final = 1 << 27  # of rows in memory that are cut together
 _BATCH_ROWS: Final = 1 << 20
 _ROWS_AT_ONCE: Final = 1 << 13  # few, since decoding a dictionary column can expand it 1000 times
 _PARCEL_BYTES: Final = 1 << 24  # of rows in a shuffle batch
+_ALIGNMENT: Final = 64  # of shuffle batches in files, as Arrow aligns values
 _TRIED_ROWS: Final = 1000
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
 _MOST_READ: Final = 1.25  # times the source's rows, by tasks that read their segments' files themselves
@@ -108,6 +109,16 @@ class SegmentRanges:
             ids = list(group)
             ranges[value] = ids[0], ids[-1] + 1
         return ranges
+
+    def overlapping(self, split: Split, values: Iterable[PlainValue]) -> list[int]:
+        """Return the segments that may have rows of a split with rows of some partitions."""
+        ends = split.low, split.low + split.rows
+        return [
+            segment
+            for value in values
+            for segment in range(*self.by_value.get(value, (0, 0)))
+            if self.lows[segment] < ends[1] and ends[0] < self.highs[segment]
+        ]
 
     def is_whole(self, first: int, stop: int) -> bool:
         """Whether a value's segments, ``[first, stop)``, are none, or one of all positions."""
@@ -178,36 +189,50 @@ def cut_rows(job: CutJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Reco
                 yield from _cut_task(job, number)
 
 
-def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folder: str, number: int) -> list[int]:
-    """Write the shuffle batches of a task's rows, and extra ones of the same rows, to a file; return their segments."""
-    segments = []
-    with pa.OSFile(str(Path(folder, str(number))), "wb") as file, pa.ipc.new_file(file, SHUFFLE_BATCH_SCHEMA) as writer:
-        for batch in _cut_task(job, number, extra_batches):
-            segments.append(batch.column(0)[0].as_py())
-            writer.write_batch(batch)
-    return segments
+def write_shuffle_batches(job: CutJob, extra_batches: ExtraBatches | None, folder: str, number: int) -> Ints:
+    """Write the shuffle batches of a task's rows, and extra ones of the same rows, to a file.
 
-
-def read_shuffle_batches(
-    folder: str, segments: Sequence[Sequence[int]], segment: int, task: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a segment with their positions.
-
-    Args:
-        folder: has a file of each task of :func:`write_shuffle_batches`.
-        segments: what each of these tasks returned.
-        segment: the segment.
-        task: replaces the segment's number.
+    Returns:
+        Segment, first row's position in the source, offset in the file and bytes of each batch, ``int64[n, 4]``.
     """
-    for number, written in enumerate(segments):
-        if segment not in written:
-            continue
-        with pa.memory_map(str(Path(folder, str(number)))) as file, pa.ipc.open_file(file) as reader:
-            for place in (place for place, other in enumerate(written) if other == segment):
-                batch = reader.get_batch(place)
-                yield from unpack_shuffle_batches(
-                    [batch.set_column(0, batch.schema.field(0), pa.array([task], pa.int32()))]
-                )
+    places: list[tuple[int, int, int, int]] = []
+    with pa.OSFile(str(Path(folder, str(number))), "wb") as file:
+        for batch in _cut_task(job, number, extra_batches):
+            segment, position, rows = (batch.column(name)[0] for name in SHUFFLE_BATCH_SCHEMA.names)
+            content = rows.as_buffer()
+            places.append((segment.as_py(), position.as_py(), file.tell(), content.size))
+            file.write(content)
+            file.write(bytes(-content.size % _ALIGNMENT))
+    return np.array(places, dtype=np.int64).reshape(-1, 4)
+
+
+@dataclass(frozen=True, eq=False)
+class ShuffledRows:
+    """Shuffle batches in the files of a folder, found by segment.
+
+    Attributes:
+        folder: has a file of each task of :func:`write_shuffle_batches`.
+        places: what these tasks returned, each place with its task's number before it, by segment; ``int64[n, 5]``.
+    """
+
+    folder: str
+    places: Ints
+
+    @classmethod
+    def of(cls, folder: str, written: Sequence[Ints]) -> ShuffledRows:
+        """Return the batches that tasks have written."""
+        tasks = [np.insert(places, 0, number, axis=1) for number, places in enumerate(written)]
+        places = np.concatenate([np.zeros((0, 5), dtype=np.int64), *tasks])
+        return cls(folder, places[np.argsort(places[:, 1], kind="stable")])
+
+    def read(self, segment: int, task: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a segment with their positions, task by task; ``task`` replaces the segment's number."""
+        first, stop = np.searchsorted(self.places[:, 1], (segment, segment + 1)).tolist()
+        for number, group in groupby(self.places[first:stop].tolist(), key=itemgetter(0)):
+            with pa.memory_map(str(Path(self.folder, str(number)))) as file:
+                for _, _, position, offset, size in group:
+                    file.seek(offset)
+                    yield from add_positions(pa.ipc.open_stream(file.read_buffer(size)).read_all(), task, position)
 
 
 def _cut_task(job: CutJob, number: int, extra_batches: ExtraBatches | None = None) -> Iterator[pa.RecordBatch]:

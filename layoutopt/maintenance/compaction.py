@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from layoutopt.catalog.deletion_vectors import Marks
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot, check_is_table, latest_snapshot
+from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 
 # The operation of a snapshot that compacts entries.

@@ -38,10 +38,10 @@ from layoutopt.local.splits import (
     NO_RANGES,
     CutJob,
     LocalFile,
+    ShuffledRows,
     count_files,
     estimate_rows,
     list_local_files,
-    read_shuffle_batches,
     write_shuffle_batches,
 )
 from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
@@ -87,14 +87,14 @@ class SourcePass:
 
     Attributes:
         reading: what it read.
-        folder: has the shuffle batches of segments, in a file of each task.
-        written: the segment of each batch, by task.
+        folder: is removed with the pass.
+        shuffled: the rows of segments in its files.
         drawn: the rows drawn, with their numbers ``_draw``, in the order of the files' names.
     """
 
     reading: Reading
     folder: TemporaryDirectory[str]
-    written: Sequence[Sequence[int]]
+    shuffled: ShuffledRows
     drawn: pa.Table
 
 
@@ -185,12 +185,11 @@ class PlainRows(Rows):
         """Return a task's results for each segment, and the sample; reads the files unless they were read for it."""
         few = dict.fromkeys(request.partition_rows, request.sample_rows)
         known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
-        read = partial(read_shuffle_batches, known.folder.name, known.written)
         count, run = (
             chosen.shares * len(chosen.segments),
             partial(task, of_left=partial(evaluate_words, settings=plan.settings)),
         )
-        results = self.tasks.map(count, partial(_run_task, read, chosen.shares, run))
+        results = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, run))
         tables = [table for table in results if table is not None]
         table = pa.concat_tables(tables) if tables else pa.table({})
         return table, self.draw(request) if few else RowSample(request.features, ())
@@ -222,22 +221,22 @@ class PlainRows(Rows):
     def _read(self, reading: Reading) -> SourcePass:
         """Read the files that have any of the rows once."""
         draws = self._split_draws(reading.sample_rows)
+        ranges = segment_ranges(reading.segments)
         splits = [
             split
             for split, counts in self.local.splits
-            if (split.path, split.start) in draws
-            or any(segment.may_overlap(split, counts) for segment in reading.segments)
+            if (split.path, split.start) in draws or ranges.overlapping(split, counts)
         ]
-        ranges = segment_ranges(reading.segments)
         job = replace(self.local.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
         folder, last = TemporaryDirectory(prefix="layoutopt-"), len(reading.segments)
         extra_batches = partial(DrawJob(job, draws).pack, last)
         written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder.name))
-        batches = list(read_shuffle_batches(folder.name, written, last, last))
+        shuffled = ShuffledRows.of(folder.name, written)
+        batches = list(shuffled.read(last, last))
         drawn = arrow_schema(job.read_schema).append(pa.field(DRAW, pa.int32())).empty_table()
         if batches:
             drawn = sort_by_position(pa.Table.from_batches(batches)).drop_columns([SEGMENT, POSITION]).combine_chunks()
-        return SourcePass(replace(reading, columns=frozenset(job.read_schema.names)), folder, written, drawn)
+        return SourcePass(replace(reading, columns=frozenset(job.read_schema.names)), folder, shuffled, drawn)
 
     def _draw(self, sample_rows: Mapping[PlainValue, int], columns: Collection[str]) -> pa.Table:
         """Draw about so many rows of each of some partitions, in the order of the files' names."""

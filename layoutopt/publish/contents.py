@@ -9,7 +9,7 @@ import numpy as np
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merge_bounds
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, PublicationError
 from layoutopt.model.arrays import Ints

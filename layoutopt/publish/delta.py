@@ -23,8 +23,8 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.paths import load_of
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles, has_codes, is_url
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CommitConflictError, PublicationError

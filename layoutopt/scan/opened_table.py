@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
@@ -88,8 +88,8 @@ class OpenedTable:
 
     def all_rows_of(self, entries: Sequence[PartitionEntry], columns: Sequence[str]) -> tuple[PrunedPlan, ...]:
         """Return the blocks with all rows of some partitions in some columns, one item per plan."""
-        excluded = np.ones(len(self.catalog.partitions), dtype=np.bool_)
-        excluded[[self.catalog.partitions.index(entry) for entry in entries]] = False
+        wanted = {entry.name for entry in entries}
+        excluded = np.array([entry.name not in wanted for entry in self.catalog.partitions], dtype=np.bool_)
         return tuple(prune(source, excluded, TRUE, columns, self.settings) for source in self.sources)
 
     def partitions_out(self, root: Node) -> Bits:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.entries import absent_columns
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes

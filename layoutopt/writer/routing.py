@@ -316,6 +316,20 @@ def route(plan: Plan, layout: Layout, table: pa.Table, words: Words, guides: Gui
     return _route_by_vectors(plan, layout.blocking, guides, rows, order)
 
 
+def route_to_one_block(plan: Plan, layout: Layout, words: Words) -> Routing | None:
+    """Return the one block of rows that are too few for two blocks by vectors; None where guides have to be found.
+
+    Blocks have at least ``min_rows`` rows and fewer than twice as many (:mod:`layoutopt.partitioning.block_sizes`), so
+    fewer rows than that are one block by every partitioner, in the order of the source.
+    """
+    if not isinstance(layout.blocking, ByVectors):
+        return None
+    rows = np.flatnonzero(present_rows(layout, words))
+    if not 0 < len(rows) < 2 * _min_rows(plan, layout.blocking):
+        return None
+    return Routing(rows, np.array([0, len(rows)], dtype=np.int64))
+
+
 def blocking_key(plan: Plan, layout: Layout) -> Hashable:
     """Return a key that is equal for layouts with the same blocks in a segment.
 
@@ -487,14 +501,19 @@ def _route_by_vectors(plan: Plan, blocking: ByVectors, guides: Guides, rows: Int
     summed = np.zeros(len(distinct), dtype=np.int64)
     np.add.at(summed, which, counts)
     pairs, inverse = VectorCounts(vectors[distinct], summed, n_guides), which[inverse]
-    min_rows = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
-    if isinstance(min_rows, str) or min_rows < 1:
-        raise PlanError(f"the plan's {MIN_ROWS} is {min_rows!r:.80}: expected a number from 1; plan again")
-    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, int(min_rows), plan.seed, guides.objective)
+    min_rows = _min_rows(plan, blocking)
+    partition = find_partitioner(blocking.algorithm)(pairs, guides.weights, min_rows, plan.seed, guides.objective)
     n_joined = int((representative != np.arange(len(representative))).sum())
     reading_order = order_blocks(unpack(partition.unions(pairs), n_guides), guides.weights)
     block = np.argsort(reading_order)[assign_rows(partition, inverse, order)]
     return _to_routing(rows, block, partition.n_blocks, n_joined)
+
+
+def _min_rows(plan: Plan, blocking: ByVectors) -> int:
+    min_rows = dict(blocking.params).get(MIN_ROWS, min_rows_for(plan.block_rows))
+    if isinstance(min_rows, str) or min_rows < 1:
+        raise PlanError(f"the plan's {MIN_ROWS} is {min_rows!r:.80}: expected a number from 1; plan again")
+    return int(min_rows)
 
 
 def limit_vectors(vectors: VectorCounts, weights: Floats, max_vectors: int) -> Ints:

@@ -78,7 +78,8 @@ def gather_segment(
         raise BoundError(
             f"segments {sorted(ids)} came to one task: expected one; this is a bug of layoutopt, please report it"
         )
-    names = [name for name in plan.schema.names if whole or name in table.column_names]
+    received_names = frozenset(table.column_names)
+    names = [name for name in plan.schema.names if whole or name in received_names]
     columns = _widen_offsets(_to_stored_types(table.select(names))).combine_chunks(POOL)
     computed = select_for_spark(spec.subject for spec in plan.indexes)
     values = {

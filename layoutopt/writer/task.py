@@ -10,8 +10,9 @@ from __future__ import annotations
 import os
 import secrets
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -58,6 +59,7 @@ from layoutopt.writer.routing import (
     measure_cell_bytes,
     present_rows,
     route,
+    route_to_one_block,
     union_words,
     weigh_reaching_queries,
 )
@@ -244,18 +246,21 @@ class RoutedFile:
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """Yield the files of a segment, layout by layout, before they are written."""
     plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.late else job.plan
-    reached = weigh_reaching_queries(plan.queries, plan.schema, segment.table)
-    bytes_by_column = None if job.late else measure_cell_bytes(plan, segment.table)
+
+    @cache
+    def weigh() -> tuple[Floats, Mapping[str, float] | None]:  # once, where a layout has several blocks
+        reached = weigh_reaching_queries(plan.queries, plan.schema, segment.table)
+        return reached, None if job.late else measure_cell_bytes(plan, segment.table)
+
     layouts = [(i, layout) for i, layout in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     uses_left = Counter(blocking_key(plan, layout) for _, layout in layouts)
     routed: dict[Hashable, Routing] = {}  # routings that later layouts share
     cells: dict[str, CellRows] = {}
     for index, layout in layouts:
         key = blocking_key(plan, layout)
-        if (routing := routed.pop(key, None)) is None:
-            guides = find_guides(
-                plan, layout, segment.table, segment.words, job.shares, reached, bytes_by_column, cells
-            )
+        routing = routed.pop(key, None) or route_to_one_block(plan, layout, segment.words)
+        if routing is None:
+            guides = find_guides(plan, layout, segment.table, segment.words, job.shares, *weigh(), cells)
             routing = route(plan, layout, segment.table, segment.words, guides)
         uses_left[key] -= 1
         if uses_left[key]:
@@ -304,8 +309,9 @@ def _tid_sums(job: WriteJob, segment: GatheredSegment) -> list[list[int | None]]
     positions = Positions(np.arange(segment.table.num_rows))
     sums: list[list[int | None]] = [[] for _ in plan.scheme.layouts]
     all_rows_sums: list[int | None] = []
+    names = frozenset(segment.table.column_names)
     for column in plan.schema.columns:
-        has_column = column.name in segment.table.column_names
+        has_column = column.name in names
         hashes = value_hashes(segment.table[column.name], column.type) if has_column else None
         tid_hashes = None if hashes is None else positions.hashes(scramble_words(hashes))
         all_rows_sums.append(None if tid_hashes is None else int(tid_hashes.sum(dtype=np.int64)))

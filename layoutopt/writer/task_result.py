@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Final
+from typing import Final, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -79,6 +80,34 @@ def read_task_results(result: pa.Table) -> Iterator[TaskResult]:
         yield TaskResult(**plain, blocks=blocks, indexes=indexes)
 
 
+class PackedResults(Sequence[TaskResult | None]):
+    """Results of many tasks, with their blocks in one table: a table of its own takes about 100 KB for each."""
+
+    def __init__(self, results: Sequence[TaskResult | None]) -> None:
+        counts = [0 if result is None else result.blocks.num_rows for result in results]
+        self._starts = np.append(0, np.cumsum(counts)).tolist()
+        tables = [result.blocks for result in results if result is not None]
+        self._blocks = pa.concat_tables(tables).combine_chunks() if tables else None
+        empty = None if self._blocks is None else self._blocks.schema.empty_table()  # one object for all
+        self._results = [result and replace(result, blocks=empty) for result in results]
+
+    def __len__(self) -> int:
+        return len(self._results)
+
+    @overload
+    def __getitem__(self, place: int) -> TaskResult | None: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[TaskResult | None]: ...
+    def __getitem__(self, place: int | slice) -> TaskResult | Sequence[TaskResult | None] | None:
+        if isinstance(place, slice):
+            return [self[number] for number in range(len(self))[place]]
+        result = self._results[place]
+        if result is None or self._blocks is None:
+            return None
+        start, stop = self._starts[place], self._starts[place + 1]
+        return replace(result, blocks=self._blocks.slice(start, stop - start))
+
+
 def to_arrow_stream(blocks: pa.Table) -> bytes:
     """Return a table as a compressed Arrow stream: drivers limit the size of results, and indexes are long."""
     sink = pa.BufferOutputStream()
@@ -124,7 +153,7 @@ def combine_task_results(
         for layout, sums in enumerate(answer.tid_sums):
             by_name = zip(plan.schema.names, sums, strict=True)
             positions[key, number, layout] = {name: sum for name, sum in by_name if sum is not None}
-    return WriteResult(pa.concat_tables(tables), tuple(indexes), observed, joined, positions)
+    return WriteResult(pa.concat_tables(tables).combine_chunks(), tuple(indexes), observed, joined, positions)
 
 
 @dataclass(frozen=True)

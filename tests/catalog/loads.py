@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import block_schema
 from layoutopt.catalog.commit import CommitHook, commit_load, partition_entries
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import data_path, partition_key
-from layoutopt.catalog.snapshot import PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.model.feature import FeatureSet, SessionSettings

@@ -10,13 +10,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layoutopt.catalog.blocks import BlockTable, block_schema, concat_blocks, encode_blocks
 from layoutopt.catalog.bounds import bounds_over, column_bounds, merge_bounds
 from layoutopt.catalog.entries import partition_entries, written_content
-from layoutopt.catalog.snapshot import Bounds
+from layoutopt.catalog.partition_entry import Bounds
 from layoutopt.catalog.statistics import column_statistics_type
 from layoutopt.errors import CatalogError
 from layoutopt.model.layout import ByOrder, Layout, Scheme
@@ -264,6 +267,59 @@ def test_one_unknown_block_makes_the_partition_unknown(second: dict[str, Any], m
     assert merge_bounds(column_bounds(stats, rows, "int"), rows, np.arange(2)) == merged
 
 
+@given(
+    cuts=st.lists(st.integers(1, 3), min_size=1, max_size=12),
+    keys=st.integers(1, 4),
+    seed=st.integers(0, 1000),
+)
+def test_partitions_are_measured_together_as_each_alone(cuts: list[int], keys: int, seed: int) -> None:
+    plan = replace(PLAN, scheme=Scheme((*PLAN.scheme.layouts, Layout(PLAN.schema.names, (), (), ByOrder("input")))))
+    rng, rows = np.random.default_rng(seed), sum(cuts)
+    table = pa.table(
+        {
+            "year": pa.array([None if v == 0 else v for v in rng.integers(0, 4, rows).tolist()], pa.int32()),
+            "x": pa.array([None if v == 0 else (math.nan if v == 1 else v) for v in rng.integers(0, 5, rows).tolist()]),
+            "s": pa.array([None if v == 0 else "abc"[v - 1] for v in rng.integers(0, 4, rows).tolist()]),
+        },
+        schema=pa.schema([("year", pa.int32()), ("x", pa.float64()), ("s", pa.string())]),
+    )
+    names = [f"{key}" for key in rng.integers(0, keys, len(cuts))]
+    layouts = rng.integers(0, 2, len(cuts)).tolist()
+    blocks = blocks_of(table, np.cumsum([0, *cuts]).tolist(), PLAN, layout=layouts).set_column(
+        BLOCKS.schema.get_field_index("partition"), "partition", pa.array(names)
+    )
+    if seed % 3 == 0:  # some blocks hold no text, as in schemes of several layouts
+        held = pa.array(rng.integers(0, 2, len(cuts)).astype(bool))
+        stats = blocks["stats"].combine_chunks()
+        kept = pc.if_else(held, stats.field("c2"), pa.nulls(len(cuts), stats.field("c2").type))
+        children = [stats.field("c0"), stats.field("c1"), kept]
+        blocks = blocks.set_column(
+            blocks.schema.get_field_index("stats"), "stats", pa.StructArray.from_arrays(children, ["c0", "c1", "c2"])
+        )
+    values = {f"{key}": key for key in range(keys + 1)}  # the last has no blocks
+    together = partition_entries(blocks, plan, "l1", values)
+    for entry in together:
+        own = blocks.filter(pc.equal(blocks["partition"], entry.key))
+        assert partition_entries(own, plan, "l1", {entry.key: entry.value}) == (entry,)
+        measured = BlockTable.from_arrow(own, plan)
+        in_layout = [own.filter(pc.equal(own["layout"], layout)) for layout in (0, 1)]
+        assert entry.rows == max(sum(part["rows"].to_pylist()) for part in in_layout)
+        complete = [
+            np.flatnonzero((measured.layout == layout) & measured.has_column("s"))
+            for layout in (0, 1)
+            if measured.rows[(measured.layout == layout) & measured.has_column("s")].sum() == entry.rows
+        ]
+        assert ("s" in entry.checksums) == bool(complete)
+        if complete:
+            bounds = measured.block_statistics().bounds["s"]
+            known, held_nulls = bounds.known[complete[0]], bounds.nulls[complete[0]]
+            texts = bounds.low[complete[0]][known].tolist(), bounds.high[complete[0]][known].tolist()
+            expected = (min(texts[0]), max(texts[1])) if known.any() else (None, None)
+            assert (entry.bounds["s"].low, entry.bounds["s"].high) == expected
+            assert entry.bounds["s"].nulls == held_nulls.sum()
+            assert entry.checksums["s"] == measured.column_sums("s")[complete[0]].sum()
+
+
 @pytest.mark.parametrize(
     ("type", "low", "high"), [("int", 1, 2), ("string", "a", "b"), ("binary", b"a", b"b"), ("decimal(38,0)", 1, 10**37)]
 )
@@ -304,3 +360,33 @@ class TestFilesMadeToFillTheMemory:
     def test_honest_blocks_are_far_from_the_bound(self) -> None:
         like = BLOCKS.slice(0, 1).take(pa.array(np.zeros(20_000, np.int64)))
         assert from_file(like.set_column(2, "block", pa.array(range(20_000), pa.int64()))).n == 20_000
+
+
+def test_columns_of_wide_tables_are_read_in_few_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    schema = Schema(tuple(Column(f"x{i}", "int") for i in range(400)))
+    plan = plan_of(schema, partition_by=None)
+    rows = pa.table({f"x{i}": pa.array([i, i + 1, i + 2, None], pa.int32()) for i in range(400)})
+    data = encode_blocks(blocks_of(rows, [0, 2, 4], plan))
+    reads: list[int] = []
+    read = pq.ParquetFile.read
+
+    def counted(self: pq.ParquetFile, columns: Any = None, **options: Any) -> pa.Table:
+        reads.append(len(columns))
+        return read(self, columns=columns, **options)
+
+    monkeypatch.setattr(pq.ParquetFile, "read", counted)
+    single = BlockTable.from_parquet(data, plan, "l1.parquet")
+    reads.clear()
+    assert single.block_statistics().bounds["x7"].high.tolist() == [8, 9]
+    assert reads == [1]  # a question about a column decodes that column alone
+    table = BlockTable.from_parquet(data, plan, "l1.parquet")
+    reads.clear()
+    for i in [*range(399, 200, -7), *range(400)]:
+        bounds = table.block_statistics().bounds[f"x{i}"]
+        assert (bounds.low.tolist(), bounds.high.tolist(), bounds.nulls.tolist()) == (
+            [i, i + 2],
+            [i + 1, i + 2],
+            [0, 1],
+        )
+    assert sum(reads) == 400
+    assert len(reads) < 60

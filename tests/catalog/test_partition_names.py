@@ -6,8 +6,9 @@ from decimal import Decimal
 
 import pytest
 
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import Bounds, PartitionEntry, Snapshot
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key
 

@@ -11,16 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.paths import FileDigest
-from layoutopt.catalog.snapshot import (
-    Bounds,
-    PartitionEntry,
-    Snapshot,
-    check_version,
-    dumps,
-    loads,
-    version_state,
-)
+from layoutopt.catalog.snapshot import Snapshot, check_version, dumps, loads, version_state
 from layoutopt.errors import CatalogError
 from layoutopt.model.schema import Column, Schema
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -338,6 +339,30 @@ def test_both_readers_read_the_same(
         assert hashes is not None
         assert content.sums[column.name] == int(hashes.sum(dtype=np.int64))
     assert sum_whole_rows([read], SCHEMA) == sum_whole_rows([kept.slice(0, 3), kept.slice(3)], SCHEMA)
+
+
+def test_many_files_are_read_by_one_database_which_remembers_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+
+    opened: list[object] = []
+    connect = duckdb.connect
+
+    def counted(*args: Any, **options: Any) -> Any:
+        opened.append(options)
+        return connect(*args, **options)
+
+    monkeypatch.setattr(duckdb, "connect", counted)
+    file = LocalFile(tmp_path / "a.parquet", None)
+    for seed in range(5):
+        rows = some_rows(9, seed)
+        pq.write_table(rows, file.path)
+        os.utime(file.path, (1, 1))  # no reader could tell the change by its time
+        assert str(pa.concat_tables(read_by_duckdb(file, SCHEMA)).to_pylist()) == str(rows.to_pylist())
+    first, second = read_by_duckdb(file, SCHEMA), read_by_duckdb(file, SCHEMA)
+    assert str(next(first).to_pylist()) == str(next(second).to_pylist()) == str(rows.to_pylist())
+    assert len(opened) <= 1
 
 
 def test_a_text_that_is_no_utf8_needs_spark(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from layoutopt.local.processes import Processes
 from layoutopt.local.splits import (
     CutJob,
     SegmentRanges,
+    ShuffledRows,
     Split,
     check_split,
     count_files,
@@ -30,7 +31,6 @@ from layoutopt.local.splits import (
     estimate_rows,
     list_local_files,
     read_segment_rows,
-    read_shuffle_batches,
     read_split,
     write_shuffle_batches,
 )
@@ -303,10 +303,8 @@ def test_each_segment_gets_its_rows_and_further_parcels_go_with_them(tmp_path: P
         yield pack_shuffle_batch(7, low, rows.slice(0, 1))
 
     written = [write_shuffle_batches(job, also, str(folder), number) for number in range(2)]
-    found = {
-        segment: pa.Table.from_batches(read_shuffle_batches(str(folder), written, segment, 10 + segment))
-        for segment in (0, 1, 7)
-    }
+    shuffled = ShuffledRows.of(str(folder), written)
+    found = {segment: pa.Table.from_batches(shuffled.read(segment, 10 + segment)) for segment in (0, 1, 7)}
     assert found[0]["id"].to_pylist() == [0, 3, 6, 9, 12, 15, 18]
     assert found[1]["id"].to_pylist() == [2, 5, 8, 11, 14]
     assert found[7]["id"].to_pylist() == [0, 10]
@@ -314,4 +312,26 @@ def test_each_segment_gets_its_rows_and_further_parcels_go_with_them(tmp_path: P
         positions = table[POSITION].to_pylist()
         assert positions == sorted(set(positions))
         assert table[SEGMENT].unique().to_pylist() == [10 + segment]
-    assert list(read_shuffle_batches(str(folder), written, 2, 12)) == []
+    assert list(shuffled.read(2, 12)) == []
+
+
+@given(
+    low=st.integers(0, 60),
+    rows=st.integers(1, 40),
+    cuts=st.lists(st.tuples(st.integers(0, 3), st.integers(1, 30)), max_size=10),
+    values=st.sets(st.integers(0, 4)),
+)
+def test_segments_of_a_split_are_found_by_value_and_position(
+    low: int, rows: int, cuts: list[tuple[int, int]], values: set[int]
+) -> None:
+    segments: list[tuple[int, int, int]] = []
+    for value, length in sorted(cuts, key=lambda cut: cut[0]):
+        start = segments[-1][2] if segments and segments[-1][0] == value else 0
+        segments.append((value, start, start + length))
+    ranges = SegmentRanges(*map(tuple, zip(*segments, strict=True))) if segments else SegmentRanges((), (), ())
+    expected = [
+        number
+        for number, (value, first, stop) in enumerate(segments)
+        if value in values and first < low + rows and low < stop
+    ]
+    assert sorted(ranges.overlapping(Split("x", 0, 1, low, rows, None), values)) == expected

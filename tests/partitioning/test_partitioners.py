@@ -52,6 +52,14 @@ def test_blocks_keep_the_promises_of_partitioners(name: str, segment: Segment, s
     check_blocks(name, segment, seed)
 
 
+@pytest.mark.parametrize("name", sorted(set(names("partitioners", PARTITIONERS))))
+@given(segment=segments(), more=st.integers(0, 20))
+@settings(max_examples=examples(20), deadline=None)
+def test_rows_too_few_for_two_blocks_are_one_block(name: str, segment: Segment, more: int) -> None:
+    few = Segment(segment.vectors, segment.weights, segment.vectors.rows // 2 + 1 + more)
+    assert partition_of(name, few).n_blocks == 1
+
+
 @pytest.mark.parametrize("name", SLOW)
 @given(segment=segments(), seed=st.integers(0, 3))
 @settings(max_examples=examples(8), deadline=None)

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions, unpack_positions, vectors_of
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.optimistic_commit import CommitHook
+from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import Deletes, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.scan.table import Table, open_table
 from layoutopt.writer.checksum import hash_array

@@ -119,14 +119,14 @@ def test_no_query_answers_from_a_flipped_bit(table: Path, place: int) -> None:
 def test_a_snapshot_of_a_newer_format_stops_readers_and_writers(table: Path) -> None:
     file = table / "_layoutopt/snapshots/3.json"
     content = json.loads((table / "_layoutopt/snapshots/2.json").read_bytes())
-    file.write_text(json.dumps({**content, "number": 3, "version": 4, "news": "what this program can't know"}))
+    file.write_text(json.dumps({**content, "number": 3, "version": 5, "news": "what this program can't know"}))
     base = read_snapshot(TableFiles(str(table)), 2)
     for ask in (
         lambda: crash.read(str(table)),
         lambda: verify_path(str(table)),
         lambda: crash.commit(TableFiles(str(table)), base, "later", [1997]),
     ):
-        with pytest.raises(CatalogError, match="version 4, newer than 3; install a newer layoutopt"):
+        with pytest.raises(CatalogError, match="version 5, newer than 4; install a newer layoutopt"):
             ask()
     assert not (table / "_layoutopt/snapshots/4.json").exists()
 

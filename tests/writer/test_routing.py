@@ -24,6 +24,7 @@ from layoutopt.writer.routing import (
     limit_vectors,
     measure_cell_bytes,
     route,
+    route_to_one_block,
     union_words,
     weigh_reaching_queries,
 )
@@ -256,3 +257,23 @@ def test_joined_vectors_are_counted_and_no_row_is_lost() -> None:
     routing = routed(a_plan(max_vectors=2))
     assert routing.joined_vectors == 3
     assert sorted(routing.rows.tolist()) == list(range(200))
+
+
+@pytest.mark.parametrize("block_rows", [20, 139, 140, 141, 280, 10_000])
+@pytest.mark.parametrize("copies", [False, True])
+def test_rows_of_one_block_need_no_guides(block_rows: int, copies: bool) -> None:
+    plan = a_plan(block_rows=block_rows)
+    (layout,) = plan.scheme.layouts
+    if copies:
+        layout = Layout(layout.columns, (1, 2), (), layout.blocking)
+    expected, single = routed(plan, layout), route_to_one_block(plan, layout, WORDS)
+    assert (single is not None) == (len(expected.offsets) == 2)
+    if single is not None:
+        assert (single.rows.tolist(), single.offsets.tolist()) == (expected.rows.tolist(), expected.offsets.tolist())
+
+
+def test_orders_and_no_rows_are_not_routed_to_one_block() -> None:
+    plan = a_plan(block_rows=10_000)
+    (layout,) = plan.scheme.layouts
+    assert route_to_one_block(plan, replace(layout, blocking=ByOrder("sort", ("id",))), WORDS) is None
+    assert route_to_one_block(plan, layout, WORDS[:0]) is None

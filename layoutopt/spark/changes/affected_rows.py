@@ -20,9 +20,9 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.deletion_vectors import pack_positions, unite_vectors
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings

@@ -22,7 +22,7 @@ from layoutopt.catalog.deletion_vectors import (
     vectors_of,
 )
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.snapshot import EntryName, PartitionEntry
+from layoutopt.catalog.partition_entry import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, SettingError, expected_names

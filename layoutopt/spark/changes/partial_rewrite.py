@@ -23,7 +23,7 @@ from layoutopt.catalog.blocks import BlockTable, block_schema
 from layoutopt.catalog.commit import CommitHook, commit_load
 from layoutopt.catalog.entries import partition_entries, written_positions
 from layoutopt.catalog.load_check import Content, TidSums, check_content, check_positions
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, CommitConflictError, ContentMismatchError

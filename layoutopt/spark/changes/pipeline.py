@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import PartitionEntry
 from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.events import Stages
 from layoutopt.loading.load import Basis, load

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.catalog.commit import CommitHook, ensure_table_root
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent

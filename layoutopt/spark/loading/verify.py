@@ -27,7 +27,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import StructField, TimestampType
 
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SchemaError

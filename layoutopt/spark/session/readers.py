@@ -29,7 +29,7 @@ from pyspark.sql.types import StructType
 
 from layoutopt.catalog.arrow_types import arrow_type
 from layoutopt.catalog.keys import FLOATS
-from layoutopt.catalog.snapshot import PartitionEntry
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.inspect.cost import count_work
