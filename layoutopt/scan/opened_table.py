@@ -28,7 +28,7 @@ from layoutopt.scan.prune import (
     prune,
     prune_all,
 )
-from layoutopt.skipping.cannot_match import BlockStatistics, Mechanisms, cannot_match, cannot_match_all
+from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match, cannot_match_each
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +79,7 @@ class OpenedTable:
     ) -> tuple[PrunedQueries, ...]:
         """Return :meth:`decide` of many scans, one item per plan."""
         sessions = settings or [self.settings] * len(self.sources)
-        (excluded,) = cannot_match_all([root for root, _ in questions], self.partition_statistics, None, [Mechanisms()])
-        partitions_out = np.unpackbits(excluded, axis=1, count=self.partition_statistics.n).view(np.bool_)
+        partitions_out = cannot_match_each([root for root, _ in questions], self.partition_statistics)
         return tuple(
             prune_all(source, partitions_out, questions, session)
             for source, session in zip(self.sources, sessions, strict=True)
