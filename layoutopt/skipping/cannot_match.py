@@ -13,7 +13,9 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
+from itertools import accumulate
+from operator import xor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,31 +47,51 @@ _MAX_PIECES = 64
 
 
 class _Steps:
-    """For each key of a subject, as bits, the predicates whose sets have it, and those that are not sets only."""
+    """The predicates, as bits, that have each key of a subject: between two ends of their sets all keys are alike.
+
+    Attributes:
+        ranges, sets: predicates that are one set of the subject's values, of one interval or of several.
+        with_null: those of these that NULL makes TRUE, too.
+    """
 
     def __init__(self, subject: Expr, predicates: Sequence[Predicate]) -> None:
-        self._others = 0
-        intervals: list[tuple[int, Interval]] = []
+        self.ranges = self.sets = self.with_null = 0
+        others = 0  # not sets only, so that they may have any key
+        having: list[tuple[int, ValueSet]] = []
         for i, predicate in enumerate(predicates):
-            if not all(isinstance(literal, InSet) for literal in predicate.literals):
-                self._others |= 1 << i
+            bit, literals = 1 << i, [x for x in predicate.literals if isinstance(x, InSet)]
+            if len(literals) < len(predicate.literals):
+                others |= bit
                 continue
-            sets = (x.values for x in predicate.literals if isinstance(x, InSet) and x.subject == subject)
-            intervals += [(1 << i, interval) for values in sets for interval in values.intervals]
-        ends: set[Any] = {end for _, interval in intervals for end in interval if end is not None}
-        self._ends: list[Any] = sorted(ends)
-        self._having = [self._others] * (len(self._ends) + 1)  # below, between and above the ends
-        for bit, (low, high) in intervals:
+            own = [literal for literal in literals if literal.subject == subject]
+            having.append((bit, reduce(ValueSet.union, [literal.values for literal in own], ValueSet.empty())))
+            if len(literals) == len(own) == 1 and own[0].values.intervals:
+                self.ranges |= bit * (len(own[0].values.intervals) == 1)
+                self.sets |= bit * (len(own[0].values.intervals) > 1)
+                self.with_null |= bit * own[0].null
+        self._ends: list[Any] = sorted(
+            {end for _, values in having for pair in values.intervals for end in pair if end is not None}
+        )
+        changes = [others] + [0] * (len(self._ends) + 1)  # below, between and above the ends
+        for bit, values in having:
+            for low, high in values.intervals:
+                changes[self._step_after(low)] ^= bit
+                changes[self._step_before(high) + 1] ^= bit
+        self._having: list[int] = list(accumulate(changes, xor))
+
+    def reached(self, values: ValueSet) -> int:
+        """Return the predicates that have the first and the last of some keys: of ranges all that have every key."""
+        low, high = values.intervals[0][0], values.intervals[-1][1]
+        return self._having[self._step_after(low)] & self._having[self._step_before(high)]
+
+    def having_all(self, values: ValueSet, among: int) -> int:
+        """Return those of some predicates that have every one of some keys."""
+        for low, high in values.intervals:
             for step in range(self._step_after(low), self._step_before(high) + 1):
-                self._having[step] |= bit
-
-    def after(self, low: Key | None) -> int:
-        """Return the predicates that have the keys from ``low``; None is below all keys."""
-        return self._having[self._step_after(low)]
-
-    def before(self, high: Key | None) -> int:
-        """Return the predicates that have the keys just below ``high``; None is above all keys."""
-        return self._having[self._step_before(high)]
+                among &= self._having[step]
+                if not among:
+                    return 0
+        return among
 
     def _step_after(self, low: Key | None) -> int:
         return 0 if low is None else bisect_right(self._ends, low)
@@ -81,8 +103,9 @@ class _Steps:
 class ImpliedPredicates:
     """The predicates that follow from nodes: ``implies`` for all predicates at once, cached by node.
 
-    Filters of one log consist of few literals, and features of few predicates. Each literal is tested once. The answers
-    of an AND and an OR are then a union and an intersection of sets, which are bits of one Python integer.
+    Filters of one log consist of few literals, and features of few predicates. Each literal is tested once: sets of
+    values against all sets together, others one by one. The answers of an AND and an OR are then a union and an
+    intersection of sets, which are bits of one Python integer.
 
     Args:
         predicates: predicate ``i`` is bit ``i`` of every answer.
@@ -120,8 +143,14 @@ class ImpliedPredicates:
             for child in node.children:
                 common &= self.of(child)
             return common
-        candidates = sharing & self._may_follow(node) if isinstance(node, InSet) else sharing
-        implied = 0
+        candidates, implied = sharing, 0
+        if isinstance(node, InSet) and not node.values.is_empty:
+            steps = self._steps_of(node.subject)
+            reached = sharing & steps.reached(node.values)
+            implied = (reached & steps.ranges) | steps.having_all(node.values, reached & steps.sets)
+            if node.null:
+                implied &= steps.with_null
+            candidates = reached & ~(steps.ranges | steps.sets)
         while candidates:
             lowest = candidates & -candidates
             if implies(node, self._predicates[lowest.bit_length() - 1]):
@@ -129,18 +158,11 @@ class ImpliedPredicates:
             candidates ^= lowest
         return implied
 
-    def _may_follow(self, literal: InSet) -> int:
-        """Return the predicates, as bits, but those of sets that lack the literal's first or last key.
-
-        This only saves time: ``implies`` decides about the others.
-        """
-        if literal.values.is_empty:
-            return self._all
-        steps = self._steps.get(literal.subject)
+    def _steps_of(self, subject: Expr) -> _Steps:
+        steps = self._steps.get(subject)
         if steps is None:
-            steps = self._steps[literal.subject] = _Steps(literal.subject, self._predicates)
-        low, high = literal.values.intervals[0][0], literal.values.intervals[-1][1]
-        return steps.after(low) & steps.before(high)
+            steps = self._steps[subject] = _Steps(subject, self._predicates)
+        return steps
 
     def _sharing_columns(self, columns: frozenset[str]) -> int:
         """Return the predicates that read one of these columns, as bits."""
