@@ -41,7 +41,7 @@ _PARTITION: Final = "part"
 _GROUP_ROWS: Final = 100_000
 # Sizes from here to the largest are fitted.
 _FITTED: Final = 0.1
-# Processor seconds below which a stage's work is not told from its start.
+# Processor seconds below which a stage's work can't be distinguished from its start.
 _LEAST_SECONDS: Final = 0.05
 
 
@@ -52,7 +52,7 @@ class Curve:
     Attributes:
         stage: the verb.
         by: what grows.
-        most: the exponent that it shall not exceed.
+        most: the exponent that it should not exceed.
         sizes: ascending.
         seconds: by the clock, one for each size.
         processor: seconds of processor time, start included.
@@ -125,23 +125,32 @@ def _five(largest: int) -> tuple[int, ...]:
     return tuple(round(largest / math.sqrt(10) ** step) for step in (4, 3, 2, 1, 0))
 
 
+def _make_once(path: Path, write: Callable[[Path], None]) -> Path:
+    """Return a file, which is written if it is missing and renamed into place when it is complete."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.unfinished")
+        write(unfinished)
+        unfinished.rename(path)
+    return path
+
+
 def _rows_file(folder: Path, rows: int = _ROWS, partitions: int = 1) -> Path:
     """Write rows of trips; partitions have about as many rows each, all of a partition together."""
-    path = folder / "rows.parquet"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(path: Path) -> None:
         place = pa.array(np.arange(rows) * partitions // rows, pa.int32())
         pq.write_table(make_rows("trips", rows).append_column(_PARTITION, place), path, row_group_size=_GROUP_ROWS)
-    return path
+
+    return _make_once(folder / "rows.parquet", write)
 
 
 def _log_file(folder: Path, statements: int = _STATEMENTS) -> Path:
-    path = folder / "log.jsonl"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+    def write(path: Path) -> None:
         texts = simulate_users(TRAIN, max(20, statements // _STATEMENTS_A_USER), statements)
         path.write_text("".join(json.dumps({"sql": text}) + "\n" for text in texts))
-    return path
+
+    return _make_once(folder / "log.jsonl", write)
 
 
 def _common(folder: Path) -> Path:
@@ -199,14 +208,14 @@ def _plan_partitions(folder: Path, partitions: int) -> Sequence[str]:
 
 def _wide_file(folder: Path, columns: int) -> Path:
     """Write rows of trips with so many columns, the added ones of whole numbers."""
-    path = folder / "rows.parquet"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+
+    def write(path: Path) -> None:
         table, random = make_rows("trips", _ROWS_OF_WIDE), np.random.default_rng(columns)
         for number in range(columns - table.num_columns):
             table = table.append_column(f"Column{number}", pa.array(random.integers(0, 1_000, _ROWS_OF_WIDE)))
         pq.write_table(table, path)
-    return path
+
+    return _make_once(folder / "rows.parquet", write)
 
 
 def _plan_columns(folder: Path, columns: int) -> Sequence[str]:

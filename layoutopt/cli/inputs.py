@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -166,19 +165,13 @@ def load_calibration(path: Path | None) -> Calibration | None:
     return read_calibration(path)
 
 
-def analyze_log(
-    table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None, share: float = 1.0
-) -> Analysis:
-    """Return the analysis of a log's queries on a table, or of a share of them, drawn by weight.
-
-    A half-life lowers the weights of older queries.
-    """
+def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:
+    """Return the analysis of a log's queries on a table; a half-life lowers the weights of older ones."""
     from layoutopt.workload.analyze import analyze
     from layoutopt.workload.log import read_log
 
-    entries = list(read_log(log, column=column, dialect=dialect))
-    sample = None if share == 1 else math.ceil(len(entries) * share)
-    analysis = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs, sample)
+    entries = read_log(log, column=column, dialect=dialect)
+    analysis = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
     if half_life is None:
         return analysis
     from layoutopt.config.fields import parse_age

@@ -279,9 +279,9 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
     from layoutopt.report.inspections import print_audit
 
     table = open_at(session, settings.table_path, settings)
-    queries = analyze_log(table, log, settings.column, settings.dialect, share=settings.sample).queries
+    queries = analyze_log(table, log, settings.column, settings.dialect).queries
     with session.working("auditing") as work:
-        report = audit(table, queries, settings.dialect, work.step)
+        report = audit(table, queries, settings.dialect, work.step, settings.sample)
     session.show(report.to_json(), lambda console: print_audit(console, report))
     if report.losses:
         raise DataFileError(

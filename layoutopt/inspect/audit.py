@@ -6,6 +6,7 @@ matches need Spark is reported as not audited.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -41,7 +42,8 @@ class AuditReport:
     """The result of an audit.
 
     Attributes:
-        queries: scans of the table in the log.
+        log_queries: scans of the table in the log.
+        queries: those of them that were drawn to be audited.
         by_text: scans whose own condition was evaluated.
         by_filter: scans whose analysed filter was evaluated.
         unaudited: (place in the log, reason) of the other scans.
@@ -50,6 +52,7 @@ class AuditReport:
 
     table: str
     snapshot: int
+    log_queries: int
     queries: int
     by_text: int
     by_filter: int
@@ -69,13 +72,22 @@ class AuditReport:
 
 
 def audit(
-    table: Table, queries: Iterable[Query], dialect: str = "spark", progress: Progress | None = None
+    table: Table,
+    queries: Iterable[Query],
+    dialect: str = "spark",
+    progress: Progress | None = None,
+    sample: float = 1.0,
+    seed: int = 0,
 ) -> AuditReport:
     """Read a table again and check for each query of a log that the blocks it skips hold no matching row.
 
-    ``progress`` is called with (segments done, all segments).
+    Args:
+        progress: called with (segments done, all segments).
+        sample: the share of the queries to check, in (0, 1], drawn whatever their weights; at least one.
     """
-    listed = list(queries)
+    whole = list(queries)
+    count = max(1, round(len(whole) * sample))
+    listed = [whole[i] for i in sorted(random.Random(seed).sample(range(len(whole)), count))] if whole else []
     questions, index_of_query = find_questions(table, listed, dialect)
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
     proved = dict.fromkeys(_NAMES.values(), 0)
@@ -89,7 +101,7 @@ def audit(
         if question.condition is not None and i not in unanswered
     )
     return AuditReport(
-        table.name, table.catalog.snapshot.number, len(listed), by_text,
+        table.name, table.catalog.snapshot.number, len(whole), len(listed), by_text,
         len(listed) - by_text - len(unaudited), tuple(unaudited),
         sum(matches.read for matches in all_matches), proved, tuple(losses[:_MOST_PROBLEMS]),
     )  # fmt: skip

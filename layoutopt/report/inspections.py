@@ -126,6 +126,10 @@ def print_audit(console: Console, report: AuditReport) -> None:
     console.print(
         f"{audited:,} of {report.queries:,} queries audited over {report.rows:,} rows; skips proved: {proofs}"
     )
+    if report.queries < report.log_queries:
+        console.print(
+            f"not checked: {report.log_queries - report.queries:,} of the log's {report.log_queries:,} queries"
+        )
     for loss in report.losses:
         console.print(Text(printable(_describe_loss(loss)), style="red"))
     if report.by_filter:

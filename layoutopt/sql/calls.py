@@ -43,20 +43,6 @@ _TIMES: Final = frozenset({"date", "timestamp", "timestamp_ntz"})
 MAX_SHIFT: Final = 1_000_000
 
 
-def _read_shift(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
-    """Return a date or time plus or minus a constant; None for any other arithmetic."""
-    shift = split_shift(node)
-    if shift is not None:
-        start, amount, unit, sign = shift
-        count = sign * _read_count(read(amount), node, context)
-        return shift_by(_check_time(read(start), node), unit, count, context, node.sql("spark"))
-    operand = read(node.this)
-    if isinstance(operand, TypedConstant) or operand.type != "date" or not isinstance(node, exp.Add | exp.Sub):
-        return None
-    days, sign = read(node.expression), -1 if isinstance(node, exp.Sub) else 1
-    return shift_by_days(operand, sign * _read_count(days, node, context)) if is_integer(days.type) else None
-
-
 def read_date_add(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``date_add(d, 3)`` or ``date_sub(d, 3)``."""
     unit = node.args.get("unit")
@@ -116,10 +102,16 @@ def read_arithmetic(node: exp.Expr, context: Context, read: Reader) -> Subject:
     """Return ``a + b`` and the like of numbers, or a date or time shifted by days or an interval."""
     if not context.settings.ansi:
         raise Unusable("can-fail", f"{node.sql('spark')} is supported in ANSI mode only")
-    shifted = _read_shift(node, context, read)
-    if shifted is not None:
-        return shifted
+    shift = split_shift(node)
+    if shift is not None:
+        start, amount, unit, sign = shift
+        count = sign * _read_count(read(amount), node, context)
+        return shift_by(_check_time(read(start), node), unit, count, context, node.sql("spark"))
     left, right = read(node.this), read(node.expression)
+    is_sum = isinstance(node, exp.Add | exp.Sub)
+    if isinstance(left, Subject) and left.type == "date" and is_sum and is_integer(right.type):
+        days = _read_count(right, node, context)
+        return shift_by_days(left, -days if isinstance(node, exp.Sub) else days)
     is_decimal = any(decimal_digits(operand.type) for operand in (left, right))
     sides = [_to_side(side, value, is_decimal) for side, value in ((node.this, left), (node.expression, right))]
     return numbers.combine(TRY_ARITHMETIC[type(node)], sides[0], sides[1], context, node.sql("spark"))

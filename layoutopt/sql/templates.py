@@ -117,7 +117,7 @@ class _Template:
 
     Attributes:
         scans: its scans with their conditions; None as long as they are unknown.
-        problem: the code and the detail of why its first text can't be analysed; None if it can.
+        problem: the code and the detail of why its first text can't be analysed; None if it can, or is unknown.
         texts: how many texts were bound.
         next_check: the text, by this count, that is next analysed as a whole too.
         is_sound: whether all texts that were also analysed as a whole had the same scans.
@@ -165,25 +165,17 @@ class ScanFinder:
         text, constants = take_constants(sql)
         template = self._find_template(sql, dialect, text, constants)
         if template is None:
-            return self._find_whole(sql, dialect)
+            return self.find_whole(sql, dialect)
         assert template.scans is not None
         try:
             scans = self._bind(template.scans, constants)
         except RecursionError:
-            return self._find_whole(sql, dialect)
+            return self.find_whole(sql, dialect)
         if template.is_check_due():
-            whole = self._find_whole(sql, dialect)
+            whole = self.find_whole(sql, dialect)
             template.is_sound = whole == scans
             return whole
         return scans
-
-    def count(self, sql: str, dialect: str = "spark") -> int:
-        """Return how many scans a statement has, without reading their conditions; raises as ``find_scans``."""
-        template = self._find_template(sql, dialect, *take_constants(sql))
-        if template is None:
-            return len(self._find_whole(sql, dialect))
-        assert template.scans is not None
-        return len(template.scans)
 
     def _find_template(self, sql: str, dialect: str, text: str, constants: Sequence[str]) -> _Template | None:
         """Return a text's template, with its scans; None if the text must be analysed as a whole."""
@@ -200,8 +192,11 @@ class ScanFinder:
         if template.scans is None and template.is_sound:
             try:
                 template.scans = self._place(text, dialect, constants, bound)
-            except (StatementError, RecursionError):
-                template.problem = self._find_problem(sql, dialect)
+            except (StatementError, RecursionError) as error:
+                if isinstance(error, StatementError) and not bound:
+                    template.problem = error.code, error.detail
+                else:
+                    template.problem = self._find_problem(sql, dialect)
                 template.is_sound = template.problem is not None
                 if template.problem is not None:
                     raise StatementError(*template.problem) from None
@@ -210,12 +205,13 @@ class ScanFinder:
     def _find_problem(self, sql: str, dialect: str) -> tuple[str, str] | None:
         """Return the code and the detail of why a statement can't be analysed; None if it can."""
         try:
-            self._find_whole(sql, dialect)
+            self.find_whole(sql, dialect)
         except StatementError as problem:
             return problem.code, problem.detail
         return None
 
-    def _find_whole(self, sql: str, dialect: str) -> list[TableScan]:
+    def find_whole(self, sql: str, dialect: str = "spark") -> list[TableScan]:
+        """Return the scans of one statement, which is analysed on its own; raises as ``find_scans``."""
         scans = find_scans(
             sql, self._tables, dialect, settings=self._settings, udfs=self._udfs, any_qualifier=self._any_qualifier
         )

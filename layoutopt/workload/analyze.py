@@ -31,6 +31,8 @@ UNUSABLE: Final = "unusable:"
 
 # Skipped statements that are kept with their texts; more are only counted.
 MOST_SKIPPED: Final = 1_000
+# Texts without constants whose number of scans is remembered.
+_MOST_SKELETONS: Final = 100_000
 # Statements by which a dialect is guessed.
 _GUESSING_STATEMENTS = 20
 
@@ -76,7 +78,8 @@ def analyze(
             statements read, and the one without a schema.
         settings: the session's; Spark's defaults in UTC by default.
         udfs: the user's deterministic functions, by name.
-        sample: return at most so many queries, drawn by weight, and read the conditions of these alone; by default all.
+        sample: return at most so many queries, drawn by weight, and read the conditions of these alone; by default
+            all.
 
     Raises:
         LogError: no statement can be used; the message has the problem of the first one.
@@ -92,13 +95,12 @@ def analyze(
     queries: list[Query] = []
     unusable: dict[str, float] = {}
     drawn: Iterable[tuple[LogEntry, Mapping[int, float] | None]] = ((entry, None) for entry in entries)
-    if sample is not None and len(entries) > sample:
+    if sample is not None:
         drawn = _draw_scans(entries, reader, sample)
     for entry, weights in drawn:
-        for number, scan in enumerate(reader.read(entry, is_counted=weights is not None)):
-            weight = entry.count if weights is None else weights.get(number)
-            if weight is None:
-                continue
+        scans = reader.read(entry, is_counted=weights is not None)
+        for number, weight in _weigh_scans(len(scans), entry.count, weights).items():
+            scan = scans[number]
             logged = (weight, entry.timestamp, entry.user, entry.sql)
             queries.append(Query(entry.id, name, scan.columns, scan.filter, *logged, scan.exact))
             for condition in scan.unusable:
@@ -109,16 +111,28 @@ def analyze(
         if table is not None and skipped and skipped[0].reason == "no-table":
             read = _find_most_read_table(skeletons, dialect)
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
-        details += _hint_dialect([statement.sql for statement in skipped if statement.reason == "parse-error"], dialect)
+        unreadable = [statement.sql for statement in skipped if statement.reason == "parse-error"]
+        details += _hint_dialect(unreadable, counts[_SKIPPED + "parse-error"], dialect)
         raise LogError(f"no statement of the log can be used on the table {name!r}{details}")
-    counts.update({UNUSABLE + code: round(count) for code, count in unusable.items()})
+    counts.update({UNUSABLE + code: max(1, round(count)) for code, count in unusable.items()})
     if len(queries) < counts["scans"]:
         counts.update(sampled=len(queries))
     return Analysis(name, tuple(queries), tuple(skipped), dict(sorted(counts.items())))
 
 
+def _weigh_scans(scans: int, count: float, drawn: Mapping[int, float] | None) -> Mapping[int, float]:
+    """Return the weights of a statement's scans by number, if all were drawn or some."""
+    if drawn is None:
+        return dict.fromkeys(range(scans), count)
+    weights: dict[int, float] = {}
+    for number, weight in drawn.items() if scans else ():
+        number = min(number, scans - 1)  # constants of another text of the kind may have folded a subquery away
+        weights[number] = weights.get(number, 0.0) + weight
+    return weights
+
+
 class _StatementReader:
-    """Reads statements' scans of a table, and tells of those that have none.
+    """Reads statements' scans of a table, and keeps why others have none.
 
     Attributes:
         counts, skipped: as in an analysis, so far.
@@ -126,56 +140,61 @@ class _StatementReader:
 
     def __init__(self, finder: ScanFinder, table: str, dialect: str, time_zone: str) -> None:
         self._finder, self._table, self._dialect, self._time_zone = finder, table, dialect, time_zone
+        self._scans: dict[tuple[str, str], int] = {}
         self.counts: Counter[str] = Counter(used=0, skipped=0, scans=0)
         self.skipped: list[SkippedStatement] = []
 
     def count(self, entry: LogEntry) -> int:
-        """Return how many scans a statement has."""
-        try:
-            _check(entry)
-            count = self._finder.count(entry.sql, entry.dialect or self._dialect)
-            self._count(count)
-        except StatementError as problem:
-            self._skip(entry, problem)
-            return 0
+        """Return how many scans a statement has; texts that differ in constants alone have the same number."""
+        key = take_constants(entry.sql)[0], entry.dialect or self._dialect
+        count = None if entry.problem else self._scans.get(key)
+        if count is None:
+            count = len(self.read(entry))
+            if count and len(self._scans) < _MOST_SKELETONS:
+                self._scans[key] = count
+        else:
+            self.counts.update(used=1, scans=count)
         return count
 
     def read(self, entry: LogEntry, is_counted: bool = False) -> list[TableScan]:
         """Return a statement's scans; ``is_counted`` says whether they are counted already."""
         try:
-            _check(entry)
-            dialect = entry.dialect or self._dialect
-            bound = bind_text(entry.sql, dialect, entry.timestamp, entry.parameters, self._time_zone)
-            scans = self._finder.find(*bound)
-            if not is_counted:
-                self._count(len(scans))
+            if entry.problem:
+                raise StatementError(entry.code, entry.problem)
+            scans = self._finder.find(*self._bind(entry))
+            if not scans:
+                raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
         except StatementError as problem:
             if not is_counted:
                 self._skip(entry, problem)
             return []
+        if not is_counted:
+            self.counts.update(used=1, scans=len(scans))
         return scans
 
-    def _count(self, scans: int) -> None:
-        if not scans:
-            raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
-        self.counts.update(used=1, scans=scans)
+    def _bind(self, entry: LogEntry) -> tuple[str, str]:
+        return bind_text(entry.sql, entry.dialect or self._dialect, entry.timestamp, entry.parameters, self._time_zone)
 
     def _skip(self, entry: LogEntry, problem: StatementError) -> None:
         self.counts.update(("skipped", _SKIPPED + problem.code))
         if len(self.skipped) < MOST_SKIPPED:
-            self.skipped.append(SkippedStatement(entry.id, problem.code, problem.detail, entry.sql))
+            detail = problem.detail if entry.problem else self._find_detail(entry) or problem.detail
+            self.skipped.append(SkippedStatement(entry.id, problem.code, detail, entry.sql))
 
-
-def _check(entry: LogEntry) -> None:
-    if entry.problem:
-        raise StatementError(entry.code, entry.problem)
+    def _find_detail(self, entry: LogEntry) -> str | None:
+        """Return what is wrong with the very text; the finder may name another one of the same template."""
+        try:
+            self._finder.find_whole(*self._bind(entry))
+        except StatementError as problem:
+            return problem.detail
+        return None
 
 
 def _draw_scans(
     entries: Sequence[LogEntry], reader: _StatementReader, most: int
 ) -> Iterator[tuple[LogEntry, dict[int, float]]]:
     """Yield the statements with drawn scans, and the weight of each drawn scan by its number in the statement."""
-    scans = np.array([reader.count(entry) for entry in entries])
+    scans = np.array([reader.count(entry) for entry in entries], dtype=np.int64)
     statements = np.repeat(np.arange(len(entries)), scans)
     first = np.cumsum(scans) - scans
     places, weights = draw_by_weight(np.repeat([entry.count for entry in entries], scans), most)
@@ -218,7 +237,7 @@ def _find_most_read_table(skeletons: _Skeletons, dialect: str) -> str:
             spelled.setdefault(name.lower(), name)
             names[name.lower()] += count
     if not names:
-        hint = _hint_dialect(unreadable, dialect) or "; give a log of queries with FROM"
+        hint = _hint_dialect(unreadable, len(unreadable), dialect) or "; give a log of queries with FROM"
         raise LogError(f"no statement of the log reads a table{hint}")
     return spelled[names.most_common(1)[0][0]]
 
@@ -247,9 +266,10 @@ def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> _Skeletons:
     return counts
 
 
-def _hint_dialect(unreadable: Sequence[str], dialect: str) -> str:
+def _hint_dialect(unreadable: Sequence[str], count: int, dialect: str) -> str:
+    """Return what to do about so many texts that can't be read, given some of them."""
     if not unreadable:
         return ""
     guess = guess_dialect(list(dict.fromkeys(unreadable))[:_GUESSING_STATEMENTS])
     advice = f"--dialect {guess} reads them" if guess and guess != dialect else "name the log's own with --dialect"
-    return f"; {len(unreadable)} can't be read in the dialect {dialect}: {advice}"
+    return f"; {count} can't be read in the dialect {dialect}: {advice}"

@@ -139,7 +139,10 @@ def test_the_command_line_names_the_block(
     assert main(["verify", str(honest), "--queries", str(log), "--json"]) == DONE
     assert json.loads(capsys.readouterr().out)["ok"] is True
     assert main(["verify", str(honest), "--queries", str(log), "--sample", "0.5", "--json"]) == DONE
-    assert json.loads(capsys.readouterr().out)["queries"] == 3
+    sampled = json.loads(capsys.readouterr().out)
+    assert (sampled["queries"], sampled["log_queries"]) == (3, 6)
+    assert main(["verify", str(honest), "--queries", str(log), "--sample", "0.5"]) == DONE
+    assert "not checked: 3 of the log's 6 queries" in " ".join(capsys.readouterr().out.split())
     monkeypatch.setattr(builder, "pack", lambda bits: np.zeros((len(bits), 1), dtype=np.uint64))
     build(wrong, rows, building(SCHEMA, CONDITIONS))
     assert main(["verify", str(wrong), "--queries", str(log)]) == FAILED

@@ -12,7 +12,7 @@ from tests.report.printing import printed
 
 
 def audit(by_filter: int, *losses: Loss) -> str:
-    report = AuditReport("t", 3, 9, 9 - by_filter - 1, by_filter, ((8, "no reason"),), 1000, {"features": 7}, losses)
+    report = AuditReport("t", 3, 9, 9, 9 - by_filter - 1, by_filter, ((8, "no reason"),), 1000, {"features": 7}, losses)
     return printed(print_audit, report)
 
 

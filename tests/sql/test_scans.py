@@ -483,3 +483,9 @@ def test_columns_that_spark_tells_apart_are_told_apart() -> None:
         assert schema.find(name).name == name
         (scan,) = find_scans(f"SELECT 1 FROM t WHERE {name} = 5", {"t": schema})
         assert scan.filter.root == equal(name, 5)
+
+
+def test_a_long_sum_is_read_once() -> None:
+    (scan,) = find_scans("SELECT a FROM t WHERE a" + " + 1" * 40 + " > 3", {"t": Schema((Column("a", "int"),))})
+    assert scan.exact
+    assert scan.filter.root.columns == {"a"}

@@ -157,11 +157,14 @@ def periodic_log(times: int) -> list[LogEntry]:
     shapes = [f"SELECT a FROM t WHERE a > {{0}} AND c < {limit}.5" for limit in range(6)] + [
         "SELECT x.a FROM t x JOIN t y ON x.a = y.a WHERE y.c > {0}.5",
         "SELECT a FROM t WHERE a = {0} AND rand() > 0.5",
-        "SELECT k FROM other WHERE k = {0}",
+        "SELECT k FROM other WHERE k = {0} AND day > CURRENT_DATE - 7",
         "SELECT nope{0} FROM t",
     ]
     texts = [shape.format(number) for number in range(times) for shape in shapes]
-    return [LogEntry(number, text, count=1.0 + number % 3) for number, text in enumerate(texts)]
+    return [
+        LogEntry(number, text, f"2026-11-{1 + number % 28:02}T10:00:00", count=1.0 + number % 3)
+        for number, text in enumerate(texts)
+    ]
 
 
 def test_a_sample_keeps_counts_weight_and_shares_also_of_periodic_logs() -> None:
@@ -192,9 +195,43 @@ def test_only_the_first_skipped_statements_are_kept() -> None:
     assert found.reasons == {"no-table": MOST_SKIPPED, "unknown-column": MOST_SKIPPED}
 
 
-def test_statements_with_the_same_problem_are_parsed_a_few_times() -> None:
-    log = entries(*[f"DELETE FROM t WHERE a = {number}" for number in range(500)], "SELECT a FROM t")
+def test_skipped_statements_show_their_own_texts() -> None:
+    log = entries(*[f"DELETE FROM t WHERE a = {number}" for number in range(2_000)], "SELECT a FROM t")
     with patch.object(dialect, "_parse", wraps=dialect._parse) as parse:
         found = analyze(log, SCHEMA, "t")
-    assert found.reasons == {"not-a-query": 500}
-    assert parse.call_count < 15
+    assert found.reasons == {"not-a-query": 2_000}
+    assert [f"a = {statement.id}'" in statement.detail for statement in found.skipped] == [True] * MOST_SKIPPED
+    assert parse.call_count < MOST_SKIPPED + 20
+
+
+def test_a_sample_limits_the_scans_of_joins_too() -> None:
+    log = entries(*[f"SELECT x.a FROM t x JOIN t y ON x.a = y.a WHERE x.c > {number}" for number in range(5)])
+    found = analyze(log, SCHEMA, "t", sample=5)
+    assert (len(found.queries), found.counts["scans"], found.counts["sampled"]) == (5, 10, 5)
+    assert analyze(log, SCHEMA, "t", sample=10).queries == analyze(log, SCHEMA, "t").queries
+
+
+def test_a_column_like_a_function_is_bound_in_samples_as_in_whole_logs() -> None:
+    schema = Schema((*SCHEMA.columns, Column("current_date", "date")))
+    texts = [f"SELECT a FROM t WHERE a > {number} AND d < CURRENT_DATE" for number in range(20)]
+    log = [LogEntry(number, text.replace(" d ", " b "), "2026-11-22T10:00:00") for number, text in enumerate(texts)]
+    every, sampled = analyze(log, schema, "t"), analyze(log, schema, "t", sample=10)
+    assert sampled.counts["used"] == every.counts["used"] == 20
+
+
+def test_scans_that_constants_fold_away_leave_their_weight_to_others() -> None:
+    inner = "a IN (SELECT a FROM t WHERE b = '{0}')"
+    log = [
+        LogEntry(number, f"SELECT a FROM t WHERE a > {number} AND ({late} OR {inner})".format(number), day)
+        for number in range(20)
+        for late in ("CURRENT_DATE > DATE '2020-01-01'", "CURRENT_DATE > DATE '2030-01-01'")
+        for day in ("2026-11-22T10:00:00",)
+    ]
+    sampled = analyze(log, SCHEMA, "t", sample=15)
+    assert sum(query.weight for query in sampled.queries) == pytest.approx(sampled.counts["scans"])
+
+
+def test_all_unreadable_statements_are_counted() -> None:
+    log = entries(*[f"SELECT TOP {number} [a] FROM [t] WHERE [a] = {number}" for number in range(MOST_SKIPPED + 200)])
+    with pytest.raises(LogError, match=f"{MOST_SKIPPED + 200} can't be read in the dialect spark"):
+        analyze(log, SCHEMA, "t")
