@@ -119,7 +119,7 @@ def merge_bounds_of_groups(bounds: ColumnBounds, rows: Ints, blocks: Ints, group
     ranged = known & (unranged[group] == 0)
     order = np.flatnonzero(ranged)[np.argsort(group[ranged], kind="stable")]
     groups, starts = np.unique(group[order], return_index=True)
-    merged = [Bounds(nulls=None if of else total) for total, of in zip(nulls, unknown, strict=True)]
+    merged = [Bounds(nulls=None if some else total) for total, some in zip(nulls, unknown, strict=True)]
     if len(groups):
         low = np.minimum.reduceat(bounds.low[blocks[order]], starts)
         high = np.maximum.reduceat(bounds.high[blocks[order]], starts)

@@ -181,7 +181,7 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
 
 
 def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write a load's blocks under an unused name; raises as :func:`~layoutopt.catalog.manifests.write_version`."""
+    """Write a load's blocks under an unused name; raises as ``write_version``."""
     return write_version(files, lambda version: blocks_path(load_id, version), data)
 
 

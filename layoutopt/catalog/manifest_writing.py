@@ -18,17 +18,19 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CommitConflictError
 from layoutopt.model.schema import Schema
 
-# With more bounds, entries times columns, a snapshot has manifests. Older programs can read smaller snapshots.
+# With more bounds, entries times one more than columns, a snapshot has manifests. Older programs read smaller ones.
 MOST_BOUNDS: Final = 4096
 
 _MOST_VERSIONS: Final = 100
 
 
-def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str) -> Snapshot:
+def name_manifests(
+    files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str, attempt: int = 1
+) -> Snapshot:
     """Return a snapshot with the names of its manifests, those of ``latest`` and at most a new one, which is written.
 
-    The new one has the partitions that differ from ``latest``, and those of later manifests that are not larger. A
-    small snapshot has none.
+    The new one has the partitions that differ from ``latest``, and those of the newest manifests that are at most twice
+    as large. A small snapshot has none. ``attempt`` counts from 1; each writes other contents.
 
     Raises:
         CatalogError: a manifest of ``latest`` is missing or damaged.
@@ -48,7 +50,7 @@ def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | Non
         if table is None:
             return plain
         later = {*changed, *removed}
-        while names and names[-1].entries <= table.num_rows + len(removed):
+        while names and names[-1].entries <= 2 * (table.num_rows + len(removed)):
             older = read_manifest(files, latest or snapshot, names.pop())
             is_kept = pc.invert(pc.is_in(older.table["key"], value_set=pa.array(sorted(later), pa.string())))
             table = pa.concat_tables([older.table.filter(is_kept).replace_schema_metadata(), table])
@@ -56,7 +58,7 @@ def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | Non
             later |= older.keys
         removed = removed if names else set()  # no older manifest has them
         data = encode_manifest(table, sorted(removed))
-        path, digest = write_version(files, lambda version: manifest_path(load_id, version), data)
+        path, digest = write_version(files, lambda version: manifest_path(load_id, version), data, attempt)
         names.append(ManifestName(path, table.num_rows + len(removed)))
         own[path] = digest
     known = {} if latest is None else latest.files
@@ -82,14 +84,18 @@ def dumps_with_manifests(snapshot: Snapshot) -> bytes:
     return dumps(replace(snapshot, partitions=(), files=files))
 
 
-def write_version(files: TableFiles, path_of: Callable[[int], str], data: bytes) -> tuple[str, FileDigest]:
+def write_version(
+    files: TableFiles, path_of: Callable[[int], str], data: bytes, first: int = 1
+) -> tuple[str, FileDigest]:
     """Write a file of a load under an unused name; a crashed attempt's stay, since another attempt may still run.
+
+    Versions are tried from ``first`` on.
 
     Raises:
         CommitConflictError: all names are taken.
         OSError: the store failed.
     """
-    for version in range(1, _MOST_VERSIONS):
+    for version in range(first, first + _MOST_VERSIONS):
         path = path_of(version)
         try:
             files.write_new(path, data)

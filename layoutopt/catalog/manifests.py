@@ -20,15 +20,8 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import check_expansion
 from layoutopt.catalog.keys import is_wide_decimal, one_chunk
-from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
-from layoutopt.catalog.paths import (
-    Count,
-    Digest,
-    FileDigest,
-    LoadId,
-    PartitionKey,
-    SafePath,
-)
+from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry, Scalar
+from layoutopt.catalog.paths import Count, Digest, FileDigest, LoadId, PartitionKey, SafePath
 from layoutopt.model.records import Record, read, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
@@ -167,7 +160,9 @@ class Manifest:
             for text in pc.unique(self.table[name]).to_pylist():
                 if text is not None:
                     read(kind, text, name)
-        for name in ("rows", "bytes", "blocks_size"):
+        for text in pc.unique(self.table["value"]).to_pylist():
+            read(Scalar, json.loads(text), "value")
+        for name in ("rows", "bytes", "blocks_size", "deleted_rows", "deletes_size"):
             if (pc.min(self.table[name]).as_py() or 0) < 0:
                 raise ValueError(f"its {name} are negative")
         if len({tuple(self.table[name].is_valid().to_pylist()) for name in _OF_DELETES}) > 1:

@@ -49,7 +49,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         CatalogError: a snapshot since its base is damaged or missing.
         OSError: the store failed; the table is unchanged.
     """
-    for _ in range(_MOST_ATTEMPTS):
+    for attempt in range(1, _MOST_ATTEMPTS + 1):
         history = snapshots_since(files, change.base)
         committed = find_change(history, change.load_id)
         if committed is not None:
@@ -57,9 +57,10 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
         latest = history[-1] if history else change.base
-        snapshot = name_manifests(files, change.after(latest), latest, change.load_id)
-        # The next attempt must not name a file of this one that a vacuum removes meanwhile.
+        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, attempt)
+        # A manifest may be there since an attempt that stopped, and a vacuum may be about to remove it.
         change = replace(change, names=change.names | _list_written(snapshot, latest))
+        check_no_tombstone(files, history, change)
         at("before-snapshot")
         try:
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))

@@ -24,6 +24,7 @@ from layoutopt.catalog.manifests import Manifest, ManifestName, decode_cached
 from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.paths import (
     CATALOG,
+    MANIFESTS,
     MARKER,
     SNAPSHOTS,
     Count,
@@ -101,11 +102,11 @@ class Snapshot(Record):
         created_at: ISO 8601 in UTC, never before the parent's.
         load_id: the load that made the snapshot.
         partitions: the entries, sorted by key.
-        files: the digest of every plan and blocks file that the partitions name, by path.
+        files: the digest of every plan, manifest, blocks and vectors file that the snapshot names, by path.
         tombstones: the load folders and files that a vacuum removes after this snapshot; nothing may name them again.
         batches: the appended batches, so that none is appended twice.
         plans: digests of the table's plans, the newest last, also unused ones; see :attr:`plans_in_order`.
-        manifests: the files with the entries, the newest last, which has its partitions alone; none where the
+        manifests: the files with the entries, the newest last: of a partition in several it counts; none where the
             snapshot's own file has the entries.
     """
 
@@ -335,14 +336,16 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
 def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
     """Read a catalog file, and check its digest against the snapshot's."""
     where, expected = files.full_path(path), snapshot.files[path]
+    # Without a manifest of the newest snapshot no load can be committed.
+    remedy = "restore it from a copy" + ("" if path.startswith(f"{MANIFESTS}/") else " or load again")
     try:
         data = files.read_cached(path, expected.sha256)
     except FileNotFoundError as error:
-        raise CatalogError(f"the catalog file {where} is missing; restore it from a copy or load again") from error
+        raise CatalogError(f"the catalog file {where} is missing; {remedy}") from error
     if FileDigest.of(data) != expected:
         raise CatalogError(
             f"the catalog file {where} is damaged: its {len(data)} bytes are not those that snapshot {snapshot.number} "
-            "names; restore it from a copy or load again"
+            f"names; {remedy}"
         )
     files.cache_content(path, expected.sha256, data)
     return data

@@ -202,7 +202,7 @@ class Catalog:
     def _read_entries(self, entry_ids: Sequence[int]) -> tuple[BlockTable, Ints]:
         """Return the blocks of some entries (their indices) of one plan, in this order, and the entry of each block.
 
-        Blocks files are taken as they are or in few parts, since a load may have written thousands of partitions.
+        Blocks files are used whole or in few parts, since a load may have written thousands of partitions.
         """
         parts: list[tuple[BlockTable, Ints]] = []
         by_file: dict[str, tuple[PartitionEntry, list[Ints], list[int]]] = {}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from math import log2
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from uuid import uuid4
 
 import numpy as np
@@ -224,6 +226,16 @@ def test_manifests_stay_few(always: None, tmp_path: Path) -> None:
     assert {entry.key for entry in base.partitions} >= {f"{year}" for year in range(300)}
 
 
+def test_commits_of_falling_sizes_leave_few_manifests(always: None, tmp_path: Path) -> None:
+    files = TableFiles(str(tmp_path / "t"))
+    ensure_table_root(files)
+    base, first = None, 0
+    for number, size in enumerate(range(40, 0, -1)):
+        base = SmallLoad(f"l{number}", tuple(range(first, first + size))).commit(files, base)
+        first += size
+        assert len(base.manifests) <= 1 + log2(first)
+
+
 def test_small_snapshots_are_for_older_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
@@ -370,3 +382,40 @@ def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles
     assert there == first
     assert type(there.bounds) is dict
     assert read_partitions(files, replace(snapshot, partitions=())).partitions == snapshot.partitions
+
+
+def test_a_retried_load_does_not_name_a_manifest_that_a_vacuum_has_given_up(always: None, tmp_path: Path) -> None:
+    files = TableFiles(str(tmp_path / "t"))
+    ensure_table_root(files)
+    base = SmallLoad("l1", (1994, 1995)).commit(files, None)
+    with pytest.raises(Killed):
+        SmallLoad("l3", (1996,)).commit(files, base, at=kill_at("before-snapshot"))
+    with pytest.raises(Killed):
+        vacuum(files, 1, timedelta(0), at=kill_at("file-removed"))
+    SmallLoad("l4", (1994, 1995)).commit(files, latest_snapshot(files))
+
+    def retry(point: str) -> None:
+        if point == "snapshot-created":
+            with suppress(CommitConflictError):
+                SmallLoad("l3", (1996,)).commit(files, latest_snapshot(files))
+
+    vacuum(files, 1, timedelta(0), at=retry)
+    newest = latest_snapshot(files)
+    assert newest is not None
+    assert {entry.key for entry in newest.partitions} >= {"1994", "1995"}
+
+
+def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(always: None, tmp_path: Path) -> None:
+    files = TableFiles(str(tmp_path / "t"))
+    ensure_table_root(files)
+    base = SmallLoad("l0", (1990,)).commit(files, None)
+    others = iter(range(10))
+
+    def come_before(point: str) -> None:
+        if point == "before-snapshot" and (number := next(others, None)) is not None:
+            SmallLoad(f"other{number}", (2000 + number,)).commit(files, latest_snapshot(files))
+
+    with patch.object(TableFiles, "write_new", autospec=True, side_effect=TableFiles.write_new) as write:
+        SmallLoad("l1", (1991,)).commit(files, base, at=come_before)
+    written = [call.args[1] for call in write.call_args_list if "manifests/l1" in call.args[1]]
+    assert len(written) == len(set(written)) == 11
