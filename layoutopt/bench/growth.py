@@ -24,7 +24,7 @@ from rich.table import Table
 
 from layoutopt.bench.brushing import make_rows, simulate_users
 from layoutopt.bench.experiment import TRAIN
-from layoutopt.bench.plots import plot_file
+from layoutopt.bench.plots import plain_tick, plot_file
 from layoutopt.bench.processes import check_peaks, processor_seconds_of_children, run_layoutopt
 from layoutopt.bench.steps import Json, Say, Step, run
 from layoutopt.errors import SettingError
@@ -353,6 +353,9 @@ def plot_growth(curves: Sequence[Curve], path: Path) -> None:
                 label = f"{curve.stage}: {curve.exponent:.2f}"
                 axes.plot(curve.sizes, curve.processor, marker=marker, markersize=4, label=label)
             axes.set(xlabel=by, xscale="log", yscale="log")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_major_formatter(plain_tick)
+                axis.set_minor_formatter(lambda value, place: "")
             axes.grid(visible=True, alpha=0.3)
             axes.legend(frameon=False, fontsize=7)
         panels[0].set_ylabel("processor seconds")

@@ -35,7 +35,7 @@ def figure_plot(figure: Mapping[str, Any]) -> str:
     axes.margins(y=0.12)
     if "y" in figure["log"]:
         axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(_plain)
+        axes.yaxis.set_major_formatter(plain_tick)
     else:
         axes.set_ylim(bottom=0, top=axes.get_ylim()[1])
     if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -59,7 +59,7 @@ def _draw_lines(axes: Any, figure: Mapping[str, Any]) -> None:
         axes.plot(x, y, marker=_MARKERS[place], markersize=4, color=_COLOURS[place], label=name)
     if "x" in figure["log"]:
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(_plain)
+        axes.xaxis.set_major_formatter(plain_tick)
     _draw_thesis(axes, figure, lambda series, x: x)
     axes.grid(visible=True, alpha=0.3)
 
@@ -105,7 +105,7 @@ def _draw_thesis(axes: Any, figure: Mapping[str, Any], place_of: Any) -> None:
         axes.plot(at, [claim["thesis"] for claim in shown], "D", color="black", markersize=5, label=THESIS)
 
 
-def _plain(value: float, place: object = None) -> str:
+def plain_tick(value: float, place: object = None) -> str:
     """Format a number at an axis without powers of ten."""
     return f"{value:,.0f}" if value >= 1 else f"{value:g}"
 
