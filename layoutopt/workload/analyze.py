@@ -28,6 +28,7 @@ from layoutopt.workload.entries import LogEntry
 # leaves out.
 _SKIPPED: Final = "skipped:"
 UNUSABLE: Final = "unusable:"
+_NO_TABLE: Final = "no-table"
 
 # Skipped statements that are kept with their texts; more are only counted.
 MOST_SKIPPED: Final = 1_000
@@ -108,7 +109,7 @@ def analyze(
     counts, skipped = Counter({"statements": len(entries), **reader.counts}), reader.skipped
     if not queries:
         details = f"; the first: {skipped[0].detail}" if skipped else ""
-        if table is not None and skipped and skipped[0].reason == "no-table":
+        if table is not None and skipped and skipped[0].reason == _NO_TABLE:
             read = _find_most_read_table(skeletons, dialect)
             details = f": the log reads {read!r}; give a log of {name!r}, or analyze and plan with --table {read}"
         unreadable = [statement.sql for statement in skipped if statement.reason == "parse-error"]
@@ -163,7 +164,7 @@ class _StatementReader:
                 raise StatementError(entry.code, entry.problem)
             scans = self._finder.find(*self._bind(entry))
             if not scans:
-                raise StatementError("no-table", f"the statement does not read the table {self._table!r}")
+                raise StatementError(_NO_TABLE, f"the statement does not read the table {self._table!r}")
         except StatementError as problem:
             if not is_counted:
                 self._skip(entry, problem)
@@ -178,7 +179,8 @@ class _StatementReader:
     def _skip(self, entry: LogEntry, problem: StatementError) -> None:
         self.counts.update(("skipped", _SKIPPED + problem.code))
         if len(self.skipped) < MOST_SKIPPED:
-            detail = problem.detail if entry.problem else self._find_detail(entry) or problem.detail
+            is_own = bool(entry.problem) or problem.code == _NO_TABLE
+            detail = problem.detail if is_own else self._find_detail(entry) or problem.detail
             self.skipped.append(SkippedStatement(entry.id, problem.code, detail, entry.sql))
 
     def _find_detail(self, entry: LogEntry) -> str | None:
