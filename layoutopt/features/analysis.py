@@ -16,7 +16,7 @@ from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
-from layoutopt.workload.analyze import Analysis, analyze
+from layoutopt.workload.analyze import Analysis, analyze, skip_reasons
 from layoutopt.workload.log import decay_weights, read_log
 from layoutopt.workload.served import split_served
 
@@ -27,7 +27,7 @@ class LogAnalysis:
 
     Attributes:
         document: the contents of `features.json`.
-        counts, reasons: how many statements were used and skipped, and why; see ``workload.analyze.Analysis``.
+        counts: how many statements were ``used`` and ``skipped``, and more; see ``workload.analyze.Analysis``.
         threshold: T, as given or by default.
         commonality: figure 3.2(a) of this log.
         stability: figure 3.2(b) of this log.
@@ -35,10 +35,14 @@ class LogAnalysis:
 
     document: FeaturesDocument
     counts: Mapping[str, int]
-    reasons: Mapping[str, int]
     threshold: int
     commonality: Curve
     stability: Curve
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Return why statements were skipped: reason code -> how many, the most frequent first."""
+        return skip_reasons(self.counts)
 
 
 def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> LogAnalysis:
@@ -97,7 +101,6 @@ def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis)
             exclude_columns=excluded,
         ),
         analysis.counts,
-        analysis.reasons,
         threshold,
         commonality(analysis.queries),
         stability(analysis.queries),

@@ -332,7 +332,7 @@ def analysis_report(analysis: LogAnalysis, indexes: Sequence[Suggestion], output
         "table": document.table,
         "counts": dict(analysis.counts),
         "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail, "sql": s.sql} for s in document.skipped],
-        "skipped_by_reason": dict(analysis.reasons),
+        "skipped_by_reason": analysis.reasons,
         "threshold": analysis.threshold,
         "exclude_columns": list(document.exclude_columns),
         "features": [

@@ -32,8 +32,6 @@ _NO_TABLE: Final = "no-table"
 
 # Skipped statements that are kept with their texts; more are only counted.
 MOST_SKIPPED: Final = 1_000
-# Texts without constants whose number of scans is remembered.
-_MOST_SKELETONS: Final = 100_000
 # Statements by which a dialect is guessed.
 _GUESSING_STATEMENTS = 20
 
@@ -57,9 +55,14 @@ class Analysis:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Return why statements were skipped: reason code -> how many, the most frequent first."""
-        reasons = {key.removeprefix(_SKIPPED): count for key, count in self.counts.items() if key.startswith(_SKIPPED)}
-        return dict(sorted(reasons.items(), key=lambda item: -item[1]))
+        """Return :func:`skip_reasons` of the counts."""
+        return skip_reasons(self.counts)
+
+
+def skip_reasons(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return why statements were skipped, given the counts of an analysis: reason code -> how many, most first."""
+    reasons = {key.removeprefix(_SKIPPED): count for key, count in counts.items() if key.startswith(_SKIPPED)}
+    return dict(sorted(reasons.items(), key=lambda item: -item[1]))
 
 
 def analyze(
@@ -87,7 +90,8 @@ def analyze(
         SettingError: unknown dialect.
     """
     entries = check_log(entries, dialect)
-    skeletons = _count_skeletons(entries, dialect)
+    taken = _take_skeletons(entries, dialect)
+    skeletons = _count_skeletons(entries, taken)
     name = table if table is not None else _find_most_read_table(skeletons, dialect)
     in_schema = None if "." in name else _find_most_read_schema(skeletons, name)
     read_as = name if in_schema is None else f"{in_schema}.{name}"
@@ -97,7 +101,7 @@ def analyze(
     unusable: dict[str, float] = {}
     drawn: Iterable[tuple[LogEntry, Mapping[int, float] | None]] = ((entry, None) for entry in entries)
     if sample is not None:
-        drawn = _draw_scans(entries, reader, sample)
+        drawn = _draw_scans(entries, taken, reader, sample)
     for entry, weights in drawn:
         scans = reader.read(entry, is_counted=weights is not None)
         for number, weight in _weigh_scans(len(scans), entry.count, weights).items():
@@ -141,18 +145,17 @@ class _StatementReader:
 
     def __init__(self, finder: ScanFinder, table: str, dialect: str, time_zone: str) -> None:
         self._finder, self._table, self._dialect, self._time_zone = finder, table, dialect, time_zone
-        self._scans: dict[tuple[str, str], int] = {}
+        self._scans: dict[_Skeleton | None, int] = {}
         self.counts: Counter[str] = Counter(used=0, skipped=0, scans=0)
         self.skipped: list[SkippedStatement] = []
 
-    def count(self, entry: LogEntry) -> int:
-        """Return how many scans a statement has; texts that differ in constants alone have the same number."""
-        key = take_constants(entry.sql)[0], entry.dialect or self._dialect
-        count = None if entry.problem else self._scans.get(key)
+    def count(self, entry: LogEntry, skeleton: _Skeleton | None) -> int:
+        """Return how many scans a statement has; texts with the same skeleton have the same number."""
+        count = self._scans.get(skeleton)
         if count is None:
             count = len(self.read(entry))
-            if count and len(self._scans) < _MOST_SKELETONS:
-                self._scans[key] = count
+            if count:
+                self._scans[skeleton] = count
         else:
             self.counts.update(used=1, scans=count)
         return count
@@ -193,10 +196,10 @@ class _StatementReader:
 
 
 def _draw_scans(
-    entries: Sequence[LogEntry], reader: _StatementReader, most: int
+    entries: Sequence[LogEntry], skeletons: Sequence[_Skeleton | None], reader: _StatementReader, most: int
 ) -> Iterator[tuple[LogEntry, dict[int, float]]]:
     """Yield the statements with drawn scans, and the weight of each drawn scan by its number in the statement."""
-    scans = np.array([reader.count(entry) for entry in entries], dtype=np.int64)
+    scans = np.array(list(map(reader.count, entries, skeletons)), dtype=np.int64)
     statements = np.repeat(np.arange(len(entries)), scans)
     first = np.cumsum(scans) - scans
     places, weights = draw_by_weight(np.repeat([entry.count for entry in entries], scans), most)
@@ -220,8 +223,10 @@ def check_log(entries: Iterable[LogEntry], dialect: str) -> list[LogEntry]:
     return entries
 
 
-# A text and how many differ from it in constants alone, by skeleton and dialect.
-_Skeletons: TypeAlias = Mapping[tuple[str, str], tuple[str, int]]
+# A text without its constants, and its dialect.
+_Skeleton: TypeAlias = tuple[str, str]
+# A text of each skeleton, and how many there are.
+_Skeletons: TypeAlias = Mapping[_Skeleton, tuple[str, int]]
 
 
 def _find_most_read_table(skeletons: _Skeletons, dialect: str) -> str:
@@ -258,13 +263,23 @@ def _find_most_read_schema(skeletons: _Skeletons, table: str) -> str | None:
     return schemas.most_common(1)[0][0] if len(schemas) > 1 else None
 
 
-def _count_skeletons(entries: Iterable[LogEntry], dialect: str) -> _Skeletons:
-    counts: dict[tuple[str, str], tuple[str, int]] = {}
-    for entry in entries:
-        if not entry.problem:
-            key = take_constants(entry.sql)[0], entry.dialect or dialect
-            text, count = counts.get(key, (entry.sql, 0))
-            counts[key] = text, count + 1
+def _take_skeletons(entries: Iterable[LogEntry], dialect: str) -> list[_Skeleton | None]:
+    """Return each statement's skeleton, equal ones as one object; None for a damaged record."""
+    known: dict[_Skeleton, _Skeleton] = {}
+
+    def take(entry: LogEntry) -> _Skeleton:
+        skeleton = take_constants(entry.sql)[0], entry.dialect or dialect
+        return known.setdefault(skeleton, skeleton)
+
+    return [None if entry.problem else take(entry) for entry in entries]
+
+
+def _count_skeletons(entries: Iterable[LogEntry], skeletons: Iterable[_Skeleton | None]) -> _Skeletons:
+    counts: dict[_Skeleton, tuple[str, int]] = {}
+    for entry, skeleton in zip(entries, skeletons, strict=True):
+        if skeleton is not None:
+            text, count = counts.get(skeleton, (entry.sql, 0))
+            counts[skeleton] = text, count + 1
     return counts
 
 
