@@ -6,13 +6,13 @@ matches need Spark is reported as not audited.
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
+from layoutopt.model.arrays import draw_share
 from layoutopt.model.query import Query
 from layoutopt.scan.matches import Matches, Progress, Question, find_matches, find_questions
 from layoutopt.scan.opened_table import MECHANISMS
@@ -86,8 +86,7 @@ def audit(
         sample: the share of the queries to check, in (0, 1], drawn whatever their weights; at least one.
     """
     whole = list(queries)
-    count = max(1, round(len(whole) * sample))
-    listed = [whole[i] for i in sorted(random.Random(seed).sample(range(len(whole)), count))] if whole else []
+    listed = draw_share(whole, sample, seed)
     questions, index_of_query = find_questions(table, listed, dialect)
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
     proved = dict.fromkeys(_NAMES.values(), 0)

@@ -6,7 +6,6 @@ deletion vectors. With several layouts, every cell of the source must be in its 
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -33,6 +32,7 @@ from layoutopt.inspect.file_check import (
     check_rest_blocks,
     find_unchecked_reason,
 )
+from layoutopt.model.arrays import draw_share
 from layoutopt.model.predicates import describe
 from layoutopt.scan.check_deletes import find_wrong_deletes
 from layoutopt.scan.prune import PlanBlocks
@@ -146,9 +146,8 @@ def verify(
     if not 0 < sample <= 1:
         raise SettingError(f"invalid --sample {sample}: expected a number above 0 and up to 1")
     paths = [path for source in table.sources for path in source.blocks.files]
-    count = max(1, round(len(paths) * sample))
     # In order: the files of a segment are read one after the other, so only its tids are in memory.
-    sampled = [paths[i] for i in sorted(random.Random(seed).sample(range(len(paths)), count))] if paths else []
+    sampled = draw_share(paths, sample, seed)
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
     problems += [Problem("index", *pair) for pair in check_index_files(table.catalog)]
     if sample == 1:

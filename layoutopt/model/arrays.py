@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -47,6 +48,26 @@ def number_equal(items: Iterable[Hashable]) -> Ints:
     """
     numbers: dict[Hashable, int] = {}
     return np.array([numbers.setdefault(item, len(numbers)) for item in items], dtype=np.int64)
+
+
+def unpack_bits(packed: Packed, count: int) -> Bits:
+    """Return the first bits of each packed row, bool[..., count].
+
+    >>> unpack_bits(np.array([[0b10100000]], dtype=np.uint8), 3)
+    array([[ True, False,  True]])
+    """
+    bits: Bits = np.unpackbits(packed, axis=-1, count=count).view(np.bool_)
+    return bits
+
+
+def draw_share(values: Sequence[T], share: float, seed: int) -> list[T]:
+    """Draw a share of the values at random, at least one of some; they stay in their order.
+
+    >>> draw_share("abcdef", 0.5, 0), draw_share("ab", 0.01, 0), draw_share("", 0.5, 0)
+    (['a', 'd', 'f'], ['b'], [])
+    """
+    count = min(len(values), max(1, round(len(values) * share)))
+    return [values[place] for place in sorted(random.Random(seed).sample(range(len(values)), count))]
 
 
 def stable_order(numbers: Ints, below: int) -> Places:

@@ -23,7 +23,7 @@ from typing import Protocol
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Singles, Words, stable_order
+from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Singles, Words, stable_order, unpack_bits
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.query import Query
 from layoutopt.model.vectors import VectorCounts, union, unpack
@@ -313,7 +313,7 @@ def _derive_from_skip_sets(objective: SkipSetObjective, vectors: VectorCounts) -
             break
     all_hold = np.array([np.frombuffer(key, dtype=np.uint8) for key in weight_of], dtype=np.uint8)
     all_hold = all_hold.reshape(len(weight_of), packed.shape[1])
-    bits = ~np.unpackbits(all_hold, axis=1, count=len(vectors)).view(np.bool_)
+    bits = ~unpack_bits(all_hold, len(vectors))
     linear = _scale_weights(
         np.ascontiguousarray(bits.T), np.array(list(weight_of.values()), dtype=np.float64), vectors.rows
     )

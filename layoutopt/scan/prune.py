@@ -23,7 +23,7 @@ from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
-from layoutopt.model.arrays import Bits, Floats, Ints, Packed, Places, number_equal
+from layoutopt.model.arrays import Bits, Floats, Ints, Places, number_equal, unpack_bits
 from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
@@ -63,7 +63,7 @@ def local_layouts(plan: Plan, roots: Sequence[Node], features: FeatureIndex | No
         bits[index, list(layout.features)] = False
     lacked = BlockStatistics(rows=np.ones(len(layouts), dtype=np.int64), bits=FeatureBits(pack(bits)))
     (packed,) = cannot_match_all(roots, lacked, features, [Mechanisms(statistics=False)])
-    return _unpack(packed, len(layouts))
+    return unpack_bits(packed, len(layouts))
 
 
 @dataclass(frozen=True)
@@ -573,7 +573,7 @@ def _prove(
         ``bool[choices, queries, n]``.
     """
     blocks, statistics = source.blocks, source.statistics_under(settings)
-    proved = _unpack(cannot_match_all(roots, statistics, source.features_under(settings), choices), blocks.n)
+    proved = unpack_bits(cannot_match_all(roots, statistics, source.features_under(settings), choices), blocks.n)
     emptied = np.flatnonzero(blocks.live_rows == 0)
     for choice, blocks_out in zip(choices, proved, strict=True):
         if choice.statistics:
@@ -581,11 +581,6 @@ def _prove(
         if choice.features and local.any():
             blocks_out |= (blocks.part == 1) & local[:, blocks.layout]
     return proved
-
-
-def _unpack(packed: Packed, n: int) -> Bits:
-    bits: Bits = np.unpackbits(packed, axis=-1, count=n).view(np.bool_)
-    return bits
 
 
 def _sum_rows(source: PlanBlocks, masks: Bits, alike: Ints) -> Ints:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from layoutopt.model.arrays import Bits, Packed
+from layoutopt.model.arrays import Bits, Packed, unpack_bits
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.predicates import And, Call, Const, Constant, Expr, InSet, Like, Node, Or, Predicate, columns_of
 from layoutopt.model.predicates.subsume import implies
@@ -321,14 +321,12 @@ def cannot_match(
         by_indexes: whether to use indexes; the first use of one reads it.
     """
     mechanisms = Mechanisms(by_features, by_statistics, by_indexes)
-    proved = cannot_match_all([node], statistics, features, [mechanisms])[0, 0]
-    return np.unpackbits(proved, count=statistics.n).view(np.bool_)
+    return unpack_bits(cannot_match_all([node], statistics, features, [mechanisms])[0, 0], statistics.n)
 
 
 def cannot_match_each(nodes: Sequence[Node], statistics: BlockStatistics) -> Bits:
     """Return :func:`cannot_match` of many filters by statistics, without features, ``bool[nodes, n]``."""
-    (proved,) = cannot_match_all(nodes, statistics, None, [Mechanisms()])
-    return np.unpackbits(proved, axis=1, count=statistics.n).view(np.bool_)
+    return unpack_bits(cannot_match_all(nodes, statistics, None, [Mechanisms()])[0], statistics.n)
 
 
 def cannot_match_all(

@@ -131,8 +131,7 @@ class CellRows:
 
     def _find_reached(self, statistics: BlockStatistics, columns: frozenset[str]) -> Bits:
         nodes = [_project_node(query.filter.root, columns) for query in self.plan.queries]
-        numbers = {node: number for number, node in enumerate(dict.fromkeys(nodes))}
-        return ~cannot_match_each(list(numbers), statistics)[[numbers[node] for node in nodes]]
+        return ~cannot_match_each(nodes, statistics)
 
     def _column_in_order(self, name: str) -> pa.Table:
         return self.table.select([name]).take(self._order)
