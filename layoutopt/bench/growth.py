@@ -11,7 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from rich.table import Table
 
 from layoutopt.bench.brushing import make_rows, simulate_users
-from layoutopt.bench.experiment import TRAIN
+from layoutopt.bench.experiment import TRAIN, size_of
 from layoutopt.bench.plots import plain_tick, plot_file
 from layoutopt.bench.processes import check_peaks, processor_seconds_of_children, run_layoutopt
 from layoutopt.bench.steps import Json, Say, Step, run
@@ -109,7 +109,7 @@ class _Stage:
     sizes: tuple[int, ...]
     words: Callable[[Path, int], Sequence[str]]
     product: str = ""
-    needs: tuple[str, ...] = field(default=())
+    needs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -313,12 +313,14 @@ def _measure(words: Sequence[str], product: Path | None = None) -> Json:
         "seconds": round(time.perf_counter() - started, 3),
         "processor": round(processor_seconds_of_children() - used, 3),
         "peak": max(peaks.values(), default=0),
-        "bytes": 0 if product is None else _count_bytes(product),
+        "bytes": _size_of_product(product),
     }
 
 
-def _count_bytes(path: Path) -> int:
-    return sum(file.stat().st_size for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file())
+def _size_of_product(product: Path | None) -> int:
+    if product is None:
+        return 0
+    return size_of(product) if product.is_dir() else product.stat().st_size
 
 
 def growth_report(curves: Sequence[Curve]) -> Table:

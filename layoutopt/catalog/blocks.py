@@ -316,7 +316,7 @@ class BlockTable:
 class _StatisticsReader:
     """Reads columns of ``stats`` from a blocks file, each once.
 
-    Each read takes time by the columns of the file, so once several were asked for, further ones are read ahead.
+    Each read takes time by the columns of the file, so after several reads further ones are read ahead.
     """
 
     def __init__(self, file: pq.ParquetFile, schema: Schema, where: str) -> None:

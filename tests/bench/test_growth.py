@@ -49,8 +49,8 @@ def test_a_report_has_a_line_a_curve_and_a_plot_a_panel_for_what_grows(tmp_path:
     said = io.StringIO()
     Console(file=said, width=160).print(growth_report(curves))
     lines = [line.replace("│", " ").split() for line in said.getvalue().splitlines()]
-    found = {(line[0], line[1]): line[-2:] for line in lines if line[1:2] and line[1] in ("rows", "blocks")}
-    assert found == {named: [f"{exponent:.2f}", f"{most:g}"] for named, (exponent, most) in drawn.items()}
+    result = {(line[0], line[1]): line[-2:] for line in lines if line[1:2] and line[1] in ("rows", "blocks")}
+    assert result == {named: [f"{exponent:.2f}", f"{most:g}"] for named, (exponent, most) in drawn.items()}
     plot_growth(curves, tmp_path / "growth.png")
     assert (tmp_path / "growth.png").stat().st_size > 10_000
     assert json.loads(json.dumps(curves[1].to_json()))["exponent"] == 0.4

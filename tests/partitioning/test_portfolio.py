@@ -112,8 +112,8 @@ def test_cuts_are_those_of_counting_every_node_alone(seed: int, vectors: int, fe
     derived = DerivedObjective(bits, rng.integers(-20, 200, derived_features).astype(np.float64), 0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(qdtree_module, "_FEW_VECTORS", few)
-        found = cut_greedily(derived, cuts, rows, min_rows)
-    assert found.tolist() == cut_naively(derived, cuts, rows, min_rows).tolist()
+        result = cut_greedily(derived, cuts, rows, min_rows)
+    assert result.tolist() == cut_naively(derived, cuts, rows, min_rows).tolist()
 
 
 def test_a_qdtree_scans_less_than_chance_and_no_less_than_the_portfolio() -> None:

@@ -83,17 +83,17 @@ def test_fewer_guides_are_taken_only_where_queries_then_read_less(problem: Probl
 
 
 @given(problems(), some_queries)
-def test_choices_of_guides_read_what_each_reads_alone(problem: Problem, asked: list[int]) -> None:
-    served = queries_of(problem, asked)
+def test_choices_of_guides_read_what_each_reads_alone(problem: Problem, numbers: list[int]) -> None:
+    served = queries_of(problem, numbers)
     choices = feature_choices(problem, served)
     alone = [compute_rows_read(problem, served, features, WARD) for features in choices]
-    for found, expected in zip(compute_by_choices(problem, served, choices, WARD), alone, strict=True):
-        assert found.tolist() == expected.tolist()
+    for result, expected in zip(compute_by_choices(problem, served, choices, WARD), alone, strict=True):
+        assert result.tolist() == expected.tolist()
 
 
 @given(problems(), some_queries)
-def test_choices_follow_the_vectors_of_each_number_of_features(problem: Problem, asked: list[int]) -> None:
-    served = queries_of(problem, asked)
+def test_choices_follow_the_vectors_of_each_number_of_features(problem: Problem, numbers: list[int]) -> None:
+    served = queries_of(problem, numbers)
     ranked = _rank_features(problem, served)[: len(choose_features(problem, served))]
     sizes = prefixes([sample.vectors.words for sample in problem.samples], ranked, problem.max_vectors)
     expected = [np.sort(ranked[:size]).tolist() for size in sizes]

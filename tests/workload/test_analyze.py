@@ -180,7 +180,8 @@ def test_a_sample_keeps_counts_weight_and_shares_also_of_periodic_logs() -> None
     error, total = sampling_error(500, 9), sum(query.weight for query in every.queries)
     for shape in range(10):
         weights = [
-            sum(query.weight for query in found.queries if query.id % 10 == shape) / total for found in (every, sampled)
+            sum(query.weight for query in result.queries if query.id % 10 == shape) / total
+            for result in (every, sampled)
         ]
         assert weights[1] == pytest.approx(weights[0], abs=error)
     filters = {(query.id, query.filter) for query in every.queries}
@@ -189,25 +190,25 @@ def test_a_sample_keeps_counts_weight_and_shares_also_of_periodic_logs() -> None
 
 def test_only_the_first_skipped_statements_are_kept() -> None:
     log = periodic_log(MOST_SKIPPED)
-    found = analyze(log, SCHEMA, "t", sample=100)
-    assert len(found.skipped) == MOST_SKIPPED
-    assert found.counts["skipped"] == 2 * MOST_SKIPPED
-    assert found.reasons == {"no-table": MOST_SKIPPED, "unknown-column": MOST_SKIPPED}
+    result = analyze(log, SCHEMA, "t", sample=100)
+    assert len(result.skipped) == MOST_SKIPPED
+    assert result.counts["skipped"] == 2 * MOST_SKIPPED
+    assert result.reasons == {"no-table": MOST_SKIPPED, "unknown-column": MOST_SKIPPED}
 
 
 def test_skipped_statements_show_their_own_texts() -> None:
     log = entries(*[f"DELETE FROM t WHERE a = {number}" for number in range(2_000)], "SELECT a FROM t")
     with patch.object(dialect, "_parse", wraps=dialect._parse) as parse:
-        found = analyze(log, SCHEMA, "t")
-    assert found.reasons == {"not-a-query": 2_000}
-    assert [f"a = {statement.id}'" in statement.detail for statement in found.skipped] == [True] * MOST_SKIPPED
+        result = analyze(log, SCHEMA, "t")
+    assert result.reasons == {"not-a-query": 2_000}
+    assert [f"a = {statement.id}'" in statement.detail for statement in result.skipped] == [True] * MOST_SKIPPED
     assert parse.call_count < MOST_SKIPPED + 20
 
 
 def test_a_sample_limits_the_scans_of_joins_too() -> None:
     log = entries(*[f"SELECT x.a FROM t x JOIN t y ON x.a = y.a WHERE x.c > {number}" for number in range(5)])
-    found = analyze(log, SCHEMA, "t", sample=5)
-    assert (len(found.queries), found.counts["scans"], found.counts["sampled"]) == (5, 10, 5)
+    result = analyze(log, SCHEMA, "t", sample=5)
+    assert (len(result.queries), result.counts["scans"], result.counts["sampled"]) == (5, 10, 5)
     assert analyze(log, SCHEMA, "t", sample=10).queries == analyze(log, SCHEMA, "t").queries
 
 
