@@ -8,17 +8,19 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from layoutopt.cli.console import Session
-from layoutopt.config.settings import SnapshotSettings
+from layoutopt.config.files import make_settings, read_values
+from layoutopt.config.settings import PlanSettings, SnapshotSettings
 from layoutopt.errors import SettingError, UnknownTableError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from layoutopt.config.settings import QuerySettings, ShellSettings
+    from layoutopt.config.settings import LoadSettings, QuerySettings, ShellSettings
+    from layoutopt.events import Progress
     from layoutopt.model.engine_costs import Calibration
     from layoutopt.model.feature import SessionSettings
     from layoutopt.scan.table import Scan, Table
@@ -180,9 +182,62 @@ def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_l
     return replace(analysis, queries=decay_weights(analysis.queries, parse_age(half_life), table.settings.time_zone))
 
 
-def spark_if_needed(session: Session, settings: SessionSettings) -> AnySession:
-    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call."""
-    return start_spark(session) if needs_spark(session, settings) else cache(partial(start_spark, session))
+def spark_if_needed(session: Session, settings: SessionSettings, **options: Any) -> AnySession:
+    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
+
+    ``options`` are further arguments of :func:`start_spark`.
+    """
+    start = partial(start_spark, session, **options)
+    return start() if needs_spark(session, settings) else cache(start)
+
+
+def plan_new_table(
+    settings: LoadSettings, session: Session, say: Progress, open_spark: Callable[[SessionSettings], AnySession]
+) -> LoadSettings:
+    """Plan a table that has no plan, if a load's settings ask for it, and return the settings that name the plan.
+
+    A plan that an earlier attempt wrote is kept.
+
+    Args:
+        settings: of the load.
+        session: names the configuration file whose ``[plan]`` has the plan's settings.
+        say: called with a short sentence at each stage.
+        open_spark: returns Spark for features under some settings.
+
+    Raises:
+        SettingError: a setting of ``[plan]`` is invalid, or the plan's file has something else.
+        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`, or the load can't be right.
+    """
+    from layoutopt.config.documents import DEFAULT_PLAN, read_features, read_plan
+    from layoutopt.loading.load import check_partitions_named, check_target, has_plan
+
+    if settings.plan_first is None or has_plan(settings):
+        return settings
+    check_target(settings)
+    values = read_values(session.conf, PlanSettings) if session.conf else {}
+    output = settings.plan or values.get("output", DEFAULT_PLAN)
+    given = {"source": settings.source, "features": settings.plan_first, "output": output}
+    plan_settings = make_settings(PlanSettings, values | given)
+    document = read_features(plan_settings.features)
+    by = plan_settings.partition_by and document.schema.find(plan_settings.partition_by).name
+    check_partitions_named(settings, document.schema, by)
+    settings = settings.model_copy(update={"plan": plan_settings.output})
+    if plan_settings.output.exists():
+        plan = read_plan(plan_settings.output)
+        if (plan.features, plan.partition_by) != (document.features, by):
+            raise SettingError(
+                f"{str(output)!r} is a plan by other features or partitions than {str(settings.plan_first)!r} and "
+                "[plan] have; remove it, or name another file by --plan"
+            )
+        say(f"loading by the plan in {output}, which an earlier attempt made")
+        return settings
+    from layoutopt.report.pages import plot_tuning
+    from layoutopt.spark.planning.indexes import plan_with_indexes
+
+    plan = plan_with_indexes(open_spark(document.features.settings), plan_settings, document, say, plot_tuning)
+    plan_settings.output.write_bytes(plan.dumps())
+    say(f"planned {plan.method}: plan {plan.digest} in {output}")
+    return settings
 
 
 def needs_spark(session: Session, settings: SessionSettings) -> bool:

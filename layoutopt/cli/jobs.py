@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
-from layoutopt.cli.inputs import start_spark
+from layoutopt.cli.inputs import plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 from layoutopt.errors import DataFileError, LayoutoptError, SettingError, find_interrupt
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
 Verb = TypeVar("Verb", bound=VerbSettings)
 # Writes a sentence to the job's log.
 Tell = Callable[[str], None]
+# The work of a job, by its settings and the options that all verbs share.
+Job = Callable[["SparkSession", Verb, Session, Tell], None]
 
 
-def append(spark: SparkSession, settings: AppendSettings, tell: Tell) -> None:
+def append(spark: SparkSession, settings: AppendSettings, session: Session, tell: Tell) -> None:
     """Append the batch and print a summary."""
     from layoutopt.spark.changes.append import append_rows
 
@@ -41,7 +43,7 @@ def append(spark: SparkSession, settings: AppendSettings, tell: Tell) -> None:
         tell(f"appended {rows} rows to {partitions} partitions: snapshot {report.load.snapshot} of {report.table}")
 
 
-def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
+def featurize(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
     """Count the vectors and write the pairs."""
     import pyarrow.parquet as pq
 
@@ -62,11 +64,12 @@ def featurize(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
     tell(f"counted {pairs.num_rows} pairs of partition and vector: {settings.output}")
 
 
-def load(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
+def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Tell) -> None:
     """Load the partitions and print a summary."""
     from layoutopt.spark.loading.load import run_load
 
     with event_log(settings.log_json) as log:
+        settings = plan_new_table(settings, session, tell, lambda _: spark)
         report = run_load(spark, settings, tell, log)
     for note in report.notes:
         tell(note)
@@ -79,7 +82,7 @@ def load(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
         )
 
 
-def optimize(spark: SparkSession, settings: OptimizeSettings, tell: Tell) -> None:
+def optimize(spark: SparkSession, settings: OptimizeSettings, session: Session, tell: Tell) -> None:
     """Optimize the table and print a summary."""
     from layoutopt.report.pages import plot_regained
     from layoutopt.spark.changes.optimize import optimize_table
@@ -91,7 +94,7 @@ def optimize(spark: SparkSession, settings: OptimizeSettings, tell: Tell) -> Non
     tell(f"{len(report.candidates)} partitions could be rewritten, {len(report.loads)} of them were")
 
 
-def plan(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
+def plan(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
     """Plan the layout and write the plan."""
     from layoutopt.config.documents import read_features
     from layoutopt.spark.planning.indexes import plan_with_indexes
@@ -103,7 +106,7 @@ def plan(spark: SparkSession, settings: PlanSettings, tell: Tell) -> None:
     )
 
 
-def verify(spark: SparkSession, settings: VerifySettings, tell: Tell) -> None:
+def verify(spark: SparkSession, settings: VerifySettings, session: Session, tell: Tell) -> None:
     """Check the files and print the problems."""
     from layoutopt.inspect.status import verify_path
     from layoutopt.report.texts import printable
@@ -128,7 +131,7 @@ def verify(spark: SparkSession, settings: VerifySettings, tell: Tell) -> None:
 
 
 # The settings and the work of each script; ``jobs/bench.py`` takes the arguments of `layoutopt bench`.
-JOBS: Final[Mapping[str, tuple[type[VerbSettings], Callable[[SparkSession, Any, Tell], None]]]] = MappingProxyType(
+JOBS: Final[Mapping[str, tuple[type[VerbSettings], Job[Any]]]] = MappingProxyType(
     {
         "append": (AppendSettings, append),
         "featurize": (PlanSettings, featurize),
@@ -148,7 +151,7 @@ def main(name: str) -> int:
 def run_job(
     name: str,
     kind: type[Verb],
-    body: Callable[[SparkSession, Verb, Tell], None],
+    body: Job[Verb],
     arguments: Sequence[str] | None = None,
 ) -> int:
     """Run a job under ``spark-submit`` or plain Python and return its exit code.
@@ -170,7 +173,7 @@ def run_job(
         table, encrypt = (getattr(settings, field, None) for field in ("table_path", "encrypt"))
         spark = start_spark(session, f"layoutopt-{name}", table=table, encrypt=encrypt)
         try:
-            body(spark, settings, tell)
+            body(spark, settings, session, tell)
         except (Exception, KeyboardInterrupt) as error:
             interrupt = None if isinstance(error, LayoutoptError) else find_interrupt(error)
             if tell is _say or not (interrupt or isinstance(error, LayoutoptError)):

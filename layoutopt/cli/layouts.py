@@ -13,6 +13,7 @@ from layoutopt.cli.inputs import (
     find_reading_property,
     is_loaded_locally,
     needs_spark,
+    plan_new_table,
     prepare_spark,
     spark_if_needed,
     start_spark,
@@ -159,21 +160,26 @@ def _show_advice(advice: Advice, settings: AdviseSettings, session: Session) -> 
 def load(settings: LoadSettings, session: Session) -> None:
     """Load a source's partitions into a table.
 
-    Loads each partition once, and commits only if rows and checksums agree.
+    Loads each partition once, and commits only if rows and checksums agree. With --plan-first, the first load of a
+    table plans it, too.
     """
     from layoutopt.events import event_log
 
     _check_plan_exists(settings)
     from layoutopt.report.tables import print_loads
 
+    table, encrypt = settings.table_path, settings.encrypt
     with event_log(settings.log_json) as log, session.working("loading", log) as work:
-        if is_loaded_locally(settings.executor, session, settings.source):
+        is_local = is_loaded_locally(settings.executor, session, settings.source)
+        open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
+        settings = plan_new_table(settings, session, work.say, open_spark)
+        if is_local:
             from layoutopt.loading.load import run_load
             from layoutopt.loading.local_source import LocalSource
 
             report = run_load(LocalSource, settings, work.say, log)
         else:
-            spark = prepare_spark(session, table=settings.table_path, encrypt=settings.encrypt)
+            spark = prepare_spark(session, table=table, encrypt=encrypt)
             from layoutopt.spark.loading import load as spark_load
 
             report = spark_load.run_load(spark, settings, work.say, log)
@@ -201,5 +207,7 @@ def _check_plan_exists(settings: LoadSettings) -> None:
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 
+    if settings.plan_first is not None:
+        return
     if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
         read_plan(settings.plan or DEFAULT_PLAN)

@@ -353,6 +353,11 @@ class LoadSettings(VerbSettings):
     plan: Path | None = Field(
         None, description="the file from `plan` [default: the table's newest plan; plan.json for a new table]"
     )
+    plan_first: Path | None = Field(
+        None,
+        description="plan a new table first, by this file from `analyze` and the settings of [plan] in --conf, and "
+        "write the plan to --plan; a table that has a plan keeps it",
+    )
     partition: Names = Field(
         (),
         description="load only these partitions, each COLUMN=VALUE, in a commit each [default: all, in one commit]",

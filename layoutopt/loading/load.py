@@ -486,8 +486,7 @@ def run_load(
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
-    parse_publications(settings.table_path, settings.publish)  # fails early if the table can't be published
-    _check_encryption(settings)
+    check_target(settings)
     loads: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
@@ -529,6 +528,33 @@ def run_load(
 def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
     """Return the error for a source that only Spark can read, where another executor was chosen."""
     return SettingError(f"{source!r} can't be read without Spark: {reason}; give --executor spark")
+
+
+def check_target(settings: LoadSettings) -> None:
+    """Check that the table can be encrypted and published as requested, which needs neither source nor plan.
+
+    Raises:
+        LayoutoptError: as :func:`run_load`.
+    """
+    parse_publications(settings.table_path, settings.publish)
+    _check_encryption(settings)
+
+
+def check_partitions_named(settings: LoadSettings, schema: Schema, partition_by: str | None) -> None:
+    """Check the partitions that a load's settings name, which needs neither source nor plan.
+
+    Raises:
+        SettingError: they are named in two ways, or a text is no value of the partition column.
+    """
+    if (settings.first is not None or settings.last is not None) and settings.partition:
+        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
+    check_requests(PartitionNames.of(schema, partition_by), settings.partition, settings.first, settings.last)
+
+
+def has_plan(settings: LoadSettings) -> bool:
+    """Return whether the table of a load is there and has a plan."""
+    table = _open_newest(settings)
+    return table is not None and bool(table.catalog.plans)
 
 
 def _check_encryption(settings: LoadSettings) -> None:
@@ -575,10 +601,7 @@ def _log_result(
 def _open_request(open_source: OpenSource, settings: LoadSettings, say: Progress, log: EventLog) -> _Request:
     table = _open_newest(settings)
     plan = _choose_plan(settings, table)
-    is_range = settings.first is not None or settings.last is not None
-    if is_range and settings.partition:
-        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
-    check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
+    check_partitions_named(settings, plan.schema, plan.partition_by)
     check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
     source = open_source(settings.source, plan)
     request = _Request(source, settings, plan, table, log, say)

@@ -7,13 +7,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.cli import inputs as opening
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, Session
 from layoutopt.cli.inputs import spark_if_needed
+from layoutopt.config.documents import read_plan
 from layoutopt.model.feature import SessionSettings
+from layoutopt.scan.table import open_table
 from tests.effort import PROCESSES
 
 ROOT = Path(__file__).parents[2]
@@ -80,3 +84,88 @@ def test_properties_that_change_no_plan_start_nothing(started: list[Session], mo
     assert callable(spark_if_needed(session, SessionSettings(time_zone="Asia/Tokyo")))
     assert started == []
     assert not callable(spark_if_needed(session, SessionSettings()))
+
+
+class TestPlanFirst:
+    """`load --plan-first`: the first load of a table plans it."""
+
+    WORDS = ("load", "source", "table", "--plan-first", "features.json", "--conf", "layoutopt.toml", "--json")
+
+    @pytest.fixture
+    def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
+        """A folder with a source of one day, features and settings."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "source").mkdir()
+        write_day(1)
+        (tmp_path / "log.sql").write_text("SELECT n FROM t WHERE n < 50;\nSELECT n FROM t WHERE n > 900;\n" * 4)
+        (tmp_path / "layoutopt.toml").write_text(
+            '[plan]\nmethod = "sop"\npartition-by = "day"\nblock-rows = 100\n[load]\nexecutor = "local"\n'
+        )
+        assert main(["analyze", "log.sql", "--schema", "source"]) == DONE
+        capsys.readouterr()
+        return tmp_path
+
+    def test_the_first_load_plans_and_later_ones_keep_the_plan(
+        self, here: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert main(list(self.WORDS)) == DONE
+        first = json.loads(capsys.readouterr().out)
+        plan = read_plan(here / "plan.json")
+        assert (plan.digest, plan.method, plan.block_rows) == (first["plan"], "sop", 100)
+        (here / "plan.json").unlink()
+        write_day(2)
+        assert main(list(self.WORDS)) == DONE
+        second = json.loads(capsys.readouterr().out)
+        assert (second["plan"], second["already"]) == (plan.digest, ["1"])
+        assert [key for load in second["loads"] for key in load["partitions"]] == ["2"]
+        assert not (here / "plan.json").exists()
+
+    def test_a_table_is_as_one_by_plan_and_load(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "source", "--conf", "layoutopt.toml", "-o", "apart.json"]) == DONE
+        assert main([*self.WORDS]) == DONE
+        assert (here / "plan.json").read_bytes() == (here / "apart.json").read_bytes()
+        assert open_table("table").sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
+
+    def test_the_plan_of_an_attempt_that_stopped_is_kept(
+        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as stopping:
+            stopping.setattr("layoutopt.loading.load.run_load", fail)
+            assert main([*self.WORDS]) != DONE
+        made = (here / "plan.json").stat().st_mtime_ns
+        capsys.readouterr()
+        assert main([*self.WORDS]) == DONE
+        assert (here / "plan.json").stat().st_mtime_ns == made
+
+    def test_another_plan_is_not_overwritten(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        assert main(["plan", "source", "--method", "sop", "--block-rows", "50"]) == DONE  # without partitions
+        before = (here / "plan.json").read_bytes()
+        assert main([*self.WORDS]) == 2
+        assert "'plan.json' is a plan by other features or partitions" in capsys.readouterr().err
+        assert (here / "plan.json").read_bytes() == before
+        assert not (here / "table").exists()
+
+    @pytest.mark.parametrize(
+        ("words", "sentence"),
+        [
+            (("--partition", "day=x"), "'x'"),
+            (("--publish", "nothing"), "'nothing'"),
+            (("--encrypt", "env:NO_KEY"), "NO_KEY"),
+            (("--plan-first", "log.sql"), "is not a features file"),
+        ],
+    )
+    def test_mistakes_are_told_before_planning(
+        self, here: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+    ) -> None:
+        assert main([*self.WORDS, *words]) == 2
+        assert sentence in capsys.readouterr().err
+        assert not (here / "plan.json").exists()
+
+
+def write_day(day: int) -> None:
+    table = pa.table({"day": pa.array([day] * 1000, pa.int32()), "n": [i * 37 % 1000 for i in range(1000)]})
+    pq.write_table(table, f"source/{day}.parquet")
+
+
+def fail(*_: object) -> None:
+    raise OSError("the machine stopped")

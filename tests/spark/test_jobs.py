@@ -18,6 +18,7 @@ import pyspark
 import pytest
 
 from layoutopt.catalog.table import Catalog
+from layoutopt.cli.console import Session
 from layoutopt.cli.jobs import Tell, run_job
 from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
@@ -145,7 +146,7 @@ def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(here: Here, p
 def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def body(spark: SparkSession, settings: VacuumSettings, tell: Tell) -> None:
+    def body(spark: SparkSession, settings: VacuumSettings, session: Session, tell: Tell) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/data/table/0.json")
 
     monkeypatch.setattr("layoutopt.cli.jobs.start_spark", lambda *_, **__: SimpleNamespace(stop=lambda: None))
@@ -159,7 +160,7 @@ def test_a_job_on_a_full_disk_ends_with_one_sentence_and_exit_code_1(
 def test_with_events_on_stderr_all_that_a_job_says_is_json(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: str | None, hidden: bool
 ) -> None:
-    def body(spark: SparkSession, settings: LoadSettings, tell: Tell) -> None:
+    def body(spark: SparkSession, settings: LoadSettings, session: Session, tell: Tell) -> None:
         tell("half done")
         try:
             raise KeyboardInterrupt("nothing was committed")
@@ -182,3 +183,13 @@ def test_planning_and_featurising_from_a_configuration(here: Here, place: Path) 
     code, said = here("featurize", "--conf", f"{place}/t.toml", "--output", f"{place}/pairs.parquet")
     assert code == 0, said
     assert sum(pq.read_table(place / "pairs.parquet")["count"].to_pylist()) == 400
+
+
+def test_the_first_load_of_a_table_plans_it(here: Here, place: Path, tmp_path: Path) -> None:
+    words = ["--plan", f"{tmp_path}/first.json", "--table", f"{tmp_path}/table"]
+    code, said = here("load", "--conf", f"{place}/t.toml", "--plan-first", f"{place}/features.json", *words)
+    assert code == 0, said
+    plan = Plan.loads((tmp_path / "first.json").read_bytes())
+    assert (plan.method, plan.partition_by) == ("gsop", "day")
+    assert f"planned gsop: plan {plan.digest} in" in said
+    assert "loaded 400 rows" in said
