@@ -16,20 +16,17 @@ any other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from layoutopt.model.arrays import Bits, Floats, Ints
+from layoutopt.model.arrays import Bits, Floats, Ints, Places
 
 Codes = npt.NDArray[np.int16]
-
-# Codes from the first, up to the second, which is excluded.
-Span = tuple[int, int]
 
 # Ranges of about equal rows into which a column is cut by default: beside the constants of 60 queries they save 1 % of
 # the rows read, beside 1,500 none.
@@ -49,7 +46,7 @@ FEATURE_CODES = 3
 COPIES = 8
 # The standard deviation of a move, in widths of the range; half or twice of it is as good within 1 %.
 SPREAD = 1.0
-# The most codes of the arrays of following and preceding codes of all literals.
+# The most literals of all copies, times codes.
 _MAX_CODES = 8_000_000
 # The mean leaf over the smallest, measured on ranges: nodes are cut where queries begin or end, not in halves.
 MEAN_OVER_MIN = 1.33
@@ -92,19 +89,25 @@ class Thresholds:
         low: Bits = values < self.values[code - 1]
         return low if nulls is None else low | nulls
 
-    def covered(self, low: int | None, high: int | None) -> Span:
-        """Return the codes of values from ``low`` (included) to ``high`` (excluded); None is unbounded.
+    def first_codes(self, lows: Ints) -> Ints:
+        """Return the code of each number, which is the first of the values from it on.
 
-        >>> Thresholds(np.array([10, 20])).covered(10, 20)
-        (2, 3)
+        >>> Thresholds(np.array([10, 20])).first_codes(np.array([5, 10, 15])).tolist()
+        [1, 2, 2]
         """
-        first = 1 if low is None else int(np.searchsorted(self.values, low, side="right")) + 1
-        last = len(self.values) + 1 if high is None else int(np.searchsorted(self.values, high, side="left")) + 1
-        return first, last + 1
+        return np.searchsorted(self.values, lows, side="right") + 1
+
+    def stop_codes(self, highs: Ints) -> Ints:
+        """Return the code behind those of the values below each number.
+
+        >>> Thresholds(np.array([10, 20])).stop_codes(np.array([10, 15, 20])).tolist()
+        [2, 3, 3]
+        """
+        return np.searchsorted(self.values, highs, side="left") + 2
 
 
 def choose_thresholds(
-    values: Ints, constants: Iterable[int], low: int, high: int, quantiles: int = DEFAULT_QUANTILES
+    values: Ints, constants: Ints, low: int, high: int, quantiles: int = DEFAULT_QUANTILES
 ) -> Thresholds:
     """Return thresholds at the quantiles of a column and at constants of the log among its values.
 
@@ -115,30 +118,88 @@ def choose_thresholds(
     ordered = np.sort(values)
     places = np.arange(1, quantiles) * len(ordered) // max(1, quantiles)
     quantile_values = ordered[places] if len(ordered) else ordered
-    constants_within = np.unique(np.array([c for c in constants if low < c <= high], dtype=np.int64))
+    constants_within = np.unique(constants[(low < constants) & (constants <= high)])
     if len(constants_within) > MOST_CONSTANTS:
         constants_within = constants_within[np.arange(MOST_CONSTANTS) * len(constants_within) // MOST_CONSTANTS]
     ends = np.array([low, min(high, LARGEST - 1) + 1], dtype=np.int64)
     return Thresholds(np.unique(np.concatenate((quantile_values, constants_within, ends))))
 
 
-class CodeSet(NamedTuple):
-    """A literal over codes.
+@dataclass(frozen=True, eq=False)
+class CodeSets:
+    """Literals over codes.
 
     Attributes:
-        spans: the codes for which it may be TRUE.
-        matches_null: whether it is TRUE for NULL.
-        is_range: whether it is a range of values, which other queries may replace by a similar one.
+        dimension: of each, ``int64[s]``.
+        matches_null: whether each is TRUE for NULL, ``bool[s]``.
+        is_range: whether each is one range of values, which other queries may replace by a similar one, ``bool[s]``.
+        offsets: the spans of literal ``i`` are those from ``offsets[i]`` to ``offsets[i + 1]``, ``int64[s + 1]``.
+        first, stop: the first of the codes in each span and the one behind them, ``int64[k]``; both ascend within a
+            literal. A literal may be TRUE for the codes of its spans.
     """
 
-    dimension: int
-    spans: tuple[Span, ...]
-    matches_null: bool = False
-    is_range: bool = False
+    dimension: Ints
+    matches_null: Bits
+    is_range: Bits
+    offsets: Ints
+    first: Ints
+    stop: Ints
+
+    def __len__(self) -> int:
+        return len(self.dimension)
+
+    def add(self, others: CodeSets) -> CodeSets:
+        """Return these literals followed by others."""
+        return CodeSets(
+            dimension=np.append(self.dimension, others.dimension),
+            matches_null=np.append(self.matches_null, others.matches_null),
+            is_range=np.append(self.is_range, others.is_range),
+            offsets=np.append(self.offsets, self.offsets[-1] + others.offsets[1:]),
+            first=np.append(self.first, others.first),
+            stop=np.append(self.stop, others.stop),
+        )
 
 
-# A disjunction of literals.
-Clause = tuple[CodeSet, ...]
+@dataclass(frozen=True, eq=False)
+class Clauses:
+    """Queries as conjunctions of clauses, and clauses as disjunctions of numbered literals.
+
+    A query reads a block unless one of its clauses has no literal that may be TRUE there. A query that has a clause
+    without literals reads nothing.
+
+    Attributes:
+        literal: the literal at each place of a clause, ``int64[l]``.
+        clause: the clause of each place, ``int64[l]``, ascending.
+        query: the query of each clause, ``int64[c]``, ascending.
+        reads_nothing: the queries with a clause without literals, ``bool[q]``.
+    """
+
+    literal: Ints
+    clause: Ints
+    query: Ints
+    reads_nothing: Bits
+
+    @classmethod
+    def of(cls, queries: Sequence[Sequence[Sequence[int]]]) -> Clauses:
+        """Return the clauses of queries, each a sequence of literals' numbers."""
+        clauses = [(q, clause) for q, query in enumerate(queries) for clause in query]
+        lengths = np.array([len(clause) for _, clause in clauses], dtype=np.int64)
+        return cls(
+            literal=np.array([number for _, clause in clauses for number in clause], dtype=np.int64),
+            clause=np.repeat(np.arange(len(clauses)), lengths),
+            query=np.array([q for q, _ in clauses], dtype=np.int64),
+            reads_nothing=np.array([not all(query) for query in queries], dtype=np.bool_),
+        )
+
+    def repeat(self, literals: Ints) -> Clauses:
+        """Return copies of all queries, one after the other, whose places have these literals, ``int64[copies, l]``."""
+        copies = np.arange(len(literals))[:, None]
+        return Clauses(
+            literal=literals.ravel(),
+            clause=(self.clause + copies * len(self.query)).ravel(),
+            query=(self.query + copies * len(self.reads_nothing)).ravel(),
+            reads_nothing=np.tile(self.reads_nothing, len(literals)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,116 +226,106 @@ class CodeRanges:
 
 @dataclass(frozen=True, eq=False)
 class CodeFilters:
-    """Queries as conjunctions of clauses, clauses as disjunctions of literals, literals as sets of codes.
-
-    A query reads a block unless one of its clauses has no literal that may be TRUE there.
+    """Queries over codes.
 
     Attributes:
+        literals: those of the clauses.
+        clauses: of the queries.
+        weights: of the queries, ``float64[q]``; integers that sum exactly, 0 for queries that read nothing.
         n_codes: more than any code.
-        dimension: of each distinct literal, ``int64[s]``.
-        matches_null: whether each is TRUE for NULL, ``bool[s]``.
-        following: the first code of each distinct literal at or after each code, ``int16[s, n_codes + 1]``; above all
-            codes where there is none.
-        preceding: the last code at or before it; below 0 where there is none.
-        literal: the distinct literal at each place of a clause, ``int64[l]``.
-        clause: the clause of each place, ``int64[l]``, ascending.
-        query: the query of each clause, ``int64[c]``, ascending.
-        weights: of the queries, ``float64[q]``; integers that sum exactly.
     """
 
+    literals: CodeSets
+    clauses: Clauses
+    weights: Floats
     n_dimensions: int
     n_codes: int
-    dimension: Ints
-    matches_null: Bits
-    following: Codes
-    preceding: Codes
-    literal: Ints
-    clause: Ints
-    query: Ints
-    weights: Floats
 
     @classmethod
-    def of(cls, queries: Sequence[Sequence[Clause]], weights: Floats, n_dimensions: int, n_codes: int) -> CodeFilters:
-        """Return the filters of queries. A query with an empty clause reads nothing, so its weight is 0."""
-        number: dict[CodeSet, int] = {}
-        literal: list[int] = []
-        clause: list[int] = []
-        query: list[int] = []
-        for q, clauses in enumerate(queries):
-            for code_sets in clauses:
-                literal += [number.setdefault(code_set, len(number)) for code_set in code_sets]
-                clause += [len(query)] * len(code_sets)
-                query.append(q)
-        covered = np.zeros((len(number), n_codes + 1), dtype=np.bool_)
-        for code_set, place in number.items():
-            for first, stop in code_set.spans:
-                covered[place, first:stop] = True
-        codes = np.arange(n_codes + 1, dtype=np.int16)
-        after = np.where(covered, codes, np.int16(n_codes + 1))[:, ::-1]
-        return cls(
-            n_dimensions=n_dimensions,
-            n_codes=n_codes,
-            dimension=np.array([code_set.dimension for code_set in number], dtype=np.int64),
-            matches_null=np.array([code_set.matches_null for code_set in number], dtype=np.bool_),
-            following=np.minimum.accumulate(after, axis=1)[:, ::-1],
-            preceding=np.maximum.accumulate(np.where(covered, codes, np.int16(-1)), axis=1),
-            literal=np.array(literal, dtype=np.int64),
-            clause=np.array(clause, dtype=np.int64),
-            query=np.array(query, dtype=np.int64),
-            weights=np.where([all(clauses) for clauses in queries], weights, 0.0),
-        )
+    def of(cls, literals: CodeSets, clauses: Clauses, weights: Floats, n_dimensions: int, n_codes: int) -> CodeFilters:
+        """Return the filters of queries with these weights."""
+        return cls(literals, clauses, np.where(clauses.reads_nothing, 0.0, weights), n_dimensions, n_codes)
 
     @cached_property
     def importance(self) -> Floats:
         """Return the weight of the queries' literals about each dimension, ``float64[d]``."""
-        weights = self.weights[self.query[self.clause]]
-        return np.bincount(self.dimension[self.literal], weights, self.n_dimensions).astype(np.float64)
+        weights = self.weights[self.clauses.query[self.clauses.clause]]
+        dimensions = self.literals.dimension[self.clauses.literal]
+        return np.bincount(dimensions, weights, self.n_dimensions).astype(np.float64)
+
+    def find_following(self, literals: Ints, codes: Ints) -> Ints:
+        """Return each literal's first code at or after a code, ``int64[l]``; above all codes where there is none."""
+        span = np.searchsorted(self._stops, literals * self._width + codes, side="right")
+        is_there = span < self.literals.offsets[literals + 1]
+        return np.where(is_there, np.maximum(codes, _take(self.literals.first, span)), self.n_codes + 1)
+
+    def find_preceding(self, literals: Ints, codes: Ints) -> Ints:
+        """Return each literal's last code at or before a code, ``int64[l]``; -1 where there is none."""
+        span = np.searchsorted(self._firsts, literals * self._width + codes, side="right") - 1
+        is_there = span >= self.literals.offsets[literals]
+        return np.where(is_there, np.minimum(codes, _take(self.literals.stop, span) - 1), -1)
+
+    @property
+    def _width(self) -> int:
+        return self.n_codes + 2
+
+    @cached_property
+    def _literal_of_span(self) -> Ints:
+        return np.repeat(np.arange(len(self.literals)), np.diff(self.literals.offsets))
+
+    @cached_property
+    def _stops(self) -> Ints:
+        """The spans' stops, numbered so that they ascend over all literals."""
+        return self._literal_of_span * self._width + self.literals.stop
+
+    @cached_property
+    def _firsts(self) -> Ints:
+        return self._literal_of_span * self._width + self.literals.first
 
 
-def count_copies(queries: Sequence[Sequence[Clause]], n_codes: int) -> int:
-    """Return how many queries each may stand for in bounded memory; at least itself."""
-    literals = sum(len(clause) for query in queries for clause in query)
-    return max(1, min(COPIES, _MAX_CODES // max(1, literals * n_codes)))
+def _take(values: Ints, places: Places) -> Ints:
+    """Return the values at some places; any value where there is no such place."""
+    return values[np.clip(places, 0, len(values) - 1)] if len(values) else np.zeros(len(places), dtype=np.int64)
+
+
+def count_copies(clauses: Clauses, n_codes: int) -> int:
+    """Return how many queries each may stand for in bounded time; at least itself."""
+    return max(1, min(COPIES, _MAX_CODES // max(1, len(clauses.literal) * n_codes)))
 
 
 def add_shifted_copies(
-    queries: Sequence[Sequence[Clause]], n_codes: Sequence[int], chances: Sequence[float], copies: int, seed: int
-) -> list[Sequence[Clause]]:
-    """Return the queries, followed by ``copies - 1`` copies of each with moved ranges.
+    literals: CodeSets, clauses: Clauses, n_codes: Ints, chances: Floats, copies: int, seed: int
+) -> tuple[CodeSets, Clauses]:
+    """Return literals and clauses of the queries, followed by ``copies - 1`` copies of each with moved ranges.
 
-    ``n_codes`` are the codes of each dimension, ``chances`` those that a range of it is new.
+    ``n_codes`` are the codes of each dimension, ``int64[d]``, ``chances`` those that a range of it is new,
+    ``float64[d]``.
     """
-    literals = sum(len(clause) for query in queries for clause in query)
     rng = np.random.default_rng(seed)
-    draws = np.stack([rng.random(literals * (copies - 1)), rng.normal(scale=SPREAD, size=literals * (copies - 1))])
-    draw = iter(draws.T.tolist())
-    moved = (_move_ranges(query, n_codes, chances, draw) for _ in range(copies - 1) for query in queries)
-    return [*queries, *moved]
+    literal = np.tile(clauses.literal, (copies, 1))
+    copied = literal[1:]
+    luck, widths = rng.random(copied.shape), rng.normal(scale=SPREAD, size=copied.shape)
+    is_new = literals.is_range[copied] & (luck < chances[literals.dimension[copied]])
+    moved = _shift_ranges(literals, copied[is_new], n_codes, widths[is_new])
+    copied[is_new] = len(literals) + np.arange(len(moved))
+    return literals.add(moved), clauses.repeat(literal)
 
 
-def _move_ranges(
-    query: Sequence[Clause], n_codes: Sequence[int], chances: Sequence[float], draws: Iterator[list[float]]
-) -> Sequence[Clause]:
-    clauses = []
-    for clause in query:
-        literals = []
-        for literal in clause:
-            luck, widths = next(draws)
-            is_new = literal.is_range and luck < chances[literal.dimension]
-            literals.append(_shift_range(literal, n_codes[literal.dimension], widths) if is_new else literal)
-        clauses.append(tuple(literals))
-    return clauses
-
-
-def _shift_range(literal: CodeSet, n_codes: int, widths: float) -> CodeSet:
-    """Return a range moved by so many of its widths, its ends within the codes that values have."""
-    if len(literal.spans) != 1:
-        return literal
-    ((first, stop),) = literal.spans
-    shift = round(widths * (stop - first))
-    low = first if first <= 1 else min(max(first + shift, 1), n_codes - 1)
-    high = stop if stop >= n_codes else min(max(stop + shift, low + 1), n_codes)
-    return literal._replace(spans=((low, max(high, low + 1)),))
+def _shift_ranges(literals: CodeSets, ranges: Ints, n_codes: Ints, widths: Floats) -> CodeSets:
+    """Return ranges (their numbers) moved by so many of their widths, their ends within the codes that values have."""
+    span, dimension = literals.offsets[ranges], literals.dimension[ranges]
+    first, stop, end = literals.first[span], literals.stop[span], n_codes[dimension]
+    shift = np.rint(widths * (stop - first)).astype(np.int64)
+    low = np.where(first <= 1, first, np.minimum(np.maximum(first + shift, 1), end - 1))
+    high = np.where(stop >= end, stop, np.minimum(np.maximum(stop + shift, low + 1), end))
+    return CodeSets(
+        dimension=dimension,
+        matches_null=literals.matches_null[ranges],
+        is_range=literals.is_range[ranges],
+        offsets=np.arange(len(ranges) + 1),
+        first=low,
+        stop=np.maximum(high, low + 1),
+    )
 
 
 class IsLow(Protocol):
@@ -308,7 +359,7 @@ def cut_rows(rows: Rows, filters: CodeFilters, min_rows: int) -> Ints:
     search = _Search(rows, filters, min_rows)
     leaf = np.empty(rows.n, dtype=np.int64)
     n_leaves = 0
-    root = _Node(np.arange(rows.n), np.arange(len(rows.sampled)), np.arange(len(filters.literal)))
+    root = _Node(np.arange(rows.n), np.arange(len(rows.sampled)), np.arange(len(filters.clauses.literal)))
     open_nodes = [root]
     while open_nodes:
         node = open_nodes.pop()
@@ -388,19 +439,19 @@ class _Search:
         return counts.reshape(self.filters.n_dimensions, self.width)
 
     def _measure_reading(self, node: _Node) -> _NodeReading:
-        filters = self.filters
+        filters, literals, clauses = self.filters, self.filters.literals, self.filters.clauses
         ranges = CodeRanges.of(self.rows.sampled[node.sample], filters.n_codes)
-        literal, clause = filters.literal[node.literals], filters.clause[node.literals]
-        dimension, query = filters.dimension[literal], filters.query[clause]
-        by_null = filters.matches_null[literal] & ranges.nulls[dimension]
-        first = np.where(by_null, 0, filters.following[literal, ranges.low[dimension]])
+        literal, clause = clauses.literal[node.literals], clauses.clause[node.literals]
+        dimension, query = literals.dimension[literal], clauses.query[clause]
+        by_null = literals.matches_null[literal] & ranges.nulls[dimension]
+        first = np.where(by_null, 0, filters.find_following(literal, ranges.low[dimension]))
         may_match = first <= ranges.high[dimension]
-        n_true = np.bincount(clause, may_match, minlength=len(filters.query))[clause]
+        n_true = np.bincount(clause, may_match, minlength=len(clauses.query))[clause]
         reads = np.zeros(len(filters.weights), dtype=np.bool_)
         reads[query] = True
         reads[query[n_true == 0]] = False
         decisive = np.flatnonzero(reads[query] & may_match & (n_true == 1))
-        last = filters.preceding[literal[decisive], ranges.high[dimension[decisive]]]
+        last = filters.find_preceding(literal[decisive], ranges.high[dimension[decisive]])
         # No value lies between NULL and the least value.
         last = np.where(by_null[decisive] & (last < ranges.low[dimension[decisive]]), 0, last)
         # Several clauses of a query may depend on one dimension: the query skips where any of them is FALSE.

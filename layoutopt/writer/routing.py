@@ -380,6 +380,11 @@ def measure_cell_bytes(plan: Plan, table: pa.Table) -> dict[str, float] | None:
     return bytes_per_row(sample, np.array([0, count]), plan.codec)
 
 
+def is_guided_by_queries(plan: Plan, layout: Layout) -> bool:
+    """Return whether :func:`find_guides` has guides for the layout; others are blocked by order, or cut."""
+    return bool(plan.queries) and isinstance(layout.blocking, ByVectors)
+
+
 def find_guides(
     plan: Plan,
     layout: Layout,
@@ -390,7 +395,7 @@ def find_guides(
     cell_bytes_by_column: Mapping[str, float] | None = None,
     cells_by_column: dict[str, CellRows] | None = None,
 ) -> Guides:
-    """Return the guides of a layout's blocking in this segment, each with a weight.
+    """Return the guides of a layout's blocking by vectors in this segment, each with a weight.
 
     The layout's local features come first, then sets of slices. Both are weighted by what queries skip::
 
@@ -408,8 +413,7 @@ def find_guides(
         cell_bytes_by_column: from :func:`measure_cell_bytes`; without them ``bytes(q)`` is 1 for all.
         cells_by_column: a cache that the layouts of a segment share.
     """
-    if not plan.queries or not isinstance(layout.blocking, ByVectors):
-        return feature_guides(layout, words, plan.features.weights)
+    assert isinstance(layout.blocking, ByVectors)
     local, served = list(layout.guiding), served_queries(plan, layout)
     counted = np.where(served, reached, 0.0)
     if cell_bytes_by_column is not None:

@@ -55,7 +55,9 @@ from layoutopt.writer.routing import (
     Routing,
     blocking_key,
     cut_equally,
+    feature_guides,
     find_guides,
+    is_guided_by_queries,
     measure_cell_bytes,
     present_rows,
     route,
@@ -260,7 +262,10 @@ def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFil
         key = blocking_key(plan, layout)
         routing = routed.pop(key, None) or route_to_one_block(plan, layout, segment.words)
         if routing is None:
-            guides = find_guides(plan, layout, segment.table, segment.words, job.shares, *weigh(), cells)
+            if is_guided_by_queries(plan, layout):
+                guides = find_guides(plan, layout, segment.table, segment.words, job.shares, *weigh(), cells)
+            else:
+                guides = feature_guides(layout, segment.words, plan.features.weights)
             routing = route(plan, layout, segment.table, segment.words, guides)
         uses_left[key] -= 1
         if uses_left[key]:

@@ -7,9 +7,9 @@ each segment from its rows and from the ranges of the plan's queries; plans hold
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ import pyarrow as pa
 from layoutopt.catalog.keys import FLOATS, ArrowValues, dense_ranks, fill_nulls, stored_keys
 from layoutopt.errors import PlanError
 from layoutopt.features.stability import unseen_shares
-from layoutopt.model.arrays import Bits, Floats, Ints, Words
+from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import QUANTILES, ByCuts, Layout, Plan
 from layoutopt.model.predicates import FALSE, Col, InSet, Like, Literal, literal_prefix, literals_of
@@ -30,11 +30,11 @@ from layoutopt.partitioning.value_cuts import (
     FEATURE_CODES,
     LARGEST,
     MEAN_OVER_MIN,
+    Clauses,
     CodeFilters,
     Codes,
-    CodeSet,
+    CodeSets,
     Rows,
-    Span,
     Thresholds,
     add_shifted_copies,
     choose_thresholds,
@@ -80,11 +80,13 @@ class Numbers:
         values = rank[indices] if len(rank) else np.zeros(len(indices), dtype=np.int64)
         return cls(values, nulls, in_order)
 
-    def number(self, key: Key) -> int:
-        """Return the least number of values that are at least the key."""
+    def number(self, keys: Sequence[Key]) -> Ints:
+        """Return the least number of values that are at least each key, ``int64[k]``."""
         if self.distinct is None:
-            return max(-LARGEST - 1, min(int(key), LARGEST))
-        return bisect_left(_KeySequence(self.distinct), key.encode() if isinstance(key, str) else key)
+            return np.array([max(-LARGEST - 1, min(int(key), LARGEST)) for key in keys], dtype=np.int64)
+        distinct = _KeySequence(self.distinct)
+        stored = (key.encode() if isinstance(key, str) else key for key in keys)
+        return np.array([bisect_left(distinct, key) for key in stored], dtype=np.int64)
 
     def at(self, rows: Ints) -> tuple[Ints, Bits | None]:
         """Return the values of some rows, and which of them are NULL."""
@@ -104,33 +106,58 @@ class _KeySequence(Sequence[int | bytes]):
 
 
 @dataclass(frozen=True, eq=False)
+class Intervals:
+    """Intervals of a column's keys.
+
+    Attributes:
+        keys: their distinct ends.
+        low, high: the place of each interval's ends among the keys, ``int64[k]``; -1 is unbounded.
+    """
+
+    keys: tuple[Key, ...]
+    low: Ints
+    high: Ints
+
+    @classmethod
+    def of(cls, intervals: Iterable[Interval]) -> Intervals:
+        """Return the intervals as arrays."""
+        places: dict[Key | None, int] = {None: -1}
+        ends = [[places.setdefault(key, len(places) - 1) for key in interval] for interval in intervals]
+        low, high = np.array(ends, dtype=np.int64).reshape(-1, 2).T
+        return cls(tuple(key for key in places if key is not None), low, high)
+
+
+@dataclass(frozen=True, eq=False)
 class CutColumn:
-    """A column that a tree may cut: its numbers, and its thresholds."""
+    """A column that a tree may cut.
+
+    Attributes:
+        numbers: of its rows.
+        thresholds: where it may be cut.
+        intervals: of the log.
+        ends: the numbers of the intervals' keys, ``int64[k]``.
+    """
 
     numbers: Numbers
     thresholds: Thresholds
+    intervals: Intervals
+    ends: Ints
 
     @classmethod
     def of(
-        cls,
-        column: ArrowValues,
-        type: str,
-        intervals: Iterable[Interval],
-        places: Ints,
-        quantiles: int = DEFAULT_QUANTILES,
+        cls, column: ArrowValues, type: str, intervals: Intervals, places: Ints, quantiles: int = DEFAULT_QUANTILES
     ) -> CutColumn:
         """Return a column cut at quantiles of the rows at ``places`` and at the ends of the log's intervals."""
         numbers = Numbers.of(column, type)
         sampled, nulls = numbers.at(places)
         present = numbers.values if numbers.nulls is None else numbers.values[~numbers.nulls]
+        ends = numbers.number(intervals.keys)
         if not len(present):
-            return cls(numbers, Thresholds(np.zeros(0, dtype=np.int64)))
-        keys = {key for interval in intervals for key in interval if key is not None}
-        constants = {numbers.number(key) for key in keys} | ({NAN_KEY} if type in FLOATS else set())
+            return cls(numbers, Thresholds(np.zeros(0, dtype=np.int64)), intervals, ends)
+        constants = np.append(ends, NAN_KEY) if type in FLOATS else ends
         present_sample = sampled if nulls is None else sampled[~nulls]
-        return cls(
-            numbers, choose_thresholds(present_sample, constants, int(present.min()), int(present.max()), quantiles)
-        )
+        thresholds = choose_thresholds(present_sample, constants, int(present.min()), int(present.max()), quantiles)
+        return cls(numbers, thresholds, intervals, ends)
 
     def sampled(self, places: Ints) -> Codes:
         """Return the codes of some rows, ``int16[k]``."""
@@ -140,13 +167,17 @@ class CutColumn:
         """Return which of some rows have at most that code, ``bool[k]``."""
         return self.thresholds.is_low(code, *self.numbers.at(rows))
 
-    def covered(self, intervals: Iterable[Interval]) -> tuple[Span, ...]:
-        """Return the codes that hold values of any of the intervals."""
-        number = self.numbers.number
-        return tuple(
-            self.thresholds.covered(None if low is None else number(low), None if high is None else number(high))
-            for low, high in intervals
-        )
+    @cached_property
+    def first(self) -> Ints:
+        """The first code that holds values of each interval, ``int64[k]``."""
+        codes = np.append(self.thresholds.first_codes(self.ends), 1)  # the last is that of unbounded intervals
+        return codes[self.intervals.low]
+
+    @cached_property
+    def stop(self) -> Ints:
+        """The code behind those that hold values of each interval, ``int64[k]``."""
+        codes = np.append(self.thresholds.stop_codes(self.ends), self.thresholds.n_codes)
+        return codes[self.intervals.high]
 
 
 def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weights: Floats) -> Ints:
@@ -158,22 +189,20 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     assert isinstance(layout.blocking, ByCuts)
     names, local = layout.blocking.columns, layout.guiding
     places = _sample_rows(table.num_rows, len(names) + len(local), plan.seed)
-    clauses = _clauses_of_queries(plan.queries, names, plan.features.only(local))
-    quantiles = _read_quantiles(layout.blocking)
+    log, quantiles = _read_log(plan.queries, names, plan.features.only(local)), _read_quantiles(layout.blocking)
     columns = [
-        CutColumn.of(table[name], plan.schema.find(name).type, _clause_intervals(clauses, i), places, quantiles)
-        for i, name in enumerate(names)
+        CutColumn.of(table[name], plan.schema.find(name).type, intervals, places, quantiles)
+        for name, intervals in zip(names, log.intervals, strict=True)
     ]
     bits = unpack(project(words[places], local), len(local)).astype(np.int16) + np.int16(1)
     sampled = np.column_stack([*(column.sampled(places) for column in columns), bits])
-    n_codes = [*(column.thresholds.n_codes for column in columns), *(FEATURE_CODES for _ in local)]
-    queries = [[tuple(_to_code_set(literal, columns) for literal in clause) for clause in query] for query in clauses]
-    n_codes_max = max([FEATURE_CODES, *n_codes])
-    copies = count_copies(queries, n_codes_max) if quantiles else 1
+    n_codes = np.array([*(column.thresholds.n_codes for column in columns), *(FEATURE_CODES for _ in local)], np.int64)
+    n_codes_max = int(n_codes.max(initial=FEATURE_CODES))
+    copies = count_copies(log.clauses, n_codes_max) if quantiles else 1
     scaled = integer_weights(np.tile(weights, copies), max(1, len(places)))
     chances = _new_range_chances(plan.queries, names, len(local))
-    shifted_queries = add_shifted_copies(queries, n_codes, chances, copies, plan.seed)
-    filters = CodeFilters.of(shifted_queries, scaled, len(n_codes), n_codes_max)
+    literals, clauses = add_shifted_copies(log.to_codes(columns), log.clauses, n_codes, chances, copies, plan.seed)
+    filters = CodeFilters.of(literals, clauses, scaled, len(n_codes), n_codes_max)
     rows = Rows(table.num_rows, sampled, _LowSide(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
@@ -204,9 +233,9 @@ def _sample_rows(n: int, dimensions: int, seed: int) -> Ints:
 
 
 @lru_cache(maxsize=8)
-def _new_range_chances(queries: tuple[Query, ...], columns: tuple[str, ...], features: int) -> tuple[float, ...]:
+def _new_range_chances(queries: tuple[Query, ...], columns: tuple[str, ...], features: int) -> Floats:
     unseen = unseen_shares(queries)
-    return (*(unseen.get(name, 0.0) for name in columns), *(0.0,) * features)
+    return np.array([*(unseen.get(name, 0.0) for name in columns), *(0.0,) * features], dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,14 +258,67 @@ class _ColumnValues:
     values: ValueSet | None = None
     null: bool = False
 
+    @property
+    def is_range(self) -> bool:
+        """Return whether it is one range of values."""
+        return self.values is not None and self.values.is_range
 
-_Clauses = tuple[tuple[_ColumnValues, ...], ...]
+
+@dataclass(frozen=True, eq=False)
+class _LogClauses:
+    """The queries of a plan as clauses over columns and features, which are the same in all segments.
+
+    Attributes:
+        clauses: of the queries.
+        dimension, matches_null, is_range, offsets: of the literals, as in :class:`CodeSets`.
+        intervals: of each column, those of all its literals.
+        spans: of each column, the places of its intervals among the spans of all literals, ``int64[k]``.
+    """
+
+    clauses: Clauses
+    dimension: Ints
+    matches_null: Bits
+    is_range: Bits
+    offsets: Ints
+    intervals: tuple[Intervals, ...]
+    spans: tuple[Places, ...]
+
+    @classmethod
+    def of(cls, queries: Sequence[Sequence[Sequence[_ColumnValues]]], n_columns: int) -> _LogClauses:
+        """Return the clauses of queries over so many columns, which are the first dimensions."""
+        places: dict[_ColumnValues, int] = {}
+        numbered = [
+            [[places.setdefault(literal, len(places)) for literal in clause] for clause in query] for query in queries
+        ]
+        literals = list(places)
+        lengths = [1 if literal.values is None else len(literal.values.intervals) for literal in literals]
+        dimension = np.array([literal.dimension for literal in literals], dtype=np.int64)
+        dimension_of_span = np.repeat(dimension, lengths)
+        intervals: list[list[Interval]] = [[] for _ in range(n_columns)]
+        for literal in literals:
+            if literal.values is not None:
+                intervals[literal.dimension] += literal.values.intervals
+        return cls(
+            clauses=Clauses.of(numbered),
+            dimension=dimension,
+            matches_null=np.array([literal.null for literal in literals], dtype=np.bool_),
+            is_range=np.array([literal.is_range for literal in literals], dtype=np.bool_),
+            offsets=np.append(0, np.cumsum(lengths, dtype=np.int64)),
+            intervals=tuple(map(Intervals.of, intervals)),
+            spans=tuple(np.flatnonzero(dimension_of_span == column) for column in range(n_columns)),
+        )
+
+    def to_codes(self, columns: Sequence[CutColumn]) -> CodeSets:
+        """Return the literals over the codes of the columns and of features' bits."""
+        first = np.full(self.offsets[-1], FEATURE_CODES - 1)
+        stop = np.full(self.offsets[-1], FEATURE_CODES)
+        for column, spans in zip(columns, self.spans, strict=True):
+            first[spans], stop[spans] = column.first, column.stop
+        return CodeSets(self.dimension, self.matches_null, self.is_range, self.offsets, first, stop)
 
 
 @lru_cache(maxsize=8)
-def _clauses_of_queries(
-    queries: tuple[Query, ...], columns: tuple[str, ...], features: FeatureSet
-) -> tuple[_Clauses, ...]:
+def _read_log(queries: tuple[Query, ...], columns: tuple[str, ...], features: FeatureSet) -> _LogClauses:
     """Return the clauses of each query: predicates about these columns alone, and skip sets of these features.
 
     A query skips a block where it can't meet one of the predicates, or where all features of a skip set have bit 0.
@@ -248,14 +330,14 @@ def _clauses_of_queries(
     ]
     clauses = []
     for query, skip_sets_of_query in zip(queries, has_skip_set, strict=True):
-        never: _Clauses = ((),) if query.filter.root == FALSE else ()
+        never: list[tuple[_ColumnValues, ...]] = [()] if query.filter.root == FALSE else []
         by_values: list[tuple[_ColumnValues, ...]] = []
         for predicate in query.filter.predicates:
             values = [_to_column_values(literal, place) for literal in predicate.literals]
             if None not in values:
                 by_values.append(tuple(value for value in values if value is not None))
-        clauses.append((*never, *by_values, *(by_features[i] for i in np.flatnonzero(skip_sets_of_query))))
-    return tuple(clauses)
+        clauses.append([*never, *by_values, *(by_features[i] for i in np.flatnonzero(skip_sets_of_query))])
+    return _LogClauses.of(clauses, len(columns))
 
 
 def _to_column_values(literal: Literal, place: dict[str, int]) -> _ColumnValues | None:
@@ -271,25 +353,9 @@ def _to_column_values(literal: Literal, place: dict[str, int]) -> _ColumnValues 
     return _ColumnValues(place[literal.subject.name], values)
 
 
-def _clause_intervals(clauses: tuple[_Clauses, ...], dimension: int) -> Iterator[Interval]:
-    for query in clauses:
-        for clause in query:
-            for literal in clause:
-                if literal.dimension == dimension and literal.values is not None:
-                    yield from literal.values.intervals
-
-
-def _filter_intervals(queries: Iterable[Query], name: str) -> Iterator[Interval]:
-    """Yield the ranges of the column anywhere in the queries' filters, whatever else the filters contain."""
-    for query in queries:
-        for literal in literals_of(query.filter.root):
-            column_values = _to_column_values(literal, {name: 0})
-            if column_values is not None and column_values.values is not None:
-                yield from column_values.values.intervals
-
-
-def _to_code_set(literal: _ColumnValues, columns: list[CutColumn]) -> CodeSet:
-    if literal.values is None:
-        return CodeSet(literal.dimension, ((FEATURE_CODES - 1, FEATURE_CODES),))
-    spans = columns[literal.dimension].covered(literal.values.intervals)
-    return CodeSet(literal.dimension, spans, literal.null, literal.values.is_range)
+def _filter_intervals(queries: Iterable[Query], name: str) -> Intervals:
+    """Return the ranges of the column anywhere in the queries' filters, whatever else the filters contain."""
+    literals = (literal for query in queries for literal in literals_of(query.filter.root))
+    values = (_to_column_values(literal, {name: 0}) for literal in literals)
+    sets = (one.values for one in values if one is not None and one.values is not None)
+    return Intervals.of(interval for value_set in sets for interval in value_set.intervals)

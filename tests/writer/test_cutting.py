@@ -20,7 +20,7 @@ from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, to_key
 from layoutopt.model.vectors import pack
 from layoutopt.writer.routing import feature_guides, route
-from layoutopt.writer.value_cuts import CutColumn
+from layoutopt.writer.value_cuts import CutColumn, Intervals
 from tests.spark.tables import document, is_value, plan_of
 
 DOUBLES = st.sampled_from([-math.inf, -2.5, -0.0, 0.0, 5e-324, 1.0, 3.5, math.inf, math.nan])
@@ -56,13 +56,12 @@ def test_a_value_of_an_interval_has_one_of_its_codes(type: str, data: st.DataObj
     places = np.sort(
         data.draw(st.permutations(range(n)).map(lambda some: np.array(some[: n // 2 + 1], dtype=np.int64)))
     )
-    column = CutColumn.of(array, type, intervals, places)
+    column = CutColumn.of(array, type, Intervals.of(intervals), places)
     every = np.arange(n)
     codes, keys = column.sampled(every), key_array(array, type)
     present = np.array([value is not None for value in values], dtype=np.bool_)
     assert np.array_equal(codes == 0, ~present)
-    for low, high in intervals:
-        ((first, stop),) = column.covered([(low, high)])
+    for (low, high), first, stop in zip(intervals, column.first.tolist(), column.stop.tolist(), strict=True):
         for code, row_key in zip(codes[present].tolist(), keys[present].tolist(), strict=True):
             inside = (low is None or row_key >= low) and (high is None or row_key < high)
             assert first <= code < stop or not inside
@@ -76,8 +75,8 @@ def test_a_value_of_an_interval_has_one_of_its_codes(type: str, data: st.DataObj
 def test_constants_of_the_log_part_values_exactly() -> None:
     array = pa.array(np.arange(10_000) / 7)
     low, high = to_key(100.25, "double"), to_key(100.5, "double")
-    column = CutColumn.of(array, "double", [(low, high)], np.arange(0, 10_000, 50))
-    ((first, stop),) = column.covered([(low, high)])
+    column = CutColumn.of(array, "double", Intervals.of([(low, high)]), np.arange(0, 10_000, 50))
+    (first,), (stop,) = column.first, column.stop
     codes = column.sampled(np.arange(10_000))
     values = np.arange(10_000) / 7
     assert np.array_equal((codes >= first) & (codes < stop), (values >= 100.25) & (values < 100.5))

@@ -21,6 +21,7 @@ from layoutopt.writer.routing import (
     blocking_key,
     feature_guides,
     find_guides,
+    is_guided_by_queries,
     limit_vectors,
     measure_cell_bytes,
     route,
@@ -52,7 +53,9 @@ def routed(plan: Plan, layout: Layout | None = None, weights: Floats = ONES, wor
 def guides_of(
     plan: Plan, layout: Layout, shares: Floats, table: pa.Table = ROWS, words: Words = WORDS, **options: Any
 ) -> Guides:
-    """The guides for the queries that the bounds of the table's rows let reach it."""
+    """The guides for the queries that the bounds of the table's rows let reach it, if the layout has such guides."""
+    if not is_guided_by_queries(plan, layout):
+        return feature_guides(layout, words, plan.features.weights)
     reached = weigh_reaching_queries(plan.queries, plan.schema, table)
     return find_guides(plan, layout, table, words, shares, reached, **options)
 
