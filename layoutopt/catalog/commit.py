@@ -124,13 +124,14 @@ def commit_load(
     at("started")
     digests = dict([write_plan(files, plan)])
     at("plan-written")
-    index_files = write_indexes(files, load_id, plan.indexes, indexes)
-    path, digest = write_blocks(files, load_id, encode_blocks(add_index_files(blocks, index_files)))
+    number = next_number(base)
+    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
+    path, digest = write_blocks(files, load_id, number, encode_blocks(add_index_files(blocks, index_files)))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
-    with write_vectors(files, load_id, marks) as vectors:
+    with write_vectors(files, base, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)
@@ -180,9 +181,9 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     return path, FileDigest.of(data)
 
 
-def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write a load's blocks under an unused name; raises as ``write_version``."""
-    return write_version(files, lambda version: blocks_path(load_id, version), data)
+def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes) -> tuple[str, FileDigest]:
+    """Write a load's blocks under an unused name, ``number`` as in its path; raises as ``write_version``."""
+    return write_version(files, lambda version: blocks_path(load_id, number, version), data)
 
 
 def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:

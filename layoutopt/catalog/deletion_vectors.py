@@ -23,7 +23,14 @@ from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot, names_of
+from layoutopt.catalog.optimistic_commit import (
+    Change,
+    CommitHook,
+    append_snapshot,
+    make_next_snapshot,
+    names_of,
+    next_number,
+)
 from layoutopt.catalog.partition_entry import Deletes, EntryName, PartitionEntry
 from layoutopt.catalog.paths import FileDigest, deletes_path
 from layoutopt.catalog.snapshot import Snapshot
@@ -143,12 +150,17 @@ class Marks:
 
 
 @contextmanager
-def write_vectors(files: TableFiles, load_id: str, marks: Marks | None) -> Iterator[dict[str, FileDigest]]:
-    """Write a change's vectors, yield their digests by path, and remove the file again if the change is refused."""
+def write_vectors(
+    files: TableFiles, base: Snapshot | None, load_id: str, marks: Marks | None
+) -> Iterator[dict[str, FileDigest]]:
+    """Write the vectors of a change planned on ``base``, and yield their digests by path.
+
+    The file is removed again if the change is refused.
+    """
     if marks is None or not marks.deleted:
         yield {}
         return
-    path = deletes_path(load_id)
+    path = deletes_path(load_id, next_number(base))
     try:
         files.write_new(path, marks.data)
     except FileExistsError:  # of an attempt that died
@@ -174,7 +186,7 @@ def commit_deletes(
         OSError: the store failed; the table is unchanged.
     """
     at("started")
-    with write_vectors(files, load_id, marks) as digests:
+    with write_vectors(files, base, load_id, marks) as digests:
         at("vectors-written")
 
         def after(latest: Snapshot | None) -> Snapshot:
@@ -202,12 +214,12 @@ def mark_partitions(
                 f"partition {name[0]!r} was changed by another commit ({newest!r}) while rows were being changed; "
                 "look at the table, then make the change again if it still needs it"
             )
-    changed = []
+    changed, path = [], deletes_path(load_id, next_number(base))
     for entry in partitions:
         if entry.name in marks.deleted:
             content = marks.deleted[entry.name]
             # The entry no longer has the rows of its source.
-            entry = replace(entry, deletes=Deletes(deletes_path(load_id), content.rows, content.sums), source=None)
+            entry = replace(entry, deletes=Deletes(path, content.rows, content.sums), source=None)
         if entry.name not in marks.replaced:
             changed.append(entry)
     return tuple(changed)

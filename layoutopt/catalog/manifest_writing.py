@@ -24,13 +24,11 @@ MOST_BOUNDS: Final = 4096
 _MOST_VERSIONS: Final = 100
 
 
-def name_manifests(
-    files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str, attempt: int = 1
-) -> Snapshot:
+def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str) -> Snapshot:
     """Return a snapshot with the names of its manifests, those of ``latest`` and at most a new one, which is written.
 
     The new one has the partitions that differ from ``latest``, and those of the newest manifests that are at most twice
-    as large. A small snapshot has none. ``attempt`` counts from 1; each writes other contents.
+    as large. A small snapshot has none.
 
     Raises:
         CatalogError: a manifest of ``latest`` is missing or damaged.
@@ -58,7 +56,7 @@ def name_manifests(
             later |= older.keys
         removed = removed if names else set()  # no older manifest has them
         data = encode_manifest(table, sorted(removed))
-        path, digest = write_version(files, lambda version: manifest_path(load_id, version), data, attempt)
+        path, digest = write_version(files, lambda version: manifest_path(load_id, snapshot.number, version), data)
         names.append(ManifestName(path, table.num_rows + len(removed)))
         own[path] = digest
     known = {} if latest is None else latest.files
@@ -84,18 +82,14 @@ def dumps_with_manifests(snapshot: Snapshot) -> bytes:
     return dumps(replace(snapshot, partitions=(), files=files))
 
 
-def write_version(
-    files: TableFiles, path_of: Callable[[int], str], data: bytes, first: int = 1
-) -> tuple[str, FileDigest]:
+def write_version(files: TableFiles, path_of: Callable[[int], str], data: bytes) -> tuple[str, FileDigest]:
     """Write a file of a load under an unused name; a crashed attempt's stay, since another attempt may still run.
-
-    Versions are tried from ``first`` on.
 
     Raises:
         CommitConflictError: all names are taken.
         OSError: the store failed.
     """
-    for version in range(first, first + _MOST_VERSIONS):
+    for version in range(1, _MOST_VERSIONS + 1):
         path = path_of(version)
         try:
             files.write_new(path, data)

@@ -3,7 +3,8 @@
 A change is written under the number after the newest snapshot, which only one writer can create. Each attempt first
 reads the snapshots since the change's base and takes the newest as parent. It refuses the change if a vacuum removed
 some of them, or if one has a tombstone for a file that the change names. So a vacuum commits tombstones before it
-removes files, and no load or restore can name a removed file.
+removes files, and no load or restore can name a removed file. Earlier snapshots need no look: the files that a change
+writes are named by its base (:mod:`layoutopt.catalog.paths`), so a vacuum that gives one up commits after the base.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         CatalogError: a snapshot since its base is damaged or missing.
         OSError: the store failed; the table is unchanged.
     """
-    for attempt in range(1, _MOST_ATTEMPTS + 1):
+    for _ in range(_MOST_ATTEMPTS):
         history = snapshots_since(files, change.base)
         committed = find_change(history, change.load_id)
         if committed is not None:
@@ -57,10 +58,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
         latest = history[-1] if history else change.base
-        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, attempt)
-        # A manifest may be there since an attempt that stopped, and a vacuum may be about to remove it.
-        change = replace(change, names=change.names | _list_written(snapshot, latest))
-        check_no_tombstone(files, history, change)
+        snapshot = name_manifests(files, change.after(latest), latest, change.load_id)
         at("before-snapshot")
         try:
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))
@@ -76,13 +74,6 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         return snapshot
     raise CommitConflictError(
         f"{_MOST_ATTEMPTS} other commits came before {change.load_id!r}; try again when fewer loaders run"
-    )
-
-
-def _list_written(snapshot: Snapshot, latest: Snapshot | None) -> frozenset[str]:
-    """Return the manifests that a snapshot does not have from the one before."""
-    return frozenset(
-        manifest.path for manifest in snapshot.manifests if latest is None or manifest not in latest.manifests
     )
 
 

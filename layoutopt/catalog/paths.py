@@ -57,28 +57,44 @@ def plan_path(digest: str) -> str:
     return f"{PLANS}/{digest}.json"
 
 
-def blocks_path(load_id: str, version: int = 1) -> str:
+# A change names its catalog files by its load id and by ``number``, that of the snapshot after its base. An attempt on
+# a later base therefore names other files, and a vacuum gives up a file only in snapshots that its change reads.
+
+
+def blocks_path(load_id: str, number: int, version: int = 1) -> str:
     """Return the file of a load's blocks; a retry with different blocks takes the next version."""
-    return f"{BLOCKS}/{load_id}{_suffix(version)}.parquet"
+    return f"{BLOCKS}/{load_id}_{number}{_suffix(version)}.parquet"
 
 
-def manifest_path(load_id: str, version: int = 1) -> str:
-    """Return the file of the entries that a change writes; an attempt with different ones takes the next version."""
-    return f"{MANIFESTS}/{load_id}{_suffix(version)}.parquet"
+def manifest_path(load_id: str, number: int, version: int = 1) -> str:
+    """Return the file of the entries that a change writes, ``number`` being that of the snapshot that names it.
+
+    An attempt with different entries takes the next version.
+    """
+    return f"{MANIFESTS}/{load_id}_{number}{_suffix(version)}.parquet"
 
 
 def _suffix(version: int) -> str:
     return "" if version == 1 else f"-{version}"
 
 
-def index_path(load_id: str, sha256: str) -> str:
+def index_path(load_id: str, number: int, sha256: str) -> str:
     """Return the file of one index of a load, named by its content: equal indexes are one file."""
-    return f"{INDEXES}/{load_id}-{sha256[:16]}.parquet"
+    return f"{INDEXES}/{load_id}_{number}-{sha256[:16]}.parquet"
 
 
-def deletes_path(load_id: str) -> str:
+def deletes_path(load_id: str, number: int) -> str:
     """Return the file of a change's deletion vectors."""
-    return f"{DELETES}/{load_id}.parquet"
+    return f"{DELETES}/{load_id}_{number}.parquet"
+
+
+def load_of_deletes(path: str) -> str:
+    """Return the load id of the change that wrote deletion vectors; older versions wrote no number.
+
+    >>> load_of_deletes(deletes_path("l1", 3)), load_of_deletes("_layoutopt/deletes/l1.parquet")
+    ('l1', 'l1')
+    """
+    return path.removeprefix(f"{DELETES}/").removesuffix(".parquet").partition("_")[0]
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:

@@ -34,7 +34,7 @@ from layoutopt.catalog.paths import (
     SafePath,
     Text,
     UtcTime,
-    deletes_path,
+    load_of_deletes,
     plan_path,
     read_field,
     snapshot_number,
@@ -475,7 +475,7 @@ def _find_changed(before: Snapshot | None, snapshot: Snapshot) -> tuple[str, ...
 
 def _has_written(load_id: str, entry: PartitionEntry) -> bool:
     """Return whether a load wrote an entry or its deletion vectors."""
-    return entry.load_id == load_id or (entry.deletes is not None and entry.deletes.file == deletes_path(load_id))
+    return entry.load_id == load_id or (entry.deletes is not None and load_of_deletes(entry.deletes.file) == load_id)
 
 
 def _list_loads(entries: Sequence[PartitionEntry]) -> list[object]:

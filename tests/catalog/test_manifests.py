@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -27,7 +27,7 @@ from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_posit
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest
 from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
-from layoutopt.catalog.paths import MANIFESTS, FileDigest, manifest_path, snapshot_path
+from layoutopt.catalog.paths import MANIFESTS, FileDigest, blocks_path, manifest_path, snapshot_path
 from layoutopt.catalog.snapshot import (
     FORMAT_VERSION,
     Snapshot,
@@ -134,10 +134,22 @@ class Life:
 
 
 def content(snapshot: Snapshot) -> object:
-    """What a snapshot says of the table, wherever it stands."""
+    """What a snapshot says of the table, wherever it stands: names of files have numbers of snapshots."""
+
+    def unnumbered(path: str) -> str:
+        return re.sub(r"_[0-9]+\.parquet$", ".parquet", path)
+
+    entries = [
+        replace(
+            entry,
+            blocks_file=unnumbered(entry.blocks_file),
+            deletes=entry.deletes and replace(entry.deletes, file=unnumbered(entry.deletes.file)),
+        )
+        for entry in snapshot.partitions
+    ]
     named = {path for entry in snapshot.partitions for path in entry.catalog_files}
-    digests = {path: snapshot.files[path] for path in named}
-    return snapshot.schema, snapshot.partitions, digests, snapshot.plans_in_order
+    digests = {unnumbered(path): snapshot.files[path] for path in named}
+    return snapshot.schema, entries, digests, snapshot.plans_in_order
 
 
 @given(
@@ -199,8 +211,8 @@ def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_pat
         assert len(base.manifests) == 1
         of_commit = written_by(files, partial(SmallLoad("second", (7,)).commit, files, base, operation=APPEND))
         assert sorted(of_commit) == [
-            "_layoutopt/blocks/second.parquet",
-            manifest_path("second"),
+            blocks_path("second", 1),
+            manifest_path("second", 1),
             snapshot_path(1),
         ]
         sizes[partitions] = sum(of_commit.values())
@@ -274,12 +286,12 @@ def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(always: None, f
 
     with pytest.raises(CommitConflictError, match="a vacuum removed"):
         SmallLoad("l2", (1996,)).commit(files, before, at=meanwhile)
-    assert manifest_path("l2") in vacuumed
+    assert manifest_path("l2", 1) in vacuumed
 
 
 def damaged(files: TableFiles, data: bytes | None) -> str:
     """Replace the newest manifest, and return its file."""
-    path = Path(files.full_path(manifest_path("l1")))
+    path = Path(files.full_path(manifest_path("l1", 0)))
     path.unlink()
     if data is not None:
         path.write_bytes(data)
@@ -290,7 +302,7 @@ def damaged(files: TableFiles, data: bytes | None) -> str:
 def test_a_manifest_that_is_not_the_one_named_is_an_error(always: None, empty: TableFiles, data: bytes | None) -> None:
     SmallLoad("l1", (1994, 1995)).commit(empty, None)
     damaged(empty, data)
-    with pytest.raises(CatalogError, match=r"manifests/l1\.parquet is (missing|damaged)"):
+    with pytest.raises(CatalogError, match=r"manifests/l1_0\.parquet is (missing|damaged)"):
         latest_snapshot(empty)
 
 
@@ -303,7 +315,7 @@ def test_manifests_in_an_older_version_are_damage(always: None, empty: TableFile
     changes: list[dict[str, object]] = [
         {"version": 3},
         {"files": {}},
-        {"manifests": [{"path": manifest_path("l1"), "entries": 2}]},
+        {"manifests": [{"path": manifest_path("l1", 0), "entries": 2}]},
     ]
     for change in changes:
         changed = document | change
@@ -382,27 +394,6 @@ def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles
     assert there == first
     assert type(there.bounds) is dict
     assert read_partitions(files, replace(snapshot, partitions=())).partitions == snapshot.partitions
-
-
-def test_a_retried_load_does_not_name_a_manifest_that_a_vacuum_has_given_up(always: None, tmp_path: Path) -> None:
-    files = TableFiles(str(tmp_path / "t"))
-    ensure_table_root(files)
-    base = SmallLoad("l1", (1994, 1995)).commit(files, None)
-    with pytest.raises(Killed):
-        SmallLoad("l3", (1996,)).commit(files, base, at=kill_at("before-snapshot"))
-    with pytest.raises(Killed):
-        vacuum(files, 1, timedelta(0), at=kill_at("file-removed"))
-    SmallLoad("l4", (1994, 1995)).commit(files, latest_snapshot(files))
-
-    def retry(point: str) -> None:
-        if point == "snapshot-created":
-            with suppress(CommitConflictError):
-                SmallLoad("l3", (1996,)).commit(files, latest_snapshot(files))
-
-    vacuum(files, 1, timedelta(0), at=retry)
-    newest = latest_snapshot(files)
-    assert newest is not None
-    assert {entry.key for entry in newest.partitions} >= {"1994", "1995"}
 
 
 def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(always: None, tmp_path: Path) -> None:

@@ -67,7 +67,7 @@ def test_a_whole_table_has_no_problem(table: Path) -> None:
 def test_verify_names_every_damaged_file_at_once(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damaged = [
         flip(table / "_layoutopt/snapshots/0.json"),
-        cut(table / "_layoutopt/blocks/load-1995.parquet"),
+        cut(table / "_layoutopt/blocks/load-1995_1.parquet"),
         flip(data_file(table, 1994)),
         cut(data_file(table, 1996)),
     ]

@@ -334,7 +334,7 @@ def test_what_a_vacuum_gave_up_can_not_be_named_again(table: Path) -> None:
     with pytest.raises(CommitConflictError, match="a vacuum removed"):
         restore(TableFiles(str(table)), 1)
     opened = open_table(str(table))
-    for name in (load_folder("1995", "load-1"), blocks_path("load-1")):
+    for name in (load_folder("1995", "load-1"), blocks_path("load-1", 0)):
         change = Change("load-3", None, frozenset([name]), lambda latest: opened.catalog.snapshot)
         with pytest.raises(CommitConflictError, match="a vacuum removed"):
             check_no_tombstone(opened.catalog.files, [opened.catalog.snapshot], change)
