@@ -317,6 +317,27 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     return append_snapshot(files, change, at)
 
 
+def forget_superseded_entries(files: TableFiles, operation: str) -> None:
+    """Commit the newest snapshot's content again if its manifests have entries that it replaced or removed.
+
+    Then a vacuum removes the bounds and values of those entries with the older snapshots.
+
+    Raises:
+        CommitConflictError: there are too many concurrent commits.
+        OSError: the store failed; the table is unchanged.
+    """
+    latest = latest_snapshot(files)
+    if latest is None or sum(manifest.entries for manifest in latest.manifests) <= len(latest.partitions):
+        return
+    load_id = new_load_id()
+
+    def after(newest: Snapshot | None) -> Snapshot:
+        assert newest is not None, "the table has a snapshot"
+        return make_next_snapshot(newest, newest, operation, load_id)
+
+    append_snapshot(files, Change(load_id, latest, frozenset(), after, shares=False))
+
+
 def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
     return (
         list_contents(target) == list_contents(latest)

@@ -24,11 +24,13 @@ MOST_BOUNDS: Final = 4096
 _MOST_VERSIONS: Final = 100
 
 
-def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str) -> Snapshot:
+def name_manifests(
+    files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str, *, shares: bool = True
+) -> Snapshot:
     """Return a snapshot with the names of its manifests, those of ``latest`` and at most a new one, which is written.
 
     The new one has the partitions that differ from ``latest``, and those of the newest manifests that are at most twice
-    as large. A small snapshot has none.
+    as large; without ``shares`` it has all partitions and is the only one. A small snapshot has none.
 
     Raises:
         CatalogError: a manifest of ``latest`` is missing or damaged.
@@ -39,7 +41,8 @@ def name_manifests(files: TableFiles, snapshot: Snapshot, latest: Snapshot | Non
     plain = replace(snapshot, manifests=(), files=own, format_version=OLDEST_SUPPORTED)
     if len(snapshot.partitions) * (1 + len(snapshot.schema.columns)) <= MOST_BOUNDS:
         return plain
-    names = [] if latest is None or not _is_grown(latest.schema, snapshot.schema) else list(latest.manifests)
+    is_shared = shares and latest is not None and _is_grown(latest.schema, snapshot.schema)
+    names = list(latest.manifests) if latest is not None and is_shared else []
     before = {} if latest is None or not names else latest.by_key
     changed = [key for key, entries in snapshot.by_key.items() if not _is_same(before.get(key), entries)]
     removed = before.keys() - snapshot.by_key.keys()

@@ -34,12 +34,14 @@ class Change:
         base: the snapshot that it was planned on, None for a new table.
         names: the load folders, blocks, index and data files that it names (not plans: vacuums keep those).
         after: returns the snapshot that follows the newest one; raises where the change conflicts.
+        shares: whether the snapshot may name manifests of earlier ones.
     """
 
     load_id: str
     base: Snapshot | None
     names: frozenset[str]
     after: Callable[[Snapshot | None], Snapshot]
+    shares: bool = True
 
 
 def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda point: None) -> Snapshot:
@@ -58,7 +60,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
         latest = history[-1] if history else change.base
-        snapshot = name_manifests(files, change.after(latest), latest, change.load_id)
+        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, shares=change.shares)
         at("before-snapshot")
         try:
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))

@@ -22,10 +22,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog import manifest_writing
-from layoutopt.catalog.commit import APPEND, restore
+from layoutopt.catalog.commit import APPEND, forget_superseded_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest
+from layoutopt.catalog.optimistic_commit import Change, append_snapshot, make_next_snapshot
 from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
 from layoutopt.catalog.paths import MANIFESTS, FileDigest, blocks_path, manifest_path, snapshot_path
 from layoutopt.catalog.snapshot import (
@@ -42,6 +43,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.schema import Column, Schema
+from tests.catalog.loads import SCHEMA as LOAD_SCHEMA
 from tests.catalog.loads import Killed, SmallLoad, kill_at
 
 SCHEMA = Schema(
@@ -52,12 +54,6 @@ SCHEMA = Schema(
 )
 FILES = {path: FileDigest(7, "ab" * 32) for path in ("_layoutopt/blocks/l1.parquet", "_layoutopt/deletes/l2.parquet")}
 COUNTS = st.integers(0, 2**63 - 1)
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the smallest snapshot have manifests."""
-    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", -1)
 
 
 def ranges(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, Any]]:
@@ -177,7 +173,7 @@ def test_a_table_is_the_same_with_manifests_as_without(changes: list[tuple[str, 
                 assert all(shared.files.exists(path) for path in snapshot.files)
 
 
-def test_a_restore_has_the_older_content(always: None, tmp_path: Path) -> None:
+def test_a_restore_has_the_older_content(with_manifests: None, tmp_path: Path) -> None:
     life = Life(str(tmp_path / "t"))
     for number, years in enumerate([(1994, 1995, 1996), (1995,), (1994, 1997)]):
         life.change(number, "load", years)
@@ -202,7 +198,7 @@ def written_by(files: TableFiles, commit: Callable[[], object]) -> dict[str, int
     return {file.path: file.size for file in files.walk("_layoutopt") if file.path not in before}
 
 
-def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_path: Path) -> None:
+def test_a_commit_writes_no_more_where_partitions_are_many(with_manifests: None, tmp_path: Path) -> None:
     sizes = {}
     for partitions in (50, 800):
         files = TableFiles(str(tmp_path / f"t{partitions}"))
@@ -223,7 +219,7 @@ def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_pat
     assert sizes[800] < 1.02 * sizes[50]
 
 
-def test_manifests_stay_few(always: None, tmp_path: Path) -> None:
+def test_manifests_stay_few(with_manifests: None, tmp_path: Path) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base = many(files, 300)
@@ -238,7 +234,7 @@ def test_manifests_stay_few(always: None, tmp_path: Path) -> None:
     assert {entry.key for entry in base.partitions} >= {f"{year}" for year in range(300)}
 
 
-def test_commits_of_falling_sizes_leave_few_manifests(always: None, tmp_path: Path) -> None:
+def test_commits_of_falling_sizes_leave_few_manifests(with_manifests: None, tmp_path: Path) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base, first = None, 0
@@ -266,7 +262,9 @@ def test_small_snapshots_are_for_older_programs(tmp_path: Path, monkeypatch: pyt
     assert not any(path.startswith(MANIFESTS) for path in alone.files)
 
 
-def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(always: None, files: TableFiles) -> None:
+def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(
+    with_manifests: None, files: TableFiles
+) -> None:
     before = latest_snapshot(files)
     load = SmallLoad("l2", (1996,))
     with pytest.raises(Killed):
@@ -276,7 +274,7 @@ def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(a
     assert vacuum(files, 10, timedelta(0)).files == ()
 
 
-def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(always: None, files: TableFiles) -> None:
+def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(with_manifests: None, files: TableFiles) -> None:
     before = latest_snapshot(files)
     vacuumed: list[str] = []
 
@@ -299,14 +297,16 @@ def damaged(files: TableFiles, data: bytes | None) -> str:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"PAR1", b"x" * 4000])
-def test_a_manifest_that_is_not_the_one_named_is_an_error(always: None, empty: TableFiles, data: bytes | None) -> None:
+def test_a_manifest_that_is_not_the_one_named_is_an_error(
+    with_manifests: None, empty: TableFiles, data: bytes | None
+) -> None:
     SmallLoad("l1", (1994, 1995)).commit(empty, None)
     damaged(empty, data)
     with pytest.raises(CatalogError, match=r"manifests/l1_0\.parquet is (missing|damaged)"):
         latest_snapshot(empty)
 
 
-def test_manifests_in_an_older_version_are_damage(always: None, empty: TableFiles) -> None:
+def test_manifests_in_an_older_version_are_damage(with_manifests: None, empty: TableFiles) -> None:
     from layoutopt.catalog import snapshot as snapshot_json
 
     SmallLoad("l1", (1994,)).commit(empty, None)
@@ -373,7 +373,7 @@ def test_contradictory_keys_are_unknown() -> None:
     assert dict(entry.bounds) == {"n": Bounds(1, 2, 0), "s": Bounds(nulls=3), "b": Bounds(), "d": Bounds(nulls=0)}
 
 
-def test_bounds_of_later_columns_alone_stay_in_the_snapshot(always: None) -> None:
+def test_bounds_of_later_columns_alone_stay_in_the_snapshot(with_manifests: None) -> None:
     assert encode_entries([replace(ENTRY, bounds={"s": Bounds("a", "b", 0)})], SCHEMA, FILES) is None
 
 
@@ -384,7 +384,7 @@ def test_other_columns_than_a_manifests_are_refused() -> None:
         Manifest.decode(sink.getvalue().to_pybytes(), SCHEMA)
 
 
-def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles) -> None:
+def test_entries_travel_to_tasks_as_plain_values(with_manifests: None, files: TableFiles) -> None:
     import pickle
 
     snapshot = latest_snapshot(files)
@@ -396,7 +396,43 @@ def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles
     assert read_partitions(files, replace(snapshot, partitions=())).partitions == snapshot.partitions
 
 
-def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(always: None, tmp_path: Path) -> None:
+def stored_keys(files: TableFiles) -> set[str]:
+    """The partitions of which any stored manifest says something, each with the loads of its entries there."""
+    manifests = [
+        Manifest.decode(files.read_bytes(f"{MANIFESTS}/{name}"), LOAD_SCHEMA) for name in files.list(MANIFESTS)
+    ]
+    entries = {f"{entry.key} by {entry.load_id}" for manifest in manifests for entry in manifest.entries}
+    return entries | {key for manifest in manifests for key in manifest.removed}
+
+
+def test_nothing_is_left_of_superseded_entries_once_they_are_forgotten(with_manifests: None, files: TableFiles) -> None:
+    SmallLoad("l2", tuple(range(1996, 2020))).commit(files, latest_snapshot(files))
+    base = SmallLoad("l3", (1995,)).commit(files, latest_snapshot(files))
+    gone = replace(base, partitions=tuple(entry for entry in base.partitions if entry.key != "1997"))
+    change = Change("l4", base, frozenset(), lambda latest: make_next_snapshot(latest, gone, "delete", "l4"))
+    before = append_snapshot(files, change)
+    vacuum(files, 1, timedelta(0))
+    assert stored_keys(files) >= {"1995 by l1", "1995 by l3", "1997 by l2", "1997"}
+    for _ in range(2):
+        forget_superseded_entries(files, "delete")
+        after = latest_snapshot(files)
+        assert after is not None
+        assert (after.number, after.operation, len(after.manifests)) == (before.number + 2, "delete", 1)
+        assert content(after) == content(before)
+    vacuum(files, 1, timedelta(0))
+    assert stored_keys(files) == {f"{entry.key} by {entry.load_id}" for entry in before.partitions}
+    assert history(files)[-2].changed == ()
+
+
+def test_small_snapshots_have_nothing_to_forget(files: TableFiles) -> None:
+    before = latest_snapshot(files)
+    forget_superseded_entries(files, "delete")
+    assert latest_snapshot(files) == before
+
+
+def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(
+    with_manifests: None, tmp_path: Path
+) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base = SmallLoad("l0", (1990,)).commit(files, None)
