@@ -117,7 +117,7 @@ def commit_load(
     load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
     _check_agreement(load, blocks)
     _check_indexes(load, blocks, indexes)
-    committed = find_change(snapshots_since(files, base), load_id)
+    committed = find_change(files, snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
     _make_snapshot(load, latest_snapshot(files), {})  # refuse early what can't succeed

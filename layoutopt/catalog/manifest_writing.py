@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.manifests import ManifestName, encode_entries, encode_manifest
-from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.catalog.partition_entry import are_same
 from layoutopt.catalog.paths import MANIFESTS, FileDigest, manifest_path
 from layoutopt.catalog.snapshot import FORMAT_VERSION, OLDEST_SUPPORTED, Snapshot, dumps, read_manifest
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -44,7 +43,7 @@ def name_manifests(
     is_shared = shares and latest is not None and _is_grown(latest.schema, snapshot.schema)
     names = list(latest.manifests) if latest is not None and is_shared else []
     before = {} if latest is None or not names else latest.by_key
-    changed = [key for key, entries in snapshot.by_key.items() if not _is_same(before.get(key), entries)]
+    changed = [key for key, entries in snapshot.by_key.items() if not are_same(before.get(key, ()), entries)]
     removed = before.keys() - snapshot.by_key.keys()
     if changed or removed:
         table = encode_entries([entry for key in changed for entry in snapshot.by_key[key]], snapshot.schema, own)
@@ -69,11 +68,6 @@ def name_manifests(
 
 def _is_grown(before: Schema, after: Schema) -> bool:
     return before.columns == after.columns[: len(before.columns)]
-
-
-def _is_same(before: Sequence[PartitionEntry] | None, entries: Sequence[PartitionEntry]) -> bool:
-    """Return whether a commit took over all entries of a partition, the objects themselves."""
-    return before is not None and len(before) == len(entries) and all(map(operator.is_, before, entries))
 
 
 def dumps_with_manifests(snapshot: Snapshot) -> bytes:

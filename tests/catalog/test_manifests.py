@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog import manifest_writing
+from layoutopt.catalog import manifest_writing, manifests
 from layoutopt.catalog.commit import APPEND, forget_superseded_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
 from layoutopt.catalog.load_check import Content
@@ -35,11 +35,14 @@ from layoutopt.catalog.snapshot import (
     ensure_table_root,
     history,
     latest_snapshot,
+    read_head,
     read_partitions,
     read_snapshot,
+    snapshot_as_of,
     snapshot_numbers,
 )
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.schema import Column, Schema
@@ -352,6 +355,8 @@ ENTRY = PartitionEntry(
         ("low", [3, None], "lower bound above"),
         ("low", [None, None], "without the other"),
         ("low", [1], "a part of an entry's bounds"),
+        ("low_key", [None, b"\xff"], "not UTF-8"),
+        ("high_key", [None, b"a\xc3"], "not UTF-8"),
         ("nulls", [-1, 0], "negative"),
         ("sums", [1] * 6, "columns that the schema lacks"),
     ],
@@ -363,6 +368,54 @@ def test_values_that_no_writer_writes_are_refused(column: str, value: object, me
     wrong = table.set_column(place, table.schema.field(column), pa.array([value], table.schema.field(column).type))
     with pytest.raises(ValueError, match=message):
         Manifest.decode(encode_manifest(wrong, ()), SCHEMA)
+
+
+@pytest.mark.parametrize("digits", [b"", b"1.5", b"1_0", b"+1", b"9" * 39, b"\xff"])
+def test_a_decimal_of_other_than_digits_is_refused(digits: bytes) -> None:
+    bounds = {"n": Bounds(), "s": Bounds(), "b": Bounds(b"\xff", b"\xff\x00", 0), "d": Bounds(-5, 7, 0)}
+    table = encode_entries([replace(ENTRY, bounds=bounds)], SCHEMA, FILES)
+    assert table is not None
+    assert Manifest.decode(encode_manifest(table, ()), SCHEMA).entries[0].bounds["d"] == Bounds(-5, 7, 0)
+    place = table.schema.get_field_index("low_key")
+    wrong = table.set_column(
+        place, table.schema.field(place), pa.array([[None, None, b"\xff", digits]], table.schema.field(place).type)
+    )
+    with pytest.raises(ValueError, match=r"no number|not UTF-8"):
+        Manifest.decode(encode_manifest(wrong, ()), SCHEMA)
+
+
+def test_decoded_manifests_are_cached_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = encode_entries([ENTRY], SCHEMA, FILES)
+    assert table is not None
+    contents = [encode_manifest(table, [f"{number}"]) for number in range(3)]
+    size = Manifest.decode(contents[0], SCHEMA).bytes
+    assert size > table.nbytes
+    monkeypatch.setattr(manifests, "_DECODED", LastUsed(2 * size))
+
+    def decode(number: int, schema: Schema = SCHEMA) -> Manifest:
+        return manifests.decode_cached(contents[number], FileDigest.of(contents[number]), schema)
+
+    first = decode(0)
+    assert first.removed == ("0",)
+    assert decode(1) is not first is decode(0)
+    assert decode(0, Schema((*SCHEMA.columns, Column("new", "int")))) is not first
+    assert decode(2).removed == ("2",)
+    assert decode(0) is not first
+
+
+def test_snapshots_that_are_only_passed_need_no_manifest(with_manifests: None, empty: TableFiles) -> None:
+    base = SmallLoad("l0", (1990,)).commit(empty, None)
+    for number in range(1, 5):
+        SmallLoad(f"l{number}", (1990,)).commit(empty, latest_snapshot(empty))
+    for number in range(4):
+        empty.delete(manifest_path(f"l{number}", number))
+    newest = latest_snapshot(empty)
+    assert newest is not None
+    assert snapshot_as_of(empty, "2999-01-01") == newest
+    assert SmallLoad("l9", (1991,)).commit(empty, base).number == 5
+    with pytest.raises(CatalogError, match=r"manifests/l3_3\.parquet is missing") as caught:
+        snapshot_as_of(empty, read_head(empty, 3).created_at)
+    assert caught.value.path == manifest_path("l3", 3)
 
 
 def test_contradictory_keys_are_unknown() -> None:
