@@ -72,6 +72,15 @@ def with_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", -1)
 
 
+@pytest.fixture(scope="module", params=[False, True], ids=["one-file", "manifests"])
+def has_manifests(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Run a module's tests twice: small snapshots have their entries in their own file, then in manifests."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            patch.setattr(manifest_writing, "MOST_BOUNDS", -1)
+        yield request.param
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Switches the checks of skipping off for tests that say why."""

@@ -205,6 +205,13 @@ def _require(accepts: Callable[[Any], object], expected: str) -> Callable[[Any],
     return check
 
 
+def _is_utc(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:  # whose message repeats the text, however long
+        return False
+
+
 Count = Annotated[int, As(int, _require(lambda number: 0 <= number < 2**63, "a whole number in 0 .. 2^63-1"))]
 Text = Annotated[str, As(str, _require(bool, "a text that is not empty"))]
 SafePath = Annotated[str, As(str, _require(is_safe_path, "a path inside the table"))]
@@ -214,9 +221,7 @@ PartitionKey = Annotated[
 ]
 LoadId = Annotated[str, As(str, _require(re.compile(r"[0-9a-z-]{1,128}").fullmatch, "a load id of 0-9, a-z and -"))]
 Digest = Annotated[str, As(str, _require(re.compile(r"[0-9a-f]{1,64}").fullmatch, "a hexadecimal digest"))]
-UtcTime = Annotated[
-    str, As(str, _require(lambda text: datetime.fromisoformat(text).utcoffset() == timedelta(0), "a time in UTC"))
-]
+UtcTime = Annotated[str, As(str, _require(_is_utc, "a time in UTC"))]
 
 
 def read_field(kind: Any, value: object, where: str) -> Any:
