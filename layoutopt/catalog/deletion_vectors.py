@@ -90,7 +90,7 @@ def encode_deletes(vectors: Mapping[int, bytes]) -> bytes:
 
 
 def decode_deletes(data: bytes, where: str) -> pa.Table:
-    """Return a file's vectors, one row a block: ``block``, ``rows``, ``places``; raise CatalogError if it has none."""
+    """Return a file's vectors, one row a block, by ``block``; raise CatalogError if it has none."""
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data)).combine_chunks()
@@ -98,12 +98,18 @@ def decode_deletes(data: bytes, where: str) -> pa.Table:
         raise damage_error(where, str(error)) from error
     if table.schema.names != _SCHEMA.names or table.schema.types != _SCHEMA.types:
         raise damage_error(where, f"it has the columns {table.schema.names}, not {_SCHEMA.names}")
-    return table
+    if table["block"].null_count:
+        raise damage_error(where, "it has a vector of no block")
+    return table.sort_by("block")
 
 
 def attach_deletes(blocks: BlockTable, stored: pa.Table, deletes: Deletes, where: str) -> BlockTable:
     """Return an entry's blocks with the vectors of its file; raise CatalogError if these disagree with the snapshot."""
-    indices = pc.index_in(one_chunk(blocks.block_index["block"]), one_chunk(stored["block"]))
+    known = one_chunk(stored["block"]).to_numpy()
+    # A table of all blocks for each of thousands of entries would take the square of their number.
+    places = np.searchsorted(known, blocks.block_id)
+    has_deletes = np.append(known, -1)[places] == blocks.block_id
+    indices = pa.array(places, mask=~has_deletes)
     rows = one_chunk(stored["rows"].take(indices)).fill_null(0)
     marked = blocks.marked(one_chunk(stored["places"].take(indices)), rows)
     by_layout = np.bincount(marked.layout, marked.deleted_rows) if marked.n else np.zeros(1)
