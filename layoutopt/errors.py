@@ -115,7 +115,12 @@ class SourceIndexError(NotATableError):
 
 
 class CatalogError(TableError):
-    """A catalog file is missing, damaged or of an unknown version."""
+    """A catalog file is missing, damaged or of an unknown version.
+
+    ``path`` is its path in the table, None where no single file is to blame.
+    """
+
+    path: str | None = None
 
 
 class NoSnapshotError(CatalogError):
@@ -198,6 +203,16 @@ def _is_json(value: object) -> bool:
         return bool(json.loads(json.dumps(value)) == value)
     except (TypeError, ValueError):
         return False
+
+
+@contextmanager
+def blame_file(path: str) -> Iterator[None]:
+    """Set the path of a CatalogError that the body raises, unless it has one."""
+    try:
+        yield
+    except CatalogError as error:
+        error.path = error.path or path
+        raise
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from zlib import crc32
 import pytest
 from hypothesis import HealthCheck, settings
 
+from layoutopt.catalog import manifest_writing
 from layoutopt.cli import progress
 from layoutopt.scan.check_switch import SWITCH, TALLY
 from tests.effort import PROCESSES, examples
@@ -63,6 +64,21 @@ setattr(progress, "QUIET", 3600.0)  # noqa: B010 - it is final elsewhere
 # Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
 os.environ.setdefault(SWITCH, "1")
 _CHECKED: Counter[str] = Counter()
+
+
+@pytest.fixture
+def with_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the smallest snapshot have manifests."""
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", -1)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["one-file", "manifests"])
+def has_manifests(request: pytest.FixtureRequest) -> Iterator[bool]:
+    """Run a module's tests twice: small snapshots have their entries in their own file, then in manifests."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param:
+            patch.setattr(manifest_writing, "MOST_BOUNDS", -1)
+        yield request.param
 
 
 @pytest.hookimpl(wrapper=True)

@@ -117,20 +117,21 @@ def commit_load(
     load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
     _check_agreement(load, blocks)
     _check_indexes(load, blocks, indexes)
-    committed = find_change(snapshots_since(files, base), load_id)
+    committed = find_change(files, snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
     _make_snapshot(load, latest_snapshot(files), {})  # refuse early what can't succeed
     at("started")
     digests = dict([write_plan(files, plan)])
     at("plan-written")
-    index_files = write_indexes(files, load_id, plan.indexes, indexes)
-    path, digest = write_blocks(files, load_id, encode_blocks(add_index_files(blocks, index_files)))
+    number = next_number(base)
+    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
+    path, digest = write_blocks(files, load_id, number, encode_blocks(add_index_files(blocks, index_files)))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
-    with write_vectors(files, load_id, marks) as vectors:
+    with write_vectors(files, base, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)
@@ -180,9 +181,9 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     return path, FileDigest.of(data)
 
 
-def write_blocks(files: TableFiles, load_id: str, data: bytes) -> tuple[str, FileDigest]:
-    """Write a load's blocks under an unused name; raises as ``write_version``."""
-    return write_version(files, lambda version: blocks_path(load_id, version), data)
+def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes) -> tuple[str, FileDigest]:
+    """Write a load's blocks under an unused name, ``number`` as in its path; raises as ``write_version``."""
+    return write_version(files, lambda version: blocks_path(load_id, number, version), data)
 
 
 def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
@@ -314,6 +315,27 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     # Planned on the old snapshot: files with a tombstone since then can't be named again.
     change = Change(load_id, target, names_of(target.partitions, data | index_files), after)
     return append_snapshot(files, change, at)
+
+
+def forget_superseded_entries(files: TableFiles, operation: str) -> None:
+    """Commit the newest snapshot's content again if its manifests have entries that it replaced or removed.
+
+    Then a vacuum removes the bounds and values of those entries with the older snapshots.
+
+    Raises:
+        CommitConflictError: there are too many concurrent commits.
+        OSError: the store failed; the table is unchanged.
+    """
+    latest = latest_snapshot(files)
+    if latest is None or sum(manifest.entries for manifest in latest.manifests) <= len(latest.partitions):
+        return
+    load_id = new_load_id()
+
+    def after(newest: Snapshot | None) -> Snapshot:
+        assert newest is not None, "the table has a snapshot"
+        return make_next_snapshot(newest, newest, operation, load_id)
+
+    append_snapshot(files, Change(load_id, latest, frozenset(), after, shares=False))
 
 
 def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:

@@ -23,7 +23,14 @@ from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
 from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, make_next_snapshot, names_of
+from layoutopt.catalog.optimistic_commit import (
+    Change,
+    CommitHook,
+    append_snapshot,
+    make_next_snapshot,
+    names_of,
+    next_number,
+)
 from layoutopt.catalog.partition_entry import Deletes, EntryName, PartitionEntry
 from layoutopt.catalog.paths import FileDigest, deletes_path
 from layoutopt.catalog.snapshot import Snapshot
@@ -83,7 +90,7 @@ def encode_deletes(vectors: Mapping[int, bytes]) -> bytes:
 
 
 def decode_deletes(data: bytes, where: str) -> pa.Table:
-    """Return a file's vectors, one row a block: ``block``, ``rows``, ``places``; raise CatalogError if it has none."""
+    """Return a file's vectors, one row a block, by ``block``; raise CatalogError if it has none."""
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data)).combine_chunks()
@@ -91,12 +98,18 @@ def decode_deletes(data: bytes, where: str) -> pa.Table:
         raise damage_error(where, str(error)) from error
     if table.schema.names != _SCHEMA.names or table.schema.types != _SCHEMA.types:
         raise damage_error(where, f"it has the columns {table.schema.names}, not {_SCHEMA.names}")
-    return table
+    if table["block"].null_count:
+        raise damage_error(where, "it has a vector of no block")
+    return table.sort_by("block")
 
 
 def attach_deletes(blocks: BlockTable, stored: pa.Table, deletes: Deletes, where: str) -> BlockTable:
     """Return an entry's blocks with the vectors of its file; raise CatalogError if these disagree with the snapshot."""
-    indices = pc.index_in(one_chunk(blocks.block_index["block"]), one_chunk(stored["block"]))
+    known = one_chunk(stored["block"]).to_numpy()
+    # A table of all blocks for each of thousands of entries would take the square of their number.
+    places = np.searchsorted(known, blocks.block_id)
+    has_deletes = np.append(known, -1)[places] == blocks.block_id
+    indices = pa.array(places, mask=~has_deletes)
     rows = one_chunk(stored["rows"].take(indices)).fill_null(0)
     marked = blocks.marked(one_chunk(stored["places"].take(indices)), rows)
     by_layout = np.bincount(marked.layout, marked.deleted_rows) if marked.n else np.zeros(1)
@@ -143,12 +156,17 @@ class Marks:
 
 
 @contextmanager
-def write_vectors(files: TableFiles, load_id: str, marks: Marks | None) -> Iterator[dict[str, FileDigest]]:
-    """Write a change's vectors, yield their digests by path, and remove the file again if the change is refused."""
+def write_vectors(
+    files: TableFiles, base: Snapshot | None, load_id: str, marks: Marks | None
+) -> Iterator[dict[str, FileDigest]]:
+    """Write the vectors of a change planned on ``base``, and yield their digests by path.
+
+    The file is removed again if the change is refused.
+    """
     if marks is None or not marks.deleted:
         yield {}
         return
-    path = deletes_path(load_id)
+    path = deletes_path(load_id, next_number(base))
     try:
         files.write_new(path, marks.data)
     except FileExistsError:  # of an attempt that died
@@ -174,7 +192,7 @@ def commit_deletes(
         OSError: the store failed; the table is unchanged.
     """
     at("started")
-    with write_vectors(files, load_id, marks) as digests:
+    with write_vectors(files, base, load_id, marks) as digests:
         at("vectors-written")
 
         def after(latest: Snapshot | None) -> Snapshot:
@@ -202,12 +220,12 @@ def mark_partitions(
                 f"partition {name[0]!r} was changed by another commit ({newest!r}) while rows were being changed; "
                 "look at the table, then make the change again if it still needs it"
             )
-    changed = []
+    changed, path = [], deletes_path(load_id, next_number(base))
     for entry in partitions:
         if entry.name in marks.deleted:
             content = marks.deleted[entry.name]
             # The entry no longer has the rows of its source.
-            entry = replace(entry, deletes=Deletes(deletes_path(load_id), content.rows, content.sums), source=None)
+            entry = replace(entry, deletes=Deletes(path, content.rows, content.sums), source=None)
         if entry.name not in marks.replaced:
             changed.append(entry)
     return tuple(changed)

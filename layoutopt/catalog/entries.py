@@ -13,7 +13,6 @@ from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import merge_bounds_of_groups, sum_groups
 from layoutopt.catalog.load_check import Content, TidSums
 from layoutopt.catalog.partition_entry import Bounds, PartitionEntry, Scalar
-from layoutopt.catalog.paths import blocks_path
 from layoutopt.errors import SchemaError
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.layout import Plan
@@ -46,7 +45,7 @@ def partition_entries(
             value=values[key],
             plan=plan.digest,
             load_id=load_id,
-            blocks_file=blocks_path(load_id),
+            blocks_file="",  # the commit names it
             rows=grouped.rows[place],
             bounds={name: of_column[place] for name, of_column in bounds.items()},
             checksums={name: total for name, sums in checksums.items() if (total := sums[place]) is not None},

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.manifests import ManifestName, encode_entries, encode_manifest
-from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.catalog.partition_entry import are_same
 from layoutopt.catalog.paths import MANIFESTS, FileDigest, manifest_path
 from layoutopt.catalog.snapshot import FORMAT_VERSION, OLDEST_SUPPORTED, Snapshot, dumps, read_manifest
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -25,12 +24,12 @@ _MOST_VERSIONS: Final = 100
 
 
 def name_manifests(
-    files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str, attempt: int = 1
+    files: TableFiles, snapshot: Snapshot, latest: Snapshot | None, load_id: str, *, shares: bool = True
 ) -> Snapshot:
     """Return a snapshot with the names of its manifests, those of ``latest`` and at most a new one, which is written.
 
     The new one has the partitions that differ from ``latest``, and those of the newest manifests that are at most twice
-    as large. A small snapshot has none. ``attempt`` counts from 1; each writes other contents.
+    as large; without ``shares`` it has all partitions and is the only one. A small snapshot has none.
 
     Raises:
         CatalogError: a manifest of ``latest`` is missing or damaged.
@@ -41,9 +40,10 @@ def name_manifests(
     plain = replace(snapshot, manifests=(), files=own, format_version=OLDEST_SUPPORTED)
     if len(snapshot.partitions) * (1 + len(snapshot.schema.columns)) <= MOST_BOUNDS:
         return plain
-    names = [] if latest is None or not _is_grown(latest.schema, snapshot.schema) else list(latest.manifests)
+    is_shared = shares and latest is not None and _is_grown(latest.schema, snapshot.schema)
+    names = list(latest.manifests) if latest is not None and is_shared else []
     before = {} if latest is None or not names else latest.by_key
-    changed = [key for key, entries in snapshot.by_key.items() if not _is_same(before.get(key), entries)]
+    changed = [key for key, entries in snapshot.by_key.items() if not are_same(before.get(key, ()), entries)]
     removed = before.keys() - snapshot.by_key.keys()
     if changed or removed:
         table = encode_entries([entry for key in changed for entry in snapshot.by_key[key]], snapshot.schema, own)
@@ -58,7 +58,7 @@ def name_manifests(
             later |= older.keys
         removed = removed if names else set()  # no older manifest has them
         data = encode_manifest(table, sorted(removed))
-        path, digest = write_version(files, lambda version: manifest_path(load_id, version), data, attempt)
+        path, digest = write_version(files, lambda version: manifest_path(load_id, snapshot.number, version), data)
         names.append(ManifestName(path, table.num_rows + len(removed)))
         own[path] = digest
     known = {} if latest is None else latest.files
@@ -70,11 +70,6 @@ def _is_grown(before: Schema, after: Schema) -> bool:
     return before.columns == after.columns[: len(before.columns)]
 
 
-def _is_same(before: Sequence[PartitionEntry] | None, entries: Sequence[PartitionEntry]) -> bool:
-    """Return whether a commit took over all entries of a partition, the objects themselves."""
-    return before is not None and len(before) == len(entries) and all(map(operator.is_, before, entries))
-
-
 def dumps_with_manifests(snapshot: Snapshot) -> bytes:
     """Return a snapshot's file content: entries and their files stand in the manifests, if there are some."""
     if not snapshot.manifests:
@@ -84,18 +79,14 @@ def dumps_with_manifests(snapshot: Snapshot) -> bytes:
     return dumps(replace(snapshot, partitions=(), files=files))
 
 
-def write_version(
-    files: TableFiles, path_of: Callable[[int], str], data: bytes, first: int = 1
-) -> tuple[str, FileDigest]:
+def write_version(files: TableFiles, path_of: Callable[[int], str], data: bytes) -> tuple[str, FileDigest]:
     """Write a file of a load under an unused name; a crashed attempt's stay, since another attempt may still run.
-
-    Versions are tried from ``first`` on.
 
     Raises:
         CommitConflictError: all names are taken.
         OSError: the store failed.
     """
-    for version in range(first, first + _MOST_VERSIONS):
+    for version in range(1, _MOST_VERSIONS + 1):
         path = path_of(version)
         try:
             files.write_new(path, data)

@@ -11,9 +11,10 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -22,12 +23,16 @@ from layoutopt.catalog.block_index import check_expansion
 from layoutopt.catalog.keys import is_wide_decimal, one_chunk
 from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry, Scalar
 from layoutopt.catalog.paths import Count, Digest, FileDigest, LoadId, PartitionKey, SafePath
+from layoutopt.catalog.storage.ranges import LastUsed
+from layoutopt.model.arrays import Ints
 from layoutopt.model.records import Record, read, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind
 
-# How many decoded manifests a process caches.
-_DECODED: Final = 16
+# Bytes of decoded manifests that a process caches: three of 10,000 entries and 60 columns.
+_MOST_CACHED: Final = 256 << 20
+# Bytes of a decoded entry, and of each of its decoded checksums, by tracemalloc.
+_ENTRY_BYTES, _SUM_BYTES = 1_300, 60
 _REMOVED: Final = b"layoutopt.removed"
 _NUMBERS, _KEYS = pa.list_(pa.int64()), pa.list_(pa.binary())
 _SCHEMA: Final = pa.schema(
@@ -183,6 +188,29 @@ class Manifest:
             raise ValueError("it has a bound without the other")
         if pc.any(pc.greater(low, high)).as_py():
             raise ValueError("it has a lower bound above the upper one")
+        starts, ends = np.array(self._ends("nulls"), dtype=np.int64)
+        places = np.arange(len(low)) - np.repeat(starts, ends - starts)
+        for keys in (low_key, high_key):
+            self._validate_keys(keys, places)
+
+    def _validate_keys(self, keys: pa.ChunkedArray, places: Ints) -> None:
+        """Raise ValueError where a key of a text column is no text, or one of a wide decimal no number."""
+        types = [column.type for column in self.schema.columns]
+        decimals = np.array([is_wide_decimal(type) for type in types], dtype=np.bool_)
+        texts = decimals | np.array([key_kind(type) == "str" for type in types], dtype=np.bool_)
+        try:
+            numbers = (
+                keys.filter(pa.array(texts[places])).cast(pa.string()).filter(pa.array(decimals[places[texts[places]]]))
+            )
+        except pa.ArrowInvalid as error:
+            raise ValueError("it has a bound that is not UTF-8") from error
+        if pc.any(pc.invert(pc.match_substring_regex(numbers, "^-?[0-9]{1,38}$"))).as_py():
+            raise ValueError("it has a bound of a decimal that is no number")
+
+    @property
+    def bytes(self) -> int:
+        """The bytes in memory with all entries and checksums decoded."""
+        return int(self.table.nbytes + _ENTRY_BYTES * self.table.num_rows + _SUM_BYTES * len(self._items("sums")))
 
     @cached_property
     def keys(self) -> frozenset[str]:
@@ -265,7 +293,16 @@ class Manifest:
 
 
 # A process reads a snapshot several times, and snapshots share manifests.
-decode_cached = lru_cache(maxsize=_DECODED)(Manifest.decode)
+_DECODED: LastUsed[tuple[str, Schema], Manifest] = LastUsed(_MOST_CACHED)
+
+
+def decode_cached(data: bytes, digest: FileDigest, schema: Schema) -> Manifest:
+    """Return the content of a file with this digest, perhaps from a cache; raises as :meth:`Manifest.decode`."""
+    manifest = _DECODED.get((digest.sha256, schema))
+    if manifest is None:
+        manifest = Manifest.decode(data, schema)
+        _DECODED.put((digest.sha256, schema), manifest, manifest.bytes)
+    return manifest
 
 
 def encode_entries(

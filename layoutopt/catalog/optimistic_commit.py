@@ -3,7 +3,8 @@
 A change is written under the number after the newest snapshot, which only one writer can create. Each attempt first
 reads the snapshots since the change's base and takes the newest as parent. It refuses the change if a vacuum removed
 some of them, or if one has a tombstone for a file that the change names. So a vacuum commits tombstones before it
-removes files, and no load or restore can name a removed file.
+removes files, and no load or restore can name a removed file. Earlier snapshots need no look: the files that a change
+writes are named by its base (:mod:`layoutopt.catalog.paths`), so a vacuum that gives one up commits after the base.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from layoutopt.catalog.manifest_writing import dumps_with_manifests, name_manifests
 from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, SnapshotHead, read_head, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 
@@ -33,12 +34,14 @@ class Change:
         base: the snapshot that it was planned on, None for a new table.
         names: the load folders, blocks, index and data files that it names (not plans: vacuums keep those).
         after: returns the snapshot that follows the newest one; raises where the change conflicts.
+        shares: whether the snapshot may name manifests of earlier ones.
     """
 
     load_id: str
     base: Snapshot | None
     names: frozenset[str]
     after: Callable[[Snapshot | None], Snapshot]
+    shares: bool = True
 
 
 def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda point: None) -> Snapshot:
@@ -49,18 +52,15 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         CatalogError: a snapshot since its base is damaged or missing.
         OSError: the store failed; the table is unchanged.
     """
-    for attempt in range(1, _MOST_ATTEMPTS + 1):
+    for _ in range(_MOST_ATTEMPTS):
         history = snapshots_since(files, change.base)
-        committed = find_change(history, change.load_id)
+        committed = find_change(files, history, change.load_id)
         if committed is not None:
             return committed
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
-        latest = history[-1] if history else change.base
-        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, attempt)
-        # A manifest may be there since an attempt that stopped, and a vacuum may be about to remove it.
-        change = replace(change, names=change.names | _list_written(snapshot, latest))
-        check_no_tombstone(files, history, change)
+        latest = history[-1].read(files) if history else change.base
+        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, shares=change.shares)
         at("before-snapshot")
         try:
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))
@@ -68,7 +68,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
             continue
         except OSError:
             # The store failed, perhaps after it wrote the snapshot.
-            committed = find_change(snapshots_since(files, change.base), change.load_id)
+            committed = find_change(files, snapshots_since(files, change.base), change.load_id)
             if committed is None:
                 raise
             return committed
@@ -79,15 +79,8 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
     )
 
 
-def _list_written(snapshot: Snapshot, latest: Snapshot | None) -> frozenset[str]:
-    """Return the manifests that a snapshot does not have from the one before."""
-    return frozenset(
-        manifest.path for manifest in snapshot.manifests if latest is None or manifest not in latest.manifests
-    )
-
-
-def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[Snapshot, ...]:
-    """Read the snapshots after ``base``, ascending; all of them for None.
+def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[SnapshotHead, ...]:
+    """Read the heads of the snapshots after ``base``, ascending; all of them for None.
 
     Raises CatalogError if one is damaged or missing, or the table was replaced: then it is unknown whether a change was
     made. (This is no conflict: a conflict's files may be removed, these may not.)
@@ -101,7 +94,7 @@ def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[Snapshot,
             f"the table {files.root!r} no longer has every snapshot from {first} to {numbers[-1]}, so nothing planned "
             "on an earlier one can be committed; look at the table, and load again if it needs it"
         )
-    return tuple(read_snapshot(files, number) for number in numbers)
+    return tuple(read_head(files, number) for number in numbers)
 
 
 def _check_is_the_table(
@@ -111,8 +104,8 @@ def _check_is_the_table(
     same = files.exists(MARKER)
     if same and base is not None:
         if base.number in existing:
-            snapshot = read_snapshot(files, base.number)
-            same = (snapshot.load_id, snapshot.created_at) == (base.load_id, base.created_at)
+            head = read_head(files, base.number)
+            same = (head.load_id, head.created_at) == (base.load_id, base.created_at)
         else:
             same = bool(since)
     if not same:
@@ -123,12 +116,12 @@ def _check_is_the_table(
         )
 
 
-def find_change(history: Sequence[Snapshot], load_id: str) -> Snapshot | None:
-    """Return the snapshot that a change made in an earlier attempt, if any."""
-    return next((snapshot for snapshot in reversed(history) if snapshot.load_id == load_id), None)
+def find_change(files: TableFiles, history: Sequence[SnapshotHead], load_id: str) -> Snapshot | None:
+    """Read the snapshot that a change made in an earlier attempt, if any."""
+    return next((head.read(files) for head in reversed(history) if head.load_id == load_id), None)
 
 
-def check_no_tombstone(files: TableFiles, history: Iterable[Snapshot], change: Change) -> None:
+def check_no_tombstone(files: TableFiles, history: Iterable[Snapshot | SnapshotHead], change: Change) -> None:
     """Refuse a change that names files which a vacuum removed, or is about to; raise CommitConflictError if it does."""
     past = [*([] if change.base is None else [change.base]), *history]
     missing = sorted(

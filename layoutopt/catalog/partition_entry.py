@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import operator
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -106,3 +107,8 @@ class PartitionEntry(Record):
     def catalog_files(self) -> tuple[str, ...]:
         """Return the catalog's files that the entry needs besides its plan."""
         return (self.blocks_file,) if self.deletes is None else (self.blocks_file, self.deletes.file)
+
+
+def are_same(before: Sequence[PartitionEntry], entries: Sequence[PartitionEntry]) -> bool:
+    """Return whether entries are the very objects; equal ones need not be, and take longer to compare."""
+    return len(before) == len(entries) and all(map(operator.is_, before, entries))

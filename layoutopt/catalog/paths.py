@@ -57,28 +57,44 @@ def plan_path(digest: str) -> str:
     return f"{PLANS}/{digest}.json"
 
 
-def blocks_path(load_id: str, version: int = 1) -> str:
+# A change names its catalog files by its load id and by ``number``, that of the snapshot after its base. An attempt on
+# a later base therefore names other files, and a vacuum gives up a file only in snapshots that its change reads.
+
+
+def blocks_path(load_id: str, number: int, version: int = 1) -> str:
     """Return the file of a load's blocks; a retry with different blocks takes the next version."""
-    return f"{BLOCKS}/{load_id}{_suffix(version)}.parquet"
+    return f"{BLOCKS}/{load_id}_{number}{_suffix(version)}.parquet"
 
 
-def manifest_path(load_id: str, version: int = 1) -> str:
-    """Return the file of the entries that a change writes; an attempt with different ones takes the next version."""
-    return f"{MANIFESTS}/{load_id}{_suffix(version)}.parquet"
+def manifest_path(load_id: str, number: int, version: int = 1) -> str:
+    """Return the file of the entries that a change writes, ``number`` being that of the snapshot that names it.
+
+    An attempt with different entries takes the next version.
+    """
+    return f"{MANIFESTS}/{load_id}_{number}{_suffix(version)}.parquet"
 
 
 def _suffix(version: int) -> str:
     return "" if version == 1 else f"-{version}"
 
 
-def index_path(load_id: str, sha256: str) -> str:
+def index_path(load_id: str, number: int, sha256: str) -> str:
     """Return the file of one index of a load, named by its content: equal indexes are one file."""
-    return f"{INDEXES}/{load_id}-{sha256[:16]}.parquet"
+    return f"{INDEXES}/{load_id}_{number}-{sha256[:16]}.parquet"
 
 
-def deletes_path(load_id: str) -> str:
+def deletes_path(load_id: str, number: int) -> str:
     """Return the file of a change's deletion vectors."""
-    return f"{DELETES}/{load_id}.parquet"
+    return f"{DELETES}/{load_id}_{number}.parquet"
+
+
+def load_of_deletes(path: str) -> str:
+    """Return the load id of the change that wrote deletion vectors; older versions wrote no number.
+
+    >>> load_of_deletes(deletes_path("l1", 3)), load_of_deletes("_layoutopt/deletes/l1.parquet")
+    ('l1', 'l1')
+    """
+    return path.removeprefix(f"{DELETES}/").removesuffix(".parquet").partition("_")[0]
 
 
 def data_path(partition: str, load_id: str, layout: int, segment: int, attempt: str, part: int = 0) -> str:
@@ -189,6 +205,13 @@ def _require(accepts: Callable[[Any], object], expected: str) -> Callable[[Any],
     return check
 
 
+def _is_utc(text: str) -> bool:
+    try:
+        return datetime.fromisoformat(text).utcoffset() == timedelta(0)
+    except ValueError:  # whose message repeats the text, however long
+        return False
+
+
 Count = Annotated[int, As(int, _require(lambda number: 0 <= number < 2**63, "a whole number in 0 .. 2^63-1"))]
 Text = Annotated[str, As(str, _require(bool, "a text that is not empty"))]
 SafePath = Annotated[str, As(str, _require(is_safe_path, "a path inside the table"))]
@@ -198,9 +221,7 @@ PartitionKey = Annotated[
 ]
 LoadId = Annotated[str, As(str, _require(re.compile(r"[0-9a-z-]{1,128}").fullmatch, "a load id of 0-9, a-z and -"))]
 Digest = Annotated[str, As(str, _require(re.compile(r"[0-9a-f]{1,64}").fullmatch, "a hexadecimal digest"))]
-UtcTime = Annotated[
-    str, As(str, _require(lambda text: datetime.fromisoformat(text).utcoffset() == timedelta(0), "a time in UTC"))
-]
+UtcTime = Annotated[str, As(str, _require(_is_utc, "a time in UTC"))]
 
 
 def read_field(kind: Any, value: object, where: str) -> Any:

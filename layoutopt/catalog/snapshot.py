@@ -21,7 +21,7 @@ import pyarrow as pa
 from layoutopt.catalog.block_index import damage_error
 from layoutopt.catalog.keys import is_wide_decimal
 from layoutopt.catalog.manifests import Manifest, ManifestName, decode_cached
-from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
+from layoutopt.catalog.partition_entry import Bounds, EntryName, PartitionEntry, are_same
 from layoutopt.catalog.paths import (
     CATALOG,
     MANIFESTS,
@@ -34,7 +34,7 @@ from layoutopt.catalog.paths import (
     SafePath,
     Text,
     UtcTime,
-    deletes_path,
+    load_of_deletes,
     plan_path,
     read_field,
     snapshot_number,
@@ -48,6 +48,7 @@ from layoutopt.errors import (
     NotATableError,
     SettingError,
     SourceIndexError,
+    blame_file,
 )
 from layoutopt.model.records import Form, Record, short
 from layoutopt.model.schema import Schema
@@ -162,6 +163,11 @@ class Snapshot(Record):
         for entry in self.partitions:
             entries[entry.key] = (*entries.get(entry.key, ()), entry)
         return entries
+
+    @cached_property
+    def places(self) -> Mapping[EntryName, int]:
+        """Return the place of each entry in :attr:`partitions`, by its name."""
+        return {entry.name: place for place, entry in enumerate(self.partitions)}
 
 
 def dumps(snapshot: Snapshot) -> bytes:
@@ -315,8 +321,46 @@ def newest_state(files: TableFiles) -> tuple[int, int, float | None] | None:
     return numbers[-1], status.st_size, status.st_mtime
 
 
+@dataclass(frozen=True)
+class SnapshotHead:
+    """What a snapshot's own file says, which need not have its entries."""
+
+    _content: Snapshot
+
+    @property
+    def number(self) -> int:
+        """Return the snapshot's number."""
+        return self._content.number
+
+    @property
+    def created_at(self) -> str:
+        """Return the snapshot's time."""
+        return self._content.created_at
+
+    @property
+    def load_id(self) -> str:
+        """Return the load that made the snapshot."""
+        return self._content.load_id
+
+    @property
+    def tombstones(self) -> tuple[str, ...]:
+        """Return what a vacuum removes after the snapshot."""
+        return self._content.tombstones
+
+    def read(self, files: TableFiles) -> Snapshot:
+        """Return the snapshot with its entries; raise CatalogError if a manifest is missing or damaged."""
+        if not self._content.manifests:
+            return self._content
+        return _check_entries(read_partitions(files, self._content), files.full_path(snapshot_path(self.number)))
+
+
 def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     """Read one snapshot; raise CatalogError if it is missing, damaged, or of a version that can't be read."""
+    return read_head(files, number).read(files)
+
+
+def read_head(files: TableFiles, number: int) -> SnapshotHead:
+    """Read one snapshot's own file; raises as :func:`read_snapshot`."""
     path = snapshot_path(number)
     where = files.full_path(path)
     try:
@@ -328,9 +372,7 @@ def read_snapshot(files: TableFiles, number: int) -> Snapshot:
     snapshot = loads(data, where)
     if snapshot.number != number:
         raise CatalogError(f"{where} holds snapshot {snapshot.number}; restore the file from a copy")
-    if snapshot.manifests:
-        return _check_entries(read_partitions(files, snapshot), where)
-    return snapshot
+    return SnapshotHead(snapshot)
 
 
 def read_checked(files: TableFiles, snapshot: Snapshot, path: str) -> bytes:
@@ -370,14 +412,15 @@ def read_partitions(files: TableFiles, snapshot: Snapshot) -> Snapshot:
 def read_manifest(files: TableFiles, snapshot: Snapshot, name: ManifestName) -> Manifest:
     """Read a manifest that a snapshot names; raise CatalogError if it is missing or damaged."""
     where = files.full_path(name.path)
-    data = read_checked(files, snapshot, name.path)
-    try:
-        manifest = decode_cached(data, snapshot.schema)
-    except (ValueError, pa.ArrowException, OSError) as error:
-        raise damage_error(where, str(error)) from error
-    if manifest.table.num_rows + len(manifest.removed) != name.entries:
-        raise damage_error(where, f"it has other than {name.entries} entries")
-    return manifest
+    with blame_file(name.path):
+        data = read_checked(files, snapshot, name.path)
+        try:
+            manifest = decode_cached(data, snapshot.files[name.path], snapshot.schema)
+        except (ValueError, pa.ArrowException, OSError) as error:
+            raise damage_error(where, str(error)) from error
+        if manifest.table.num_rows + len(manifest.removed) != name.entries:
+            raise damage_error(where, f"it has other than {name.entries} entries")
+        return manifest
 
 
 def latest_snapshot(files: TableFiles) -> Snapshot | None:
@@ -397,9 +440,7 @@ def snapshot_as_of(files: TableFiles, time: str) -> Snapshot:
         raise SettingError(f"{time!r} is no time; write it as 2024-05-31T12:00:00Z") from error
     numbers = snapshot_numbers(files)
     # Times never decrease, so a binary search reads few snapshots.
-    n_before = bisect.bisect_right(
-        numbers, moment, key=lambda number: _parse_time(read_snapshot(files, number).created_at)
-    )
+    n_before = bisect.bisect_right(numbers, moment, key=lambda number: _parse_time(read_head(files, number).created_at))
     if n_before == 0:
         raise NoSnapshotError(
             f"the table {files.root!r} has no snapshot as old as {time}; choose one that `history` lists"
@@ -469,13 +510,13 @@ def _find_changed(before: Snapshot | None, snapshot: Snapshot) -> tuple[str, ...
         return None if snapshot.operation == RESTORE else tuple(sorted(written))
     previous = {} if before is None else before.by_key
     content = _list_contents if snapshot.operation == RESTORE else _list_loads
-    keys = previous.keys() | after.keys()
+    keys = [key for key in previous.keys() | after.keys() if not are_same(previous.get(key, ()), after.get(key, ()))]
     return tuple(sorted(key for key in keys if content(previous.get(key, ())) != content(after.get(key, ()))))
 
 
 def _has_written(load_id: str, entry: PartitionEntry) -> bool:
     """Return whether a load wrote an entry or its deletion vectors."""
-    return entry.load_id == load_id or (entry.deletes is not None and entry.deletes.file == deletes_path(load_id))
+    return entry.load_id == load_id or (entry.deletes is not None and load_of_deletes(entry.deletes.file) == load_id)
 
 
 def _list_loads(entries: Sequence[PartitionEntry]) -> list[object]:

@@ -26,7 +26,7 @@ from layoutopt.catalog.snapshot import (
 )
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
-from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError
+from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError, blame_file
 from layoutopt.model import layout
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
@@ -71,6 +71,13 @@ class Catalog:
         check_is_table(files)
         opened = chosen_snapshot(files, snapshot, as_of)
         return cls(files, opened, {digest: read_plan(files, opened, digest) for digest in opened.plans_read})
+
+    def select(self, entries: Sequence[PartitionEntry], plans: Mapping[str, Plan]) -> Catalog:
+        """Return the catalog of some of the entries and plans; blocks that were read are not read again."""
+        part = replace(self, snapshot=replace(self.snapshot, partitions=tuple(entries)), plans=plans)
+        for name in ("_tables_by_file", "_partitions_by_file", "_vectors_by_file", "_blocks_by_entry"):
+            part.__dict__[name] = getattr(self, name)
+        return part
 
     @classmethod
     def open_partitions(cls, files: TableFiles, snapshot: int, keys: Collection[str]) -> Catalog:
@@ -165,10 +172,11 @@ class Catalog:
     def _read_deletes(self, part: BlockTable, deletes: Deletes) -> BlockTable:
         """Return an entry's blocks with their deletion vectors, without which deleted rows would come back."""
         where = self.files.full_path(deletes.file)
-        if deletes.file not in self._vectors_by_file:
-            data = read_checked(self.files, self.snapshot, deletes.file)
-            self._vectors_by_file[deletes.file] = decode_deletes(data, where)
-        return attach_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
+        with blame_file(deletes.file):
+            if deletes.file not in self._vectors_by_file:
+                data = read_checked(self.files, self.snapshot, deletes.file)
+                self._vectors_by_file[deletes.file] = decode_deletes(data, where)
+            return attach_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
 
     def file_blocks(self, entry: PartitionEntry) -> BlockTable:
         """Return all blocks of an entry's blocks file, including those of the load's other partitions."""

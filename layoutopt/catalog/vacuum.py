@@ -294,6 +294,9 @@ def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> 
     latest = removal.latest
     needed = set(removal.tombstones)
     if needed <= set(latest.tombstones):
+        # A listed file of a later base may lie in one of its folders, and its commit reads no tombstone of this one.
+        if snapshot_numbers(files)[-1] != latest.number:
+            raise _StaleRemovalError
         return latest
 
     def after(now: Snapshot | None) -> Snapshot:

@@ -365,10 +365,11 @@ def _commit(
     """Return the committed snapshot, and the bytes that were written."""
     load_id = new_load_id()
     digests = dict([write_plan(files, plan)])
-    index_files = write_indexes(files, load_id, plan.indexes, indexes)
+    number = next_number(base)
+    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
     at("indexes-written")
     block_index = add_index_files(blocks.select(block_schema(plan.schema, 1).names), index_files)
-    path, digest = write_blocks(files, load_id, encode_blocks(block_index))
+    path, digest = write_blocks(files, load_id, number, encode_blocks(block_index))
     digests[path] = digest
     at("blocks-written")
     entries = tuple(_make_entries(blocks, plan, load_id, path, source_digests, native))

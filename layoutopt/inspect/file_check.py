@@ -400,8 +400,8 @@ def check_master_columns(source: PlanBlocks) -> Iterator[FileProblem]:
     The source's checksums are in the snapshot: the load compared them with the source before it committed.
     """
     blocks = source.blocks
-    entries, group = np.unique(source.entry_of, return_inverse=True)
-    group, count = group.reshape(-1), len(entries)
+    entries, group = source.by_entry
+    count = len(entries)
     for number, layout in enumerate(source.plan.scheme.layouts):
         for name in layout.master:
             mask = (blocks.layout == number) & blocks.has_column(name)

@@ -178,7 +178,7 @@ def open_intact(
             if number != current.number:
                 read_snapshot(files, number)
         except CatalogError as error:
-            damaged[snapshot_path(number)] = str(error)
+            damaged[error.path or snapshot_path(number)] = str(error)
     plans = {}
     for digest in current.plans_read:
         try:
@@ -194,8 +194,8 @@ def open_intact(
             catalog.count_blocks(entry)
             intact.append(entry)
         except CatalogError as error:
-            named = [path for path in entry.catalog_files if files.full_path(path) in str(error)]
-            damaged[named[-1] if named else entry.blocks_file] = str(error)
+            damaged[error.path or entry.blocks_file] = str(error)
     used = {entry.plan: plans[entry.plan] for entry in intact} if current.partitions else plans
-    catalog = Catalog(files, replace(current, partitions=tuple(intact)), used)
-    return Table(catalog), tuple(Problem("catalog", path, message) for path, message in damaged.items())
+    return Table(catalog.select(intact, used)), tuple(
+        Problem("catalog", path, message) for path, message in damaged.items()
+    )

@@ -185,8 +185,8 @@ def _list_unchecked(table: Table, sample: float) -> tuple[str, ...]:
 
 def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
     """Compare the sums over a plan's blocks with those in the snapshot."""
-    entries, group = np.unique(source.entry_of, return_inverse=True)
-    grouped = GroupedBlocks(source.blocks, group.reshape(-1), len(entries))
+    entries, group = source.by_entry
+    grouped = GroupedBlocks(source.blocks, group, len(entries))
     sums = {name: grouped.checksums(name) for name in source.blocks.schema.names}
     for place, index in enumerate(entries.tolist()):
         entry = source.entries[index]

@@ -495,7 +495,7 @@ def print_optimize(console: Console, report: OptimizeReport) -> None:
 def _describe_outcome(report: OptimizeReport, key: str) -> str:
     if key in report.overtaken:
         return "changed by another commit meanwhile"
-    if key not in report.chosen:
+    if key not in report.reasons:
         return ""
     state = "written" if report.loads else "to be written"
     if key not in report.alone:

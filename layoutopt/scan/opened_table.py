@@ -86,10 +86,15 @@ class OpenedTable:
         )
 
     def all_rows_of(self, entries: Sequence[PartitionEntry], columns: Sequence[str]) -> tuple[PrunedPlan, ...]:
-        """Return the blocks with all rows of some partitions in some columns, one item per plan."""
+        """Return the blocks with all rows of some entries in some columns, one item for each of their plans.
+
+        Blocks of other entries are not read: a table of thousands may be rewritten one after the other.
+        """
         wanted = {entry.name for entry in entries}
-        excluded = np.array([entry.name not in wanted for entry in self.catalog.partitions], dtype=np.bool_)
-        return tuple(prune(source, excluded, TRUE, columns, self.settings) for source in self.sources)
+        chosen = [entry for entry in self.catalog.partitions if entry.name in wanted]
+        excluded = np.zeros(len(chosen), dtype=np.bool_)
+        sources = plan_blocks(self.catalog.select(chosen, self.catalog.plans))
+        return tuple(prune(source, excluded, TRUE, columns, self.settings) for source in sources)
 
     def partitions_out(self, root: Node) -> Bits:
         """Return the partitions in which no row can match, bool[n_partitions]."""

@@ -7,7 +7,7 @@ Sun 2017, 5.6. :func:`layoutopt.skipping.cannot_match.cannot_match` is the only 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, cached_property
@@ -204,6 +204,12 @@ class PlanBlocks:
         return FeatureIndex(self.plan.features)
 
     @cached_property
+    def by_entry(self) -> tuple[Ints, Ints]:
+        """The positions in ``entries`` of the partitions that have blocks, and each block's place among these."""
+        entries, group = np.unique(self.entry_of, return_inverse=True)
+        return entries, group.reshape(-1)
+
+    @cached_property
     def first_of_entry(self) -> Places:
         """The first block of each partition that has blocks; blocks are in the order of their partitions."""
         return np.unique(self.entry_of, return_index=True)[1]
@@ -214,6 +220,24 @@ class PlanBlocks:
         file = self.blocks.file
         order = None if (file[1:] >= file[:-1]).all() else np.argsort(file, kind="stable")
         return order, np.searchsorted(file if order is None else file[order], np.arange(len(self.blocks.files)))
+
+    @cached_property
+    def file_numbers(self) -> Mapping[str, int]:
+        """The position of each data file in the blocks' ``files``, by path."""
+        return {path: number for number, path in enumerate(self.blocks.files)}
+
+    @cached_property
+    def by_segment(self) -> tuple[Places, Places]:
+        """The order of the blocks by :attr:`segment_of`, and the place of each segment's first block in it, and n."""
+        order = np.argsort(self.segment_of, kind="stable")
+        return order, np.searchsorted(self.segment_of[order], np.arange(int(self.segment_of.max(initial=-1)) + 2))
+
+    def blocks_of_segment(self, path: str) -> Places:
+        """Return the blocks of the segment that a data file belongs to, ascending."""
+        (by_file, firsts), (order, starts) = self.by_file, self.by_segment
+        first = firsts[self.file_numbers[path]]
+        segment = self.segment_of[first if by_file is None else by_file[first]]
+        return order[starts[segment] : starts[segment + 1]]
 
     @cached_property
     def by_layout(self) -> Floats:

@@ -15,12 +15,14 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
+from unittest.mock import patch
 
 import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.snapshot import Snapshot, read_snapshot
@@ -39,6 +41,9 @@ from tests.catalog.loads import blocks_of, plan_of
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("load", "string")))
 PLAN = plan_of(SCHEMA)
 ROWS, BLOCK_ROWS = 6, 2
+
+# The bound on what a snapshot's own file has, lowered so that each has manifests.
+MANIFESTS_ALWAYS = -1
 
 Content = Mapping[int, str]
 """Which load each partition holds."""
@@ -67,6 +72,17 @@ class Vacuum:
 
     def __call__(self, root: str) -> None:
         vacuum(TableFiles(root), self.retain, timedelta(0))
+
+
+@dataclass(frozen=True)
+class WithManifests:
+    """Another step, of a program whose every snapshot has manifests."""
+
+    step: Step
+
+    def __call__(self, root: str) -> None:
+        with patch.object(manifest_writing, "MOST_BOUNDS", MANIFESTS_ALWAYS):
+            self.step(root)
 
 
 @dataclass(frozen=True)

@@ -81,11 +81,11 @@ def test_a_retry_with_other_blocks_leaves_the_first_attempts_file_alone(files: T
     load = SmallLoad(years=(1994,))
     with pytest.raises(Killed):
         load.commit(files, None, at=kill_at("blocks-written"))
-    before = files.read_bytes("_layoutopt/blocks/l1.parquet")
+    before = files.read_bytes("_layoutopt/blocks/l1_0.parquet")
     other = SmallLoad(years=(1994, 1995))
     snapshot = other.commit(files, None)
-    assert files.read_bytes("_layoutopt/blocks/l1.parquet") == before
-    assert {entry.blocks_file for entry in snapshot.partitions} == {"_layoutopt/blocks/l1-2.parquet"}
+    assert files.read_bytes("_layoutopt/blocks/l1_0.parquet") == before
+    assert {entry.blocks_file for entry in snapshot.partitions} == {"_layoutopt/blocks/l1_0-2.parquet"}
     assert state(files) == {"1994": "l1", "1995": "l1"}
 
 
@@ -206,7 +206,7 @@ def test_another_schema_or_partition_column_is_refused_before_anything_is_writte
         SmallLoad("l1", plan=plan_of(schema)).commit(files, base)
     with pytest.raises(PlanError, match="'s'"):
         SmallLoad("l1", plan=plan_of(partition_by="s")).commit(files, base)
-    assert files.list("_layoutopt/blocks") == ("l0.parquet",)
+    assert files.list("_layoutopt/blocks") == ("l0_0.parquet",)
 
 
 def test_entries_that_are_not_the_blocks_own_are_refused(files: TableFiles) -> None:

@@ -13,14 +13,17 @@ from typing import Any
 
 import pytest
 
+from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
-from tests.catalog.crash import check_contents, commit, read
+from tests.catalog.crash import MANIFESTS_ALWAYS, check_contents, commit, read
 
 LOADERS, READERS = 8, 2
+
+pytestmark = pytest.mark.usefixtures("has_manifests")
 YEARS = (1994, 1995, 1996, 1997)
 
 
@@ -72,6 +75,14 @@ def _vacuum(root: str, stop: Any, results: Any) -> None:
     results.put(removed)
 
 
+def _work(work: Any, root: str, *arguments: Any) -> None:
+    """Work in a process, with manifests where the table has some."""
+    newest = latest_snapshot(TableFiles(root))
+    if newest is not None and newest.manifests:
+        vars(manifest_writing)["MOST_BOUNDS"] = MANIFESTS_ALWAYS
+    work(root, *arguments)
+
+
 class Crowd:
     """Processes that work on a table until the loaders are done."""
 
@@ -82,14 +93,14 @@ class Crowd:
         self.outcomes, self.counts, self.stop = context.Queue(), context.Queue(), context.Event()
         self.barrier = context.Barrier(LOADERS)  # kept: without an owner the system forgets it
         self.loaders = [
-            context.Process(target=load, args=(root, loader, rounds, self.barrier, self.outcomes))
+            context.Process(target=_work, args=(load, root, loader, rounds, self.barrier, self.outcomes))
             for loader in range(LOADERS)
         ]
         self.others: list[Any] = []
 
     def add(self, work: Any) -> None:
         """Let another process work all the while."""
-        self.others.append(self.context.Process(target=work, args=(self.root, self.stop, self.counts)))
+        self.others.append(self.context.Process(target=_work, args=(work, self.root, self.stop, self.counts)))
 
     def run(self) -> tuple[list[Outcome], list[int]]:
         """What became of every load, and what the others counted."""

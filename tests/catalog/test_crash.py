@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from tests.catalog.crash import (
     Restore,
     Step,
     Vacuum,
+    WithManifests,
     check_contents,
     check_nothing_is_left,
     events_of,
@@ -106,10 +107,13 @@ class Crashes:
         assert read(root) in (self.scenario.before, self.scenario.after)
 
 
-def kill_everywhere(folder: Path, sample: bool) -> dict[str, int]:
+def kill_everywhere(folder: Path, sample: bool, manifests: bool) -> dict[str, int]:
     """Kill each scenario's step at all of its events, or at some evenly spaced ones: how many processes were killed."""
     killed = {}
     for name, scenario in SCENARIOS.items():
+        if manifests:
+            steps = tuple(map(WithManifests, scenario.made_by))
+            scenario = replace(scenario, made_by=steps, step=WithManifests(scenario.step))
         crashes = Crashes(scenario, folder / name)
         events = list(range(1, crashes.events + 1))
         every = len(events) // scenario.sample if sample else 1
@@ -117,14 +121,17 @@ def kill_everywhere(folder: Path, sample: bool) -> dict[str, int]:
     return killed
 
 
+pytestmark = pytest.mark.usefixtures("has_manifests")
+
+
 @pytest.mark.slow
-def test_killed_at_some_steps_nothing_is_lost(tmp_path: Path) -> None:
-    killed = kill_everywhere(tmp_path, sample=True)
+def test_killed_at_some_steps_nothing_is_lost(tmp_path: Path, has_manifests: bool) -> None:
+    killed = kill_everywhere(tmp_path, sample=True, manifests=has_manifests)
     assert sum(killed.values()) >= 20, killed
 
 
 @pytest.mark.long
-def test_killed_at_every_step_nothing_is_lost(tmp_path: Path) -> None:
-    killed = kill_everywhere(tmp_path, sample=False)
+def test_killed_at_every_step_nothing_is_lost(tmp_path: Path, has_manifests: bool) -> None:
+    killed = kill_everywhere(tmp_path, sample=False, manifests=has_manifests)
     print(f"killed: {killed}")  # noqa: T201 - what the long run reports
     assert sum(killed.values()) >= 200, killed

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -21,27 +21,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog import manifest_writing
-from layoutopt.catalog.commit import APPEND, restore
+from layoutopt.catalog import manifest_writing, manifests
+from layoutopt.catalog.commit import APPEND, forget_superseded_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest
+from layoutopt.catalog.optimistic_commit import Change, append_snapshot, make_next_snapshot
 from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry
-from layoutopt.catalog.paths import MANIFESTS, FileDigest, manifest_path, snapshot_path
+from layoutopt.catalog.paths import MANIFESTS, FileDigest, blocks_path, manifest_path, snapshot_path
 from layoutopt.catalog.snapshot import (
     FORMAT_VERSION,
     Snapshot,
     ensure_table_root,
     history,
     latest_snapshot,
+    read_head,
     read_partitions,
     read_snapshot,
+    snapshot_as_of,
     snapshot_numbers,
 )
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.schema import Column, Schema
+from tests.catalog.loads import SCHEMA as LOAD_SCHEMA
 from tests.catalog.loads import Killed, SmallLoad, kill_at
 
 SCHEMA = Schema(
@@ -52,12 +57,6 @@ SCHEMA = Schema(
 )
 FILES = {path: FileDigest(7, "ab" * 32) for path in ("_layoutopt/blocks/l1.parquet", "_layoutopt/deletes/l2.parquet")}
 COUNTS = st.integers(0, 2**63 - 1)
-
-
-@pytest.fixture
-def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the smallest snapshot have manifests."""
-    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", -1)
 
 
 def ranges(keys: st.SearchStrategy[Any]) -> st.SearchStrategy[tuple[Any, Any]]:
@@ -134,10 +133,22 @@ class Life:
 
 
 def content(snapshot: Snapshot) -> object:
-    """What a snapshot says of the table, wherever it stands."""
+    """What a snapshot says of the table, wherever it stands: names of files have numbers of snapshots."""
+
+    def unnumbered(path: str) -> str:
+        return re.sub(r"_[0-9]+\.parquet$", ".parquet", path)
+
+    entries = [
+        replace(
+            entry,
+            blocks_file=unnumbered(entry.blocks_file),
+            deletes=entry.deletes and replace(entry.deletes, file=unnumbered(entry.deletes.file)),
+        )
+        for entry in snapshot.partitions
+    ]
     named = {path for entry in snapshot.partitions for path in entry.catalog_files}
-    digests = {path: snapshot.files[path] for path in named}
-    return snapshot.schema, snapshot.partitions, digests, snapshot.plans_in_order
+    digests = {unnumbered(path): snapshot.files[path] for path in named}
+    return snapshot.schema, entries, digests, snapshot.plans_in_order
 
 
 @given(
@@ -165,7 +176,7 @@ def test_a_table_is_the_same_with_manifests_as_without(changes: list[tuple[str, 
                 assert all(shared.files.exists(path) for path in snapshot.files)
 
 
-def test_a_restore_has_the_older_content(always: None, tmp_path: Path) -> None:
+def test_a_restore_has_the_older_content(with_manifests: None, tmp_path: Path) -> None:
     life = Life(str(tmp_path / "t"))
     for number, years in enumerate([(1994, 1995, 1996), (1995,), (1994, 1997)]):
         life.change(number, "load", years)
@@ -190,7 +201,7 @@ def written_by(files: TableFiles, commit: Callable[[], object]) -> dict[str, int
     return {file.path: file.size for file in files.walk("_layoutopt") if file.path not in before}
 
 
-def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_path: Path) -> None:
+def test_a_commit_writes_no_more_where_partitions_are_many(with_manifests: None, tmp_path: Path) -> None:
     sizes = {}
     for partitions in (50, 800):
         files = TableFiles(str(tmp_path / f"t{partitions}"))
@@ -199,8 +210,8 @@ def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_pat
         assert len(base.manifests) == 1
         of_commit = written_by(files, partial(SmallLoad("second", (7,)).commit, files, base, operation=APPEND))
         assert sorted(of_commit) == [
-            "_layoutopt/blocks/second.parquet",
-            manifest_path("second"),
+            blocks_path("second", 1),
+            manifest_path("second", 1),
             snapshot_path(1),
         ]
         sizes[partitions] = sum(of_commit.values())
@@ -211,7 +222,7 @@ def test_a_commit_writes_no_more_where_partitions_are_many(always: None, tmp_pat
     assert sizes[800] < 1.02 * sizes[50]
 
 
-def test_manifests_stay_few(always: None, tmp_path: Path) -> None:
+def test_manifests_stay_few(with_manifests: None, tmp_path: Path) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base = many(files, 300)
@@ -226,7 +237,7 @@ def test_manifests_stay_few(always: None, tmp_path: Path) -> None:
     assert {entry.key for entry in base.partitions} >= {f"{year}" for year in range(300)}
 
 
-def test_commits_of_falling_sizes_leave_few_manifests(always: None, tmp_path: Path) -> None:
+def test_commits_of_falling_sizes_leave_few_manifests(with_manifests: None, tmp_path: Path) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base, first = None, 0
@@ -254,7 +265,9 @@ def test_small_snapshots_are_for_older_programs(tmp_path: Path, monkeypatch: pyt
     assert not any(path.startswith(MANIFESTS) for path in alone.files)
 
 
-def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(always: None, files: TableFiles) -> None:
+def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(
+    with_manifests: None, files: TableFiles
+) -> None:
     before = latest_snapshot(files)
     load = SmallLoad("l2", (1996,))
     with pytest.raises(Killed):
@@ -264,7 +277,7 @@ def test_a_crash_before_the_snapshot_leaves_the_table_and_a_retry_commits_once(a
     assert vacuum(files, 10, timedelta(0)).files == ()
 
 
-def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(always: None, files: TableFiles) -> None:
+def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(with_manifests: None, files: TableFiles) -> None:
     before = latest_snapshot(files)
     vacuumed: list[str] = []
 
@@ -274,12 +287,12 @@ def test_a_change_is_refused_where_a_vacuum_removed_its_manifest(always: None, f
 
     with pytest.raises(CommitConflictError, match="a vacuum removed"):
         SmallLoad("l2", (1996,)).commit(files, before, at=meanwhile)
-    assert manifest_path("l2") in vacuumed
+    assert manifest_path("l2", 1) in vacuumed
 
 
 def damaged(files: TableFiles, data: bytes | None) -> str:
     """Replace the newest manifest, and return its file."""
-    path = Path(files.full_path(manifest_path("l1")))
+    path = Path(files.full_path(manifest_path("l1", 0)))
     path.unlink()
     if data is not None:
         path.write_bytes(data)
@@ -287,14 +300,16 @@ def damaged(files: TableFiles, data: bytes | None) -> str:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"PAR1", b"x" * 4000])
-def test_a_manifest_that_is_not_the_one_named_is_an_error(always: None, empty: TableFiles, data: bytes | None) -> None:
+def test_a_manifest_that_is_not_the_one_named_is_an_error(
+    with_manifests: None, empty: TableFiles, data: bytes | None
+) -> None:
     SmallLoad("l1", (1994, 1995)).commit(empty, None)
     damaged(empty, data)
-    with pytest.raises(CatalogError, match=r"manifests/l1\.parquet is (missing|damaged)"):
+    with pytest.raises(CatalogError, match=r"manifests/l1_0\.parquet is (missing|damaged)"):
         latest_snapshot(empty)
 
 
-def test_manifests_in_an_older_version_are_damage(always: None, empty: TableFiles) -> None:
+def test_manifests_in_an_older_version_are_damage(with_manifests: None, empty: TableFiles) -> None:
     from layoutopt.catalog import snapshot as snapshot_json
 
     SmallLoad("l1", (1994,)).commit(empty, None)
@@ -303,7 +318,7 @@ def test_manifests_in_an_older_version_are_damage(always: None, empty: TableFile
     changes: list[dict[str, object]] = [
         {"version": 3},
         {"files": {}},
-        {"manifests": [{"path": manifest_path("l1"), "entries": 2}]},
+        {"manifests": [{"path": manifest_path("l1", 0), "entries": 2}]},
     ]
     for change in changes:
         changed = document | change
@@ -340,6 +355,8 @@ ENTRY = PartitionEntry(
         ("low", [3, None], "lower bound above"),
         ("low", [None, None], "without the other"),
         ("low", [1], "a part of an entry's bounds"),
+        ("low_key", [None, b"\xff"], "not UTF-8"),
+        ("high_key", [None, b"a\xc3"], "not UTF-8"),
         ("nulls", [-1, 0], "negative"),
         ("sums", [1] * 6, "columns that the schema lacks"),
     ],
@@ -353,6 +370,54 @@ def test_values_that_no_writer_writes_are_refused(column: str, value: object, me
         Manifest.decode(encode_manifest(wrong, ()), SCHEMA)
 
 
+@pytest.mark.parametrize("digits", [b"", b"1.5", b"1_0", b"+1", b"9" * 39, b"\xff"])
+def test_a_decimal_of_other_than_digits_is_refused(digits: bytes) -> None:
+    bounds = {"n": Bounds(), "s": Bounds(), "b": Bounds(b"\xff", b"\xff\x00", 0), "d": Bounds(-5, 7, 0)}
+    table = encode_entries([replace(ENTRY, bounds=bounds)], SCHEMA, FILES)
+    assert table is not None
+    assert Manifest.decode(encode_manifest(table, ()), SCHEMA).entries[0].bounds["d"] == Bounds(-5, 7, 0)
+    place = table.schema.get_field_index("low_key")
+    wrong = table.set_column(
+        place, table.schema.field(place), pa.array([[None, None, b"\xff", digits]], table.schema.field(place).type)
+    )
+    with pytest.raises(ValueError, match=r"no number|not UTF-8"):
+        Manifest.decode(encode_manifest(wrong, ()), SCHEMA)
+
+
+def test_decoded_manifests_are_cached_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = encode_entries([ENTRY], SCHEMA, FILES)
+    assert table is not None
+    contents = [encode_manifest(table, [f"{number}"]) for number in range(3)]
+    size = Manifest.decode(contents[0], SCHEMA).bytes
+    assert size > table.nbytes
+    monkeypatch.setattr(manifests, "_DECODED", LastUsed(2 * size))
+
+    def decode(number: int, schema: Schema = SCHEMA) -> Manifest:
+        return manifests.decode_cached(contents[number], FileDigest.of(contents[number]), schema)
+
+    first = decode(0)
+    assert first.removed == ("0",)
+    assert decode(1) is not first is decode(0)
+    assert decode(0, Schema((*SCHEMA.columns, Column("new", "int")))) is not first
+    assert decode(2).removed == ("2",)
+    assert decode(0) is not first
+
+
+def test_snapshots_that_are_only_passed_need_no_manifest(with_manifests: None, empty: TableFiles) -> None:
+    base = SmallLoad("l0", (1990,)).commit(empty, None)
+    for number in range(1, 5):
+        SmallLoad(f"l{number}", (1990,)).commit(empty, latest_snapshot(empty))
+    for number in range(4):
+        empty.delete(manifest_path(f"l{number}", number))
+    newest = latest_snapshot(empty)
+    assert newest is not None
+    assert snapshot_as_of(empty, "2999-01-01") == newest
+    assert SmallLoad("l9", (1991,)).commit(empty, base).number == 5
+    with pytest.raises(CatalogError, match=r"manifests/l3_3\.parquet is missing") as caught:
+        snapshot_as_of(empty, read_head(empty, 3).created_at)
+    assert caught.value.path == manifest_path("l3", 3)
+
+
 def test_contradictory_keys_are_unknown() -> None:
     bounds = {"n": Bounds(1, 2, 0), "s": Bounds("b", "a", 3), "b": Bounds(), "d": Bounds(10**30, 10**20, 0)}
     table = encode_entries([replace(ENTRY, bounds=bounds)], SCHEMA, FILES)
@@ -361,7 +426,7 @@ def test_contradictory_keys_are_unknown() -> None:
     assert dict(entry.bounds) == {"n": Bounds(1, 2, 0), "s": Bounds(nulls=3), "b": Bounds(), "d": Bounds(nulls=0)}
 
 
-def test_bounds_of_later_columns_alone_stay_in_the_snapshot(always: None) -> None:
+def test_bounds_of_later_columns_alone_stay_in_the_snapshot(with_manifests: None) -> None:
     assert encode_entries([replace(ENTRY, bounds={"s": Bounds("a", "b", 0)})], SCHEMA, FILES) is None
 
 
@@ -372,7 +437,7 @@ def test_other_columns_than_a_manifests_are_refused() -> None:
         Manifest.decode(sink.getvalue().to_pybytes(), SCHEMA)
 
 
-def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles) -> None:
+def test_entries_travel_to_tasks_as_plain_values(with_manifests: None, files: TableFiles) -> None:
     import pickle
 
     snapshot = latest_snapshot(files)
@@ -384,28 +449,43 @@ def test_entries_travel_to_tasks_as_plain_values(always: None, files: TableFiles
     assert read_partitions(files, replace(snapshot, partitions=())).partitions == snapshot.partitions
 
 
-def test_a_retried_load_does_not_name_a_manifest_that_a_vacuum_has_given_up(always: None, tmp_path: Path) -> None:
-    files = TableFiles(str(tmp_path / "t"))
-    ensure_table_root(files)
-    base = SmallLoad("l1", (1994, 1995)).commit(files, None)
-    with pytest.raises(Killed):
-        SmallLoad("l3", (1996,)).commit(files, base, at=kill_at("before-snapshot"))
-    with pytest.raises(Killed):
-        vacuum(files, 1, timedelta(0), at=kill_at("file-removed"))
-    SmallLoad("l4", (1994, 1995)).commit(files, latest_snapshot(files))
-
-    def retry(point: str) -> None:
-        if point == "snapshot-created":
-            with suppress(CommitConflictError):
-                SmallLoad("l3", (1996,)).commit(files, latest_snapshot(files))
-
-    vacuum(files, 1, timedelta(0), at=retry)
-    newest = latest_snapshot(files)
-    assert newest is not None
-    assert {entry.key for entry in newest.partitions} >= {"1994", "1995"}
+def stored_keys(files: TableFiles) -> set[str]:
+    """The partitions of which any stored manifest says something, each with the loads of its entries there."""
+    manifests = [
+        Manifest.decode(files.read_bytes(f"{MANIFESTS}/{name}"), LOAD_SCHEMA) for name in files.list(MANIFESTS)
+    ]
+    entries = {f"{entry.key} by {entry.load_id}" for manifest in manifests for entry in manifest.entries}
+    return entries | {key for manifest in manifests for key in manifest.removed}
 
 
-def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(always: None, tmp_path: Path) -> None:
+def test_nothing_is_left_of_superseded_entries_once_they_are_forgotten(with_manifests: None, files: TableFiles) -> None:
+    SmallLoad("l2", tuple(range(1996, 2020))).commit(files, latest_snapshot(files))
+    base = SmallLoad("l3", (1995,)).commit(files, latest_snapshot(files))
+    gone = replace(base, partitions=tuple(entry for entry in base.partitions if entry.key != "1997"))
+    change = Change("l4", base, frozenset(), lambda latest: make_next_snapshot(latest, gone, "delete", "l4"))
+    before = append_snapshot(files, change)
+    vacuum(files, 1, timedelta(0))
+    assert stored_keys(files) >= {"1995 by l1", "1995 by l3", "1997 by l2", "1997"}
+    for _ in range(2):
+        forget_superseded_entries(files, "delete")
+        after = latest_snapshot(files)
+        assert after is not None
+        assert (after.number, after.operation, len(after.manifests)) == (before.number + 2, "delete", 1)
+        assert content(after) == content(before)
+    vacuum(files, 1, timedelta(0))
+    assert stored_keys(files) == {f"{entry.key} by {entry.load_id}" for entry in before.partitions}
+    assert history(files)[-2].changed == ()
+
+
+def test_small_snapshots_have_nothing_to_forget(files: TableFiles) -> None:
+    before = latest_snapshot(files)
+    forget_superseded_entries(files, "delete")
+    assert latest_snapshot(files) == before
+
+
+def test_each_attempt_of_a_commit_writes_one_manifest_under_a_name_of_its_own(
+    with_manifests: None, tmp_path: Path
+) -> None:
     files = TableFiles(str(tmp_path / "t"))
     ensure_table_root(files)
     base = SmallLoad("l0", (1990,)).commit(files, None)

@@ -58,7 +58,7 @@ def test_rows_go_and_come_in_one_commit(files: TableFiles) -> None:
     again = beside(files, "l3", (1994,), ("1994",))
     assert rows_of(again)["1994"] == [("l1", rows - 2), ("l3", rows)]
     named = {entry.deletes.file for entry in again.partitions if entry.deletes is not None}
-    assert named == {"_layoutopt/deletes/l3.parquet"}
+    assert named == {"_layoutopt/deletes/l3_2.parquet"}
     assert [path for path in again.files if "/deletes/" in path] == sorted(named)
 
 
@@ -102,7 +102,7 @@ def test_who_changed_what_was_marked_is_met_and_who_appended_only_where_that_mat
     ):
         with pytest.raises(CommitConflictError, match=f"'1994' was {what} by another commit"):
             beside(files, "l4", years, marked, base=base, alone=alone)
-    assert files.list("_layoutopt/deletes") == ("l3.parquet",)
+    assert files.list("_layoutopt/deletes") == ("l3_1.parquet",)
     newest = latest_snapshot(files)
     assert newest is not None
     assert newest.number == after.number

@@ -69,8 +69,8 @@ def test_a_snapshot_that_can_not_be_read_is_not_restored(files: TableFiles) -> N
         restore(files, 0)
     with pytest.raises(CatalogError, match="no snapshot 7"):
         restore(files, 7)
-    Path(files.full_path("_layoutopt/blocks/a.parquet")).write_bytes(b"")
-    with pytest.raises(CatalogError, match=r"a\.parquet"):
+    Path(files.full_path("_layoutopt/blocks/a_0.parquet")).write_bytes(b"")
+    with pytest.raises(CatalogError, match=r"a_0\.parquet"):
         restore(files, 0)
     assert snapshot_numbers(files) == (0, 1)
 

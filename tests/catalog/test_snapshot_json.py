@@ -94,6 +94,7 @@ def test_resealing_without_a_change_is_accepted() -> None:
         {"number": 3.0},
         {"parent": 3},
         {"created_at": "yesterday"},
+        {"created_at": "x" * 5000},
         {"created_at": "2024-05-31T12:00:00"},
         {"created_at": "2024-05-31T12:00:00+02:00"},
         {"operation": None},
@@ -139,8 +140,9 @@ def test_resealing_without_a_change_is_accepted() -> None:
     ],
 )
 def test_impossible_content_is_refused_with_the_files_name(change: dict[str, Any]) -> None:
-    with pytest.raises(CatalogError, match=r"3\.json"):
+    with pytest.raises(CatalogError, match=r"3\.json") as caught:
         loads(resealed(change), "3.json")
+    assert len(str(caught.value)) < 400
 
 
 @pytest.mark.parametrize("name", sorted(set(json.loads(dumps(SNAPSHOT))) - {"parent", "partition_by"}))

@@ -120,7 +120,7 @@ def read_everything(root: Path) -> None:
             table.block_statistics().bounds[name]
 
 
-NAMED = ("blocks/l1.parquet", "plans")
+NAMED = ("blocks/l1_1.parquet", "plans")
 DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "flip": lambda data: bytes([*data[: len(data) // 2], data[len(data) // 2] ^ 4, *data[len(data) // 2 + 1 :]]),
     "cut": lambda data: data[: len(data) // 2],

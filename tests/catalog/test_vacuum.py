@@ -6,21 +6,33 @@ import errno
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog import manifest_writing
+from layoutopt.catalog import vacuum as vacuums
+from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
+from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.paths import snapshot_path
 from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.storage.index_files import pack_index
+from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import VACUUM_POINTS, vacuum
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError, TableError
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Col
 from tests.catalog.crash import ROWS, check_contents, commit, read
-from tests.catalog.loads import SmallLoad
+from tests.catalog.loads import PLAN, Killed, SmallLoad, kill_at
 
 NOTHING = timedelta(0)
 WEEK = timedelta(days=7)
@@ -66,7 +78,7 @@ def test_what_only_old_snapshots_need_goes(files: TableFiles) -> None:
     report = vacuum(files, 1, NOTHING)
     assert (report.snapshots, report.snapshot, report.young) == ((0, 1), 3, 0)
     assert data_of(files) == {("1994", "a"), ("1995", "c"), ("1996", "c")}
-    assert files.list("_layoutopt/blocks") == ("a.parquet", "c.parquet")
+    assert files.list("_layoutopt/blocks") == ("a_0.parquet", "c_2.parquet")
     assert not any(Path(files.full_path(f"data/1995/{load}")).exists() for load in "ab")
     assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
     check_contents(files.root)
@@ -217,6 +229,92 @@ def test_a_load_slower_than_the_retention_is_refused_not_broken(files: TableFile
     assert read(files.root) == {1994: "a", 1995: "c", 1996: "c"}
 
 
+def check_files(files: TableFiles) -> None:
+    """Every file that the newest snapshot names is there."""
+    newest = latest_snapshot(files)
+    assert newest is not None
+    indexes = {
+        index.path for blocks, _ in Catalog.open(files.root).blocks_by_plan().values() for index in blocks.index_files
+    }
+    assert not [path for path in (*newest.files, *indexes) if not files.exists(path)]
+
+
+def delete_one(files: TableFiles, load_id: str, at: CommitHook = lambda point: None) -> Snapshot:
+    """Delete a row of 1994."""
+    base = latest_snapshot(files)
+    assert base is not None
+    (entry,) = base.by_key["1994"]
+    marks = Marks({entry.name: Content(1, dict.fromkeys(("x", "s"), 3))}, {0: pack_positions(np.array([0]))})
+    return commit_deletes(files, base, load_id, marks, at=at)
+
+
+INDEXED = replace(PLAN, indexes=(IndexSpec(Col("s", "string"), "value-list"),))
+
+
+def load_one(files: TableFiles, load_id: str, at: CommitHook = lambda point: None) -> Snapshot:
+    """Load 1996."""
+    return SmallLoad(load_id, (1996,)).commit(files, latest_snapshot(files), at=at)
+
+
+def index_one(files: TableFiles, load_id: str, at: CommitHook = lambda point: None) -> Snapshot:
+    """Load 1996 with an index."""
+    load = SmallLoad(load_id, (1996,), INDEXED)
+    values = pa.array([[b"a", b"b"], [b"c"]], pa.large_list(pa.large_binary()))
+    return load.commit(files, latest_snapshot(files), indexes=[[pack_index(values)]], at=at)
+
+
+@pytest.mark.parametrize("most", [-1, MOST_BOUNDS], ids=["manifests", "one-file"])
+@pytest.mark.parametrize("change", [load_one, index_one, delete_one])
+@pytest.mark.parametrize("then", [0, 1])
+def test_a_retry_on_a_later_snapshot_names_no_file_that_a_vacuum_gave_up(
+    empty: TableFiles, change: Callable[..., Snapshot], then: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first attempt is killed; the vacuum has committed, not yet removed, when ``then`` others and a retry come."""
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", most)
+    SmallLoad("l1", (1994, 1995)).commit(empty, None)
+    with pytest.raises(Killed):
+        change(empty, "l2", kill_at("before-snapshot"))
+    before = {file.path for file in empty.walk("_layoutopt") if "/l2" in file.path}
+    retried: list[Snapshot] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "snapshot-created":
+            for number in range(then):
+                SmallLoad(f"other{number}", (1997,)).commit(empty, latest_snapshot(empty))
+            retried.append(change(empty, "l2"))
+
+    report = vacuum(empty, 1, NOTHING, at=meanwhile)
+    assert before <= set(report.files)
+    assert len(before) == 1 + (change is index_one) + (most < 0)
+    newest = latest_snapshot(empty)
+    assert newest is not None
+    assert [snapshot.number for snapshot in retried] == [newest.number]
+    check_files(empty)
+
+
+def test_a_folder_given_up_once_is_given_up_again_for_a_later_attempt(
+    files: TableFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second vacuum reads the newest snapshot, then come a restore and a retry's data file, then it lists files."""
+    load = SmallLoad("l1", (1995,))
+    orphan(files, "l1")
+    vacuum(files, 3, NOTHING)
+    bases: list[Snapshot | None] = []
+
+    def meanwhile(*given: Any) -> float:
+        if not bases:
+            bases.append(restore(files, 1))
+            files.write_new(load.blocks["file"][0].as_py(), b"rows")
+        return read_clock(*given)
+
+    read_clock = vacuums._read_clock
+    monkeypatch.setattr(vacuums, "_read_clock", meanwhile)
+    vacuum(files, 3, NOTHING)
+    assert not files.exists(load.blocks["file"][0].as_py())
+    with pytest.raises(CommitConflictError, match=r"vacuum removed 'data/1995/l1'"):
+        load.commit(files, bases[0], whole_table=True)
+
+
 def test_a_load_planned_on_a_removed_past_is_refused(files: TableFiles) -> None:
     vacuum(files, 1, NOTHING)
     with pytest.raises(CatalogError, match="no longer has every snapshot from 0 to 3"):
@@ -245,9 +343,9 @@ def test_every_point_is_reached(files: TableFiles) -> None:
 
 def test_with_a_damaged_catalog_nothing_is_removed(files: TableFiles) -> None:
     before = {file.path for file in files.walk("data")}
-    path = Path(files.full_path("_layoutopt/blocks/c.parquet"))
+    path = Path(files.full_path("_layoutopt/blocks/c_2.parquet"))
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(CatalogError, match=r"c\.parquet"):
+    with pytest.raises(CatalogError, match=r"c_2\.parquet"):
         vacuum(files, 1, NOTHING)
     assert {file.path for file in files.walk("data")} == before
 

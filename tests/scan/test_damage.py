@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.snapshot import read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
@@ -20,9 +23,11 @@ from tests.catalog import crash
 
 YEARS = (1994, 1995, 1996)
 
+pytestmark = pytest.mark.usefixtures("has_manifests")
+
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(has_manifests: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three partitions by three loads, so that each has files of its own."""
     root = tmp_path_factory.mktemp("damage") / "table"
     for number, year in enumerate(YEARS):
@@ -64,10 +69,16 @@ def test_a_whole_table_has_no_problem(table: Path) -> None:
     assert main(["verify", str(table)]) == DONE
 
 
+def test_verify_reads_each_blocks_file_once(table: Path) -> None:
+    with patch.object(BlockTable, "from_parquet", side_effect=BlockTable.from_parquet) as decode:
+        assert verify_path(str(table)).ok
+    assert decode.call_count == len(YEARS)
+
+
 def test_verify_names_every_damaged_file_at_once(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
     damaged = [
         flip(table / "_layoutopt/snapshots/0.json"),
-        cut(table / "_layoutopt/blocks/load-1995.parquet"),
+        cut(table / "_layoutopt/blocks/load-1995_1.parquet"),
         flip(data_file(table, 1994)),
         cut(data_file(table, 1996)),
     ]
@@ -85,6 +96,24 @@ def test_verify_looks_at_the_bytes_that_no_reader_needs(table: Path, place: int)
     file = flip(data_file(table, 1995), place)
     assert sum(batch.num_rows for read in open_table(str(table)).scan(columns=["id"]).reads for batch in read.batches())
     assert found(table) == {("file", file.name)}
+
+
+@pytest.mark.parametrize("damage", [flip, cut, Path.unlink])
+def test_a_manifest_that_only_older_snapshots_need_is_named_once(
+    table: Path, has_manifests: bool, damage: Callable[[Path], object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    if not has_manifests:
+        pytest.skip("entries stand in snapshots")
+    files = TableFiles(str(table))
+    older = {manifest.path for number in (0, 1) for manifest in read_snapshot(files, number).manifests}
+    (name, *_) = older - {manifest.path for manifest in read_snapshot(files, 2).manifests}
+    crash.commit(files, read_snapshot(files, 2), "later", [1997])
+    damage(table / name)
+    assert found(table) == {("catalog", Path(name).name)}
+    assert crash.read(str(table))[1997] == "later"
+    for verb in ("status", "history"):
+        assert main([verb, str(table)]) == FAILED
+        assert f"{name} is " in capsys.readouterr().err
 
 
 def test_a_missing_file_of_each_kind_is_named(table: Path) -> None:
@@ -153,7 +182,7 @@ def test_clocks_that_differ_neither_lose_nor_reorder_loads(
 
 
 def test_a_full_disk_at_any_write_leaves_the_table_and_a_retry_loads(
-    table: Path, monkeypatch: pytest.MonkeyPatch
+    table: Path, has_manifests: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """ENOSPC at the first, second, ... file that a commit creates."""
     files = TableFiles(str(table))
@@ -179,5 +208,5 @@ def test_a_full_disk_at_any_write_leaves_the_table_and_a_retry_loads(
             monkeypatch.undo()
         if calls < at:
             break
-    assert failures == 3  # plan, blocks, snapshot
-    assert crash.read(str(table)) == {**before, 1994: "full-4"}
+    assert failures == 3 + has_manifests  # plan, blocks, manifest, snapshot
+    assert crash.read(str(table)) == {**before, 1994: f"full-{failures + 1}"}

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -125,14 +126,39 @@ def test_damage_to_vectors_is_found_and_nobody_reads_past_it(
 
 def change_vectors(table: Table, vectors: dict[int, bytes]) -> Table:
     """The table as if its newest commit had written other vectors."""
+    return change_vectors_file(table, encode_deletes(vectors))
+
+
+def change_vectors_file(table: Table, data: bytes) -> Table:
+    """The table as if its newest commit had written another file of vectors."""
     root, number = table.catalog.files.root, table.catalog.snapshot.number
-    data, path = encode_deletes(vectors), Path(vectors_file(table))
+    path = Path(vectors_file(table))
     path.write_bytes(data)
     place = Path(root) / "_layoutopt" / "snapshots" / f"{number}.json"
     snapshot = loads(place.read_bytes(), str(place))
     files = {**snapshot.files, str(path.relative_to(root)): FileDigest.of(data)}
     place.write_bytes(dumps(replace(snapshot, files=files)))
     return open_table(root)
+
+
+def test_vectors_may_stand_in_any_order_but_each_has_a_block(tmp_path: Path, rows: pa.Table) -> None:
+    table = made(tmp_path, rows)
+    alive = table.sql("SELECT id FROM t").sort_by("id")
+    stored = pq.read_table(vectors_file(table))
+    assert stored.num_rows > 2
+
+    def written(vectors: pa.Table) -> bytes:
+        sink = pa.BufferOutputStream()
+        pq.write_table(vectors, sink)
+        return bytes(sink.getvalue())
+
+    order = np.random.default_rng(1).permutation(stored.num_rows)
+    assert order.tolist() != sorted(order.tolist())
+    changed = change_vectors_file(table, written(stored.take(order)))
+    assert changed.sql("SELECT id FROM t").sort_by("id") == alive
+    blocks = pa.array([None, *stored["block"].to_pylist()[1:]], pa.int64())
+    with pytest.raises(CatalogError, match="a vector of no block"):
+        change_vectors_file(table, written(stored.set_column(0, "block", blocks))).sql("SELECT id FROM t")
 
 
 @EACH_SCHEME

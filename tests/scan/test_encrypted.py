@@ -50,6 +50,8 @@ SQL = [
 ]
 KINDS = {"air": "zq-airborne", "rail": "zq-on-rails", "ship": "zq-by-ship", "truck": "zq-trucked", "mail": "zq-mailed"}
 ROWS = some_rows(240)
+MANIFESTS = ("manifests",)
+KINDS_OF_FILES = ["snapshots", "plans", "blocks", "deletes", "indexes", "data", *MANIFESTS]
 GONE = [*range(0, 90, 7), 5]
 
 
@@ -70,6 +72,9 @@ def made(root: Path, layouts: Sequence[Layout] | None = None, key: str | None = 
     return root
 
 
+pytestmark = pytest.mark.usefixtures("has_manifests")
+
+
 @pytest.fixture(autouse=True)
 def table_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TABLE_KEY", "5a" * 32)
@@ -78,14 +83,14 @@ def table_key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(has_manifests: bool, tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TABLE_KEY", "5a" * 32)
         return made(tmp_path_factory.mktemp("encrypted") / "table")
 
 
 @pytest.fixture(scope="module")
-def others(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def others(has_manifests: bool, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Tables of the same rows, one by the same key of the user's, and one that is not encrypted."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("TABLE_KEY", "5a" * 32)
@@ -130,7 +135,7 @@ def test_datasets_have_the_files_and_their_keys(whole: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("layouts", [None, OVERLAPPING], ids=["sop", "gsop-r"])
-def test_nothing_of_it_stands_in_the_clear(tmp_path: Path, layouts: list[Layout] | None) -> None:
+def test_nothing_of_it_stands_in_the_clear(has_manifests: bool, tmp_path: Path, layouts: list[Layout] | None) -> None:
     numbers = [struct.pack("<q", each) for each in ROWS["seen"].cast(pa.int64()).drop_null().to_pylist()]
     names = [b"price", b"score", b"_block", b"value-list", b"data/1995"]
     markers = [*(text.encode() for text in KINDS.values()), *numbers, *names]
@@ -139,14 +144,17 @@ def test_nothing_of_it_stands_in_the_clear(tmp_path: Path, layouts: list[Layout]
     found = found_in(clear, markers)
     assert {marker for marker, _ in found} == set(markers)
     kinds = {kind for _, kind in found}
-    assert kinds == {"data", *(f"_layoutopt/{name}" for name in ("blocks", "indexes", "plans", "snapshots"))}
+    assert kinds == {
+        "data",
+        *(f"_layoutopt/{name}" for name in ("blocks", "indexes", "plans", "snapshots", *MANIFESTS[:has_manifests])),
+    }
     assert found_in(made(tmp_path / "encrypted", layouts, marked=True), markers) == set()
 
 
-def test_names_say_nothing_and_files_of_each_kind_are_there(whole: Path) -> None:
+def test_names_say_nothing_and_files_of_each_kind_are_there(has_manifests: bool, whole: Path) -> None:
     paths = [file.relative_to(whole).as_posix() for file in whole.rglob("*") if file.is_file()]
     assert {path.rpartition("/")[0].split("/")[-1] for path in paths if path.startswith("_layoutopt/")} == {
-        "_layoutopt", "blocks", "deletes", "indexes", "plans", "snapshots",
+        "_layoutopt", "blocks", "deletes", "indexes", "plans", "snapshots", *MANIFESTS[:has_manifests],
     }  # fmt: skip
     plan = open_table(str(whole)).catalog.partitions[0].plan
     assert not [path for path in paths if plan in path]
@@ -158,10 +166,19 @@ def test_names_say_nothing_and_files_of_each_kind_are_there(whole: Path) -> None
 
 def files_by_kind(table: Path) -> dict[str, list[Path]]:
     found = {
-        name: sorted((table / "_layoutopt" / name).iterdir()) for name in ("blocks", "deletes", "indexes", "plans")
+        path.name: sorted(path.iterdir())
+        for path in (table / "_layoutopt").iterdir()
+        if path.name in ("blocks", "deletes", "indexes", "plans", *MANIFESTS)
     }
     snapshots = sorted((table / "_layoutopt/snapshots").iterdir())
     return found | {"snapshots": snapshots[-1:], "data": sorted((table / "data").rglob("*.parquet"))}
+
+
+def first_file(table: Path, kind: str) -> Path:
+    files = files_by_kind(table)
+    if kind not in files:
+        pytest.skip("entries stand in snapshots")
+    return files[kind][0]
 
 
 def refused(table: Path) -> None:
@@ -185,20 +202,20 @@ def _is_intact(table: Path) -> bool:
         return False
 
 
-@pytest.mark.parametrize("kind", ["snapshots", "plans", "blocks", "deletes", "indexes", "data"])
+@pytest.mark.parametrize("kind", KINDS_OF_FILES)
 def test_a_changed_byte_is_seen(table: Path, kind: str) -> None:
-    file = files_by_kind(table)[kind][0]
+    file = first_file(table, kind)
     whole = file.read_bytes()
     for place in (6, len(whole) // 2, len(whole) - 1):
         file.write_bytes(bytes([*whole[:place], whole[place] ^ 0x10, *whole[place + 1 :]]))
         refused(table)
 
 
-@pytest.mark.parametrize("kind", ["snapshots", "plans", "blocks", "deletes", "indexes", "data"])
+@pytest.mark.parametrize("kind", KINDS_OF_FILES)
 def test_a_file_of_another_table_or_in_the_clear_is_refused(table: Path, others: list[Path], kind: str) -> None:
-    file = files_by_kind(table)[kind][0]
+    file = first_file(table, kind)
     for other in others:
-        file.write_bytes(files_by_kind(other)[kind][0].read_bytes())
+        file.write_bytes(first_file(other, kind).read_bytes())
         refused(table)
 
 
@@ -316,7 +333,8 @@ def test_vacuums_and_restores_know_the_stored_names(table: Path) -> None:
     report = vacuum(TableFiles(str(table)), 1, timedelta(0))
     gone = before - {path.as_posix() for path in table.rglob("*.parquet")}
     assert len(gone) == len([path for path in report.files if path.endswith(".parquet")]) >= 6
-    assert all("load-1" in path or "/deletes/" in path or "/indexes/" in path for path in gone)
+    catalog = tuple(f"/{name}/" for name in ("deletes", "indexes", *MANIFESTS))
+    assert all("load-1" in path or any(name in path for name in catalog) for path in gone)
     assert same(open_table(str(table)).sql(SQL[0]).to_pylist(), expected(SQL[0], ROWS))
     assert verify_path(str(table)).ok
 
@@ -334,7 +352,7 @@ def test_what_a_vacuum_gave_up_can_not_be_named_again(table: Path) -> None:
     with pytest.raises(CommitConflictError, match="a vacuum removed"):
         restore(TableFiles(str(table)), 1)
     opened = open_table(str(table))
-    for name in (load_folder("1995", "load-1"), blocks_path("load-1")):
+    for name in (load_folder("1995", "load-1"), blocks_path("load-1", 0)):
         change = Change("load-3", None, frozenset([name]), lambda latest: opened.catalog.snapshot)
         with pytest.raises(CommitConflictError, match="a vacuum removed"):
             check_no_tombstone(opened.catalog.files, [opened.catalog.snapshot], change)

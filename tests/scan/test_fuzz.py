@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.catalog import snapshot as snapshot_json
+from layoutopt.catalog.manifests import encode_manifest
 from layoutopt.catalog.paths import FileDigest
 from layoutopt.catalog.storage.footers import footer_at_end
 from layoutopt.errors import CatalogError, LayoutoptError, PlanError
@@ -138,10 +139,48 @@ def forged_blocks(victim: Victim, rng: random.Random) -> Damage:
         pq.write_table(pa.Table.from_pylist(rows, schema), sink)
     except pa.ArrowException:  # of another type, where it was null
         return forged_blocks(victim, rng)
-    data = sink.getvalue().to_pybytes()
+    return with_digest(victim, name, sink.getvalue().to_pybytes())
+
+
+def with_digest(victim: Victim, name: str, data: bytes) -> Damage:
+    """Another content of a file, of which the snapshot, or its manifest, has the right digest."""
     snapshot = snapshot_json.loads(victim.files[SNAPSHOT], SNAPSHOT)
-    digests = {**snapshot.files, name: FileDigest.of(data)}
-    return Damage({name: data, SNAPSHOT: snapshot_json.dumps(replace(snapshot, files=digests))})
+    digests, files = {**snapshot.files}, {name: data}
+    if name in digests:
+        digests[name] = FileDigest.of(data)
+    else:
+        (manifest,) = victim.names("_layoutopt/manifests/")
+        digest, stored = FileDigest.of(data), pq.read_table(pa.BufferReader(victim.files[manifest]))
+        for column, value in (("blocks_size", digest.size), ("blocks_sha256", digest.sha256)):
+            place = stored.schema.get_field_index(column)
+            field = stored.schema.field(place)
+            stored = stored.set_column(place, field, pa.array([value] * stored.num_rows, field.type))
+        files[manifest] = encode_manifest(stored, ())
+        digests[manifest] = FileDigest.of(files[manifest])
+    return Damage({**files, SNAPSHOT: snapshot_json.dumps(replace(snapshot, files=digests))})
+
+
+def forged_manifest(victim: Victim, rng: random.Random) -> Damage:
+    """A manifest in which one value is hostile, and of which the snapshot has the right digest."""
+    (name,) = victim.names("_layoutopt/manifests/") or pytest.skip("entries stand in the snapshot")
+    stored = pq.read_table(pa.BufferReader(victim.files[name]))
+    rows, row = stored.to_pylist(), rng.randrange(stored.num_rows)
+    column = rng.choice(stored.column_names)
+    value = rows[row][column]
+    if isinstance(value, list) and value and rng.random() < 0.7:
+        place = rng.randrange(len(value))
+        hostile = (
+            rng.choice([None, b"", b"\xff", b"1e9"]) if column.endswith("key") else hostile_like(value[place], rng)
+        )
+        rows[row][column] = [*value[:place], hostile, *value[place + 1 :]]
+    else:
+        rows[row][column] = hostile_like(value, rng)
+    removed = with_hostile_value([["1999"]], rng)[:1] if rng.random() < 0.1 else []
+    try:
+        data = encode_manifest(pa.Table.from_pylist(rows, stored.schema), removed[0] if removed else ())
+    except (pa.ArrowException, TypeError, ValueError):  # of another type, where it was null
+        return forged_manifest(victim, rng)
+    return with_digest(victim, name, data)
 
 
 def forged_plan(victim: Victim, rng: random.Random) -> Damage:
@@ -151,9 +190,7 @@ def forged_plan(victim: Victim, rng: random.Random) -> Damage:
         data = canonical_bytes(with_hostile_value(json.loads(victim.files[name]), rng))
     except ValueError:  # JSON has no word for it
         return forged_plan(victim, rng)
-    snapshot = snapshot_json.loads(victim.files[SNAPSHOT], SNAPSHOT)
-    digests = {**snapshot.files, name: FileDigest.of(data)}
-    return Damage({name: data, SNAPSHOT: snapshot_json.dumps(replace(snapshot, files=digests))})
+    return with_digest(victim, name, data)
 
 
 def outcome(damage: Damage, ask: Callable[[], None]) -> str:
@@ -189,7 +226,7 @@ def corrupt(victim: Victim, target: Target, ask: Callable[[], None], times: int,
 
 
 @pytest.fixture(scope="module", params=["sop", "gsop-r"])
-def victim(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Victim:
+def victim(has_manifests: bool, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Victim:
     layouts = OVERLAPPING if request.param == "gsop-r" else None
     made = building(SCHEMA, CONDITIONS, layouts=layouts, partition_by="year", footers=True)
     victim = Victim.of(build(tmp_path_factory.mktemp("fuzzed"), ROWS, made))
@@ -219,7 +256,7 @@ def test_corrupted_pages(victim: Victim, times: int, seed: int) -> None:
 
 
 @often(10, 750)
-@pytest.mark.parametrize("target", [forged_snapshot, forged_plan, forged_blocks])
+@pytest.mark.parametrize("target", [forged_snapshot, forged_manifest, forged_plan, forged_blocks])
 def test_forged_catalogs(victim: Victim, target: Target, times: int, seed: int) -> None:
     """Who can write a table can make it lie about its rows, but not make a reader fail in an unclear way."""
     assert corrupt(victim, target, victim.read, times, seed)["refused"] > 0

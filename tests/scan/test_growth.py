@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -15,13 +17,16 @@ from hypothesis import strategies as st
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout
+from layoutopt.model.predicates import TRUE
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.prune import PruneOutcome
+from layoutopt.scan.prune import PruneOutcome, prune
+from layoutopt.scan.segments import segments_to_read
 from layoutopt.scan.table import Table
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import LogEntry
 from tests.effort import examples
 from tests.scan.builder import build, building
+from tests.scan.deleting import delete_ids
 from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
 
@@ -45,7 +50,7 @@ def grown_table(root: Path, rows: pa.Table, old: Sequence[Layout] | None, new: S
     before = rows.filter(pc.invert(recent)).select(list(OLD.names))
     build(root, before, building(OLD, ["price > 50", "id < 15"], layouts=old, partition_by="year"), "load-1")
     plan = building(NEW, ["kind = 'air'", "price > 50", "score > 1"], layouts=new, partition_by="year")
-    return build(root, rows.filter(recent).select(list(NEW.names)), plan, "load-2")
+    return build(root, rows.filter(recent).select(list(NEW.names)), plan, "load-2", first=1000)
 
 
 def as_read(rows: pa.Table) -> pa.Table:
@@ -85,6 +90,45 @@ def test_older_partitions_are_skipped_by_a_filter_on_a_newer_column(table: Table
         (old,) = [pruned for pruned in outcomes.values() if pruned.source.absent]
         assert bool(old.read.any()) == read_old, condition
         assert read_old or set(old.outcome.tolist()) == {PruneOutcome.PARTITION}
+
+
+@settings(max_examples=examples(30))
+@given(
+    st.sampled_from([None, NEW_GROUPS]),
+    st.sets(st.integers(0, 299), max_size=40),
+    st.sets(st.sampled_from(["1994", "1995", "1996"])),
+    st.booleans(),
+)
+def test_all_rows_of_some_entries_are_those_that_all_blocks_have(
+    layouts: list[Layout] | None, gone: set[int], keys: set[str], is_open: bool
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        grown_table(Path(folder), some_rows(), None, layouts)
+        table = delete_ids(folder, gone)
+        if is_open:
+            assert table.sources
+        entries = [entry for entry in table.catalog.partitions if entry.key in keys]
+        columns = ["id", "price"]
+        others = np.array([entry not in entries for entry in table.catalog.partitions])
+        whole = [prune(source, others, TRUE, columns, table.settings) for source in table.sources]
+        found = [read for pruned in table.all_rows_of(entries, columns) for read in segments_to_read(pruned)]
+        assert found == [read for pruned in whole for read in segments_to_read(pruned)]
+        assert {read.partition for read in found} == keys
+
+
+@pytest.mark.parametrize("layouts", [None, NEW_GROUPS])
+def test_blocks_of_a_segment_are_found_by_each_of_its_files(tmp_path: Path, layouts: list[Layout] | None) -> None:
+    table = grown_table(tmp_path, some_rows(), OLD_GROUPS, layouts)
+    for source in table.sources:
+        order = np.random.default_rng(0).permutation(source.blocks.n)
+        shuffled = replace(source, blocks=source.blocks.take(order), entry_of=source.entry_of[order])
+        for number, path in enumerate(shuffled.blocks.files):
+            assert shuffled.file_numbers[path] == number
+            (segment,) = set(shuffled.segment_of[shuffled.blocks.file == number].tolist())
+            expected_blocks = np.flatnonzero(shuffled.segment_of == segment).tolist()
+            assert shuffled.blocks_of_segment(path).tolist() == expected_blocks
+        entries, group = shuffled.by_entry
+        assert (entries[group] == shuffled.entry_of).all()
 
 
 def test_both_plans_are_verified_evaluated_and_explained(table: Table) -> None:

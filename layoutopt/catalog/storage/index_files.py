@@ -353,22 +353,28 @@ class IndexFile(Record):
 
 
 def write_indexes(
-    files: TableFiles, load_id: str, specs: Sequence[IndexSpec], parts: Sequence[PackedIndexes]
+    files: TableFiles, load_id: str, number: int, specs: Sequence[IndexSpec], parts: Sequence[PackedIndexes]
 ) -> tuple[IndexFile, ...]:
-    """Write a load's indexes, of blocks in one or more parts; equal files of an earlier attempt are reused."""
-    return tuple(_write_index(files, load_id, spec, [part[k] for part in parts]) for k, spec in enumerate(specs))
+    """Write a load's indexes, of blocks in one or more parts; equal files of an attempt on the same base are reused.
+
+    ``number`` is that of the paths.
+    """
+
+    def write(k: int, spec: IndexSpec) -> IndexFile:
+        data = merge_index([part[k] for part in parts])
+        digest = FileDigest.of(data)
+        return IndexFile(spec, _write_index(files, index_path(load_id, number, digest.sha256), data), digest)
+
+    return tuple(write(k, spec) for k, spec in enumerate(specs))
 
 
-def _write_index(files: TableFiles, load_id: str, spec: IndexSpec, parts: Sequence[Packed]) -> IndexFile:
-    data = merge_index(parts)
-    digest = FileDigest.of(data)
-    path = index_path(load_id, digest.sha256)
+def _write_index(files: TableFiles, path: str, data: bytes) -> str:
     try:
         files.write_new(path, data)
     except FileExistsError:
         if files.read_bytes(path) != data:
             raise CatalogError(f"{files.full_path(path)} is damaged; remove it and load again") from None
-    return IndexFile(spec, path, digest)
+    return path
 
 
 def add_index_files(blocks: pa.Table, index_files: Sequence[IndexFile]) -> pa.Table:

@@ -147,10 +147,9 @@ def locate_rows(spark: SparkSession, read: TableRead) -> LocatedRows:
 def _list_segments(pruned: PrunedPlan) -> Iterator[SegmentRows]:
     blocks, source = pruned.source.blocks, pruned.source
     entry_of = dict(zip(blocks.file.tolist(), source.entry_of.tolist(), strict=True))
-    number = {path: i for i, path in enumerate(blocks.files)}
     for read in segments_to_read(pruned):
         path = read.layouts[0].files[0].path
-        yield SegmentRows(source, source.entries[entry_of[number[path]]], read)
+        yield SegmentRows(source, source.entries[entry_of[source.file_numbers[path]]], read)
 
 
 def _number_rows(spark: SparkSession, read: TableRead, segments: Sequence[SegmentRows]) -> DataFrame:

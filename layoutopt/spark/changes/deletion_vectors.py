@@ -118,7 +118,7 @@ def _make_vectors(spark: SparkSession, catalog: Catalog, matches: Sequence[Segme
 def _vectors_from_positions(match: SegmentRows) -> dict[int, bytes]:
     """Return the vectors of rows whose positions count the rows of the files read."""
     blocks, indexes, files = match.source.blocks, _find_segment_blocks(match), match.read.layouts[0].files
-    number = {path: index for index, path in enumerate(blocks.files)}
+    number = match.source.file_numbers
     groups = zip(blocks.file[indexes].tolist(), blocks.row_group[indexes].tolist(), strict=True)
     ids = dict(zip(groups, blocks.block_id[indexes].tolist(), strict=True))
     read = [ids[number[file.path], group] for file in files for group in file.row_groups]
@@ -134,9 +134,7 @@ def _split_by_block(positions: Ints, blocks: Sequence[int], files: Sequence[File
 
 
 def _find_segment_blocks(match: SegmentRows) -> Ints:
-    blocks, segment_of = match.source.blocks, match.source.segment_of
-    first = np.flatnonzero(blocks.file == blocks.files.index(match.read.layouts[0].files[0].path))[0]
-    return np.flatnonzero(segment_of == segment_of[first])
+    return match.source.blocks_of_segment(match.read.layouts[0].files[0].path)
 
 
 def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentRows]) -> dict[int, bytes]:

@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import ArrayType, MapType, StructType
 
+from layoutopt.catalog.commit import forget_superseded_entries
 from layoutopt.catalog.deletion_vectors import DELETE
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
@@ -63,9 +64,9 @@ def delete_rows(
     published tables rewrite the partitions, since readers of other formats don't know the vectors.
 
     A hard delete also rewrites all partitions with deleted rows, then removes the older snapshots and their files, so
-    no data file has a copy of a deleted row. The catalog's file of a load keeps the least and greatest values of blocks
-    that are gone while another partition of that load is unchanged. Concurrent readers of older snapshots fail;
-    concurrent loads may have to retry.
+    no data file has a copy of a deleted row, and no manifest its bounds. The catalog's file of a load keeps the least
+    and greatest values of blocks that are gone while another partition of that load is unchanged. Concurrent readers of
+    older snapshots fail; concurrent loads may have to retry.
 
     Raises:
         SettingError: Spark can't parse or compute the condition.
@@ -76,6 +77,8 @@ def delete_rows(
     watch = Stages(say, log)
     with publish_after(settings.table_path, settings.publish, say, log):
         report = _delete(spark, settings, watch)
+        if settings.hard:
+            forget_superseded_entries(TableFiles(settings.table_path), DELETE)
     if not settings.hard:
         return report
     with watch.stage("vacuum", "removing older snapshots"):

@@ -159,14 +159,15 @@ def find_candidates(table: Table, target: Target) -> list[Candidate]:
         table: at one snapshot.
         target: the wanted layout.
     """
-    reads, entries = target.reads, table.catalog.partitions
+    reads = target.reads
     read = reads.weights @ reads.read
     expected = reads.weights @ reads.expected(target.shares)
+    places = table.catalog.snapshot.places
     candidates = []
     for key, members in table.catalog.snapshot.by_key.items():
         if is_up_to_date(members, target.plan):
             continue
-        indexes = [entries.index(entry) for entry in members]
+        indexes = [places[entry.name] for entry in members]
         live = sum(entry.live_rows for entry in members) / max(1, sum(entry.rows for entry in members))
         now, then = float(read[indexes].sum()), float(expected[indexes].sum())
         older = any(entry.plan != target.plan.digest for entry in members)

@@ -448,7 +448,7 @@ def find_parts(
         plan_levels = find_levels(spark, table, plan_entries, target.plan, target.reads.queries)
         gains = [target.reads.weights @ target.reads.expected(level.saved) for level in plan_levels]
         for entry in plan_entries:
-            index = table.catalog.partitions.index(entry)
+            index = table.catalog.snapshot.places[entry.name]
             costs = [
                 Part(number, round(level.bytes_a_row * entry.rows), float(gain[index]))
                 for number, (level, gain) in enumerate(zip(plan_levels, gains, strict=True))

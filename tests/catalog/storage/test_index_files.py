@@ -86,7 +86,7 @@ def parquet(table: pa.Table, encodings: dict[str, str]) -> bytes:
 def written(folder: Path, stored: pa.Array) -> pa.Array:
     """What is read of an index file with these values."""
     files, data = TableFiles(str(folder)), encode_index(stored)
-    named = IndexFile(IndexSpec(Col("a", "string"), "bloom"), index_path("load", "0" * 64), FileDigest.of(data))
+    named = IndexFile(IndexSpec(Col("a", "string"), "bloom"), index_path("load", 0, "0" * 64), FileDigest.of(data))
     with suppress(FileNotFoundError):
         files.delete(named.path)
     files.write_new(named.path, data)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.parquet as pq
 import pytest
 
+from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.deletion_vectors import DELETE_POINTS, commit_deletes
+from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.publications import Publication
 from layoutopt.catalog.snapshot import history
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -337,13 +339,17 @@ def test_snapshots_with_and_without_vectors_are_all_kept_and_restored(begin: Beg
     assert verify(open_table(living.path)).ok
 
 
-def test_a_deleted_row_is_gone_from_every_file_once_vacuumed_or_deleted_hard(begin: Begin) -> None:
+@pytest.mark.parametrize("most", [MOST_BOUNDS, -1], ids=["one-file", "manifests"])
+def test_a_deleted_row_is_gone_from_every_file_once_vacuumed_or_deleted_hard(
+    begin: Begin, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", most)
     living = begin("gsop-r")
     living.appended(living.source([(4710, 1, 0, 0.5, "thimble")]), batch_id="one row")
     living.deleted("id = 4710", rewrite_share=0)
     assert files_with(living, "thimble")
     vacuum(TableFiles(living.path), 1, dt.timedelta(0))
-    assert files_with(living, "thimble") == []
+    assert {path.parent.name for path in files_with(living, "thimble")} == ({"manifests"} if most < 0 else set())
     rows = [(4711, 1, 0, 0.5, "needle"), (4712, 2, 0, 0.5, "nail")]
     living.appended(living.source(rows), batch_id="two rows")
     assert living.deleted("id = 4711", rewrite_share=1).marked is not None
@@ -352,7 +358,7 @@ def test_a_deleted_row_is_gone_from_every_file_once_vacuumed_or_deleted_hard(beg
         report = living.deleted(f"id = {number}", hard=True)
         assert report.vacuum is not None
         assert report.vacuum.files
-    assert files_with(living, "needle") == files_with(living, "nail") == []
+    assert not [path for text in ("thimble", "needle", "nail") for path in files_with(living, text)]
     assert not TableFiles(living.path).exists("_layoutopt/snapshots/0.json")
     assert verify(open_table(living.path)).ok
     living.check()
