@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
@@ -176,6 +176,7 @@ def dumps(snapshot: Snapshot) -> bytes:
     return _canonical({**content, "checksum": _checksum(content)})
 
 
+@lru_cache(maxsize=2)  # a commit reads the newest snapshot several times
 def loads(data: bytes, where: str) -> Snapshot:
     """Return the snapshot of a file's content; raise CatalogError with ``where``, the file's name, if it is damaged."""
     content = parse_json(data, where)
