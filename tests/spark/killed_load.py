@@ -17,8 +17,7 @@ from unittest.mock import patch
 from layoutopt.catalog.commit import CRASH_POINTS
 from layoutopt.cli.app import main
 from layoutopt.events import Stages
-from layoutopt.spark.loading import load
-from layoutopt.spark.loading import load as loads
+from layoutopt.loading import load as loading
 
 SEGMENTS_FIRST = 4
 SEGMENT_WRITTEN, MORE_WRITTEN = "segment-written", "more-segments-written"
@@ -55,8 +54,8 @@ def run(marks: Path, wanted: str, words: list[str]) -> int:
         with began as counts:
             yield counts
 
-    watched = partial(load.load, at=partial(reach, marks, wanted), in_task=partial(in_task, marks, wanted))
-    with patch.object(Stages, "stage", stage), patch.object(loads, "load", watched):
+    watched = partial(loading.load, at=partial(reach, marks, wanted), in_task=partial(in_task, marks, wanted))
+    with patch.object(Stages, "stage", stage), patch.object(loading, "load", watched):
         return main(words)
 
 

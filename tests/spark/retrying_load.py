@@ -12,8 +12,7 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from layoutopt.spark.loading import load as loads
-from layoutopt.spark.loading.load import load
+from layoutopt.loading import load as loading
 
 
 def fail_once(marks: str, point: str) -> None:
@@ -30,5 +29,5 @@ def fail_once(marks: str, point: str) -> None:
 if __name__ == "__main__":
     job, marks = sys.argv[1:3]
     sys.argv[:] = [job, *sys.argv[3:]]
-    vars(loads)["load"] = partial(load, in_task=partial(fail_once, marks))
+    vars(loading)["load"] = partial(loading.load, in_task=partial(fail_once, marks))
     runpy.run_path(job, run_name="__main__")
