@@ -38,14 +38,16 @@ from layoutopt.sql.scans import (
 )
 from layoutopt.sql.scopes import FromItem
 
-# Quoted names, comments, prefixed texts and texts with escapes stay in the template; plain texts and numbers don't.
+_ITEM: Final = re.compile(r"'[^'\\]*'|\d+(?:\.\d+)?(?![\w.])")
+# Quoted names, comments, prefixed texts and texts with escapes stay in the template. Plain texts and numbers don't, nor
+# do the lists of IN that have nothing else.
 _CONSTANT: Final = re.compile(
     r"""("(?:[^"\\]|\\.|"")*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/|\w'(?:[^'\\]|\\.|'')*'|'[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*')"""
-    r"""|('[^'\\]*')"""
-    r"""|(?<![\w.$@:#?])(\d+(?:\.\d+)?)(?![\w.])""",
+    rf"""|(?<![\w.$@:#?])(?:([iI][nN]\s*+)(\(\s*+(?:{_ITEM.pattern})\s*+(?:,\s*+(?:{_ITEM.pattern})\s*+)*+\))|\d+(?:\.\d+)?(?![\w.]))"""
+    r"""|'[^'\\]*'""",
     re.DOTALL,
 )
-_KEPT, _TEXT = 1, 2
+_KEPT, _IN, _LIST = 1, 2, 3
 _PLACE: Final = re.compile("\0[a-z]")
 # A text that begins with a date keeps this form in its stand-in, as parsers look at it.
 _DATE: Final = re.compile(r"\d{4}(-\d\d-\d\d.*)", re.DOTALL)
@@ -67,19 +69,23 @@ def take_constants(sql: str) -> tuple[str, list[str]]:
 
     >>> take_constants("SELECT a1 FROM t WHERE b >= -2.50 AND c IN ('x', 'it''s', '1994-01-01')")
     ("SELECT a1 FROM t WHERE b >= -\\x00f AND c IN (\\x00s, 'it''s', \\x00d)", ['2.50', "'x'", "'1994-01-01'"])
+    >>> take_constants("SELECT a1 FROM t WHERE b IN (1, 2.5) AND c NOT IN ('x')")
+    ('SELECT a1 FROM t WHERE b IN \\x00l AND c NOT IN \\x00l', ['(1, 2.5)', "('x')"])
     """
     constants: list[str] = []
 
     def take(match: re.Match[str]) -> str:
         if match.lastindex == _KEPT:
             return match[0]
-        constants.append(match[0])
-        return f"\0{_kind_of(match[0])}"
+        constants.append(match[_LIST] or match[0])
+        return f"{match[_IN] or ''}\0{_kind_of(constants[-1])}"
 
     return _CONSTANT.sub(take, sql), constants
 
 
 def _kind_of(constant: str) -> str:
+    if constant[0] == "(":
+        return "l"
     if constant[0] != "'":
         return "f" if "." in constant else "i"
     text = constant[1:-1]
@@ -89,6 +95,8 @@ def _kind_of(constant: str) -> str:
 def _stand_in(constant: str, number: int) -> str:
     """Return another constant of the same kind, which no text has."""
     kind, value = _kind_of(constant), str(_FIRST_NUMBER + number)
+    if kind == "l":
+        return f"({_stand_in(_ITEM.findall(constant)[0], number)})"
     if kind == "d":
         return f"'{_FIRST_YEAR + number}{constant[5:]}"
     return {"i": value, "f": f"{value}.25", "n": f"'{value}'", "s": f"'constant {value}'"}[kind]
@@ -222,7 +230,7 @@ class ScanFinder:
     ) -> Sequence[tuple[FromItem, Sequence[_Condition]]]:
         stand_ins = {number: _stand_in(constants[number], number) for number in bound}
         text = _put_constants(skeleton, [stand_ins.get(number, constant) for number, constant in enumerate(constants)])
-        numbers = {stand_in: number for number, stand_in in stand_ins.items()}
+        numbers = {_literal_in(stand_in): number for number, stand_in in stand_ins.items()}
         tree = parse_statement(text, dialect).copy()  # it is changed, and parsed trees are shared
         placed = place_scans(tree, self._tables, self._any_qualifier)
         return [(item, [self._make_condition(part, item, numbers) for part in parts]) for item, parts in placed]
@@ -251,7 +259,11 @@ class ScanFinder:
 
     def _read_condition(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
         for (literal, _), constant in zip(condition.slots, constants, strict=True):
-            literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
+            if constant[0] == "(":
+                assert literal.parent is not None  # it stays the IN when other literals have taken the place
+                literal.parent.set("expressions", list(map(_make_literal, _ITEM.findall(constant))))
+            else:
+                literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
         return read_condition(condition.placed, condition.item, condition.context)
 
 
@@ -262,7 +274,10 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozenset[int]:
-    """Return the numbers of the constants whose stand-in is one literal of the tree, in a condition."""
+    """Return the numbers of the constants whose stand-in is one literal of the tree, in a condition.
+
+    That of a list is the only one in its IN.
+    """
     stand_ins = [_stand_in(constant, number) for number, constant in enumerate(constants)]
     try:
         tree = parse_statement(_put_constants(skeleton, stand_ins), dialect)
@@ -274,8 +289,23 @@ def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozen
     return frozenset(
         number
         for number, stand_in in enumerate(stand_ins)
-        if len(literals := found.get(stand_in, [])) == 1 and literals[0].find_ancestor(*_CLAUSES) is not None
+        if len(literals := found.get(_literal_in(stand_in), [])) == 1
+        and isinstance(literals[0].find_ancestor(*_CLAUSES, exp.Pivot), _CLAUSES)
+        and (stand_in[0] != "(" or _is_only_item(literals[0]))
     )
+
+
+def _is_only_item(literal: exp.Literal) -> bool:
+    return isinstance(literal.parent, exp.In) and literal.parent.expressions == [literal]
+
+
+def _literal_in(stand_in: str) -> str:
+    """Return the text of a stand-in's literal."""
+    return stand_in[1:-1] if stand_in[0] == "(" else stand_in
+
+
+def _make_literal(constant: str) -> exp.Expr:
+    return exp.Literal.string(constant[1:-1]) if constant[0] == "'" else exp.Literal.number(constant)
 
 
 def _put_constants(skeleton: str, constants: Sequence[str]) -> str:
