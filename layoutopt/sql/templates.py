@@ -3,7 +3,8 @@
 A regular expression takes the constants out of a text. What is left, with the kind of each constant, is its template.
 Of each template one text is analysed with stand-ins for its constants. A constant whose stand-in is found once in the
 tree, in a condition, is bound: another text of the template sets it there, and only the condition is read again, by the
-same reader as always. All other constants (of LIMIT, intervals, select lists) are a part of the template.
+same reader as always, if it holds for a scan. All other constants (of LIMIT, intervals, columns of a select list) are a
+part of the template.
 
 Some texts of each template are analysed as a whole too, and where the results differ, the template is not used. A log's
 texts only propose features; they never decide what is skipped. Everything about templates is in caches of limited size,
@@ -40,14 +41,19 @@ from layoutopt.sql.scopes import FromItem
 
 _ITEM: Final = re.compile(r"'[^'\\]*'|\d+(?:\.\d+)?(?![\w.])")
 # Quoted names, comments, prefixed texts and texts with escapes stay in the template. Plain texts and numbers don't, nor
-# do the lists of IN that have nothing else.
+# do the lists of IN that have nothing else; only these have a named group. A search for a set of characters is fast, so
+# what may begin a match comes first, and each case looks back at it.
 _CONSTANT: Final = re.compile(
-    r"""("(?:[^"\\]|\\.|"")*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/|\w'(?:[^'\\]|\\.|'')*'|'[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*')"""
-    rf"""|(?<![\w.$@:#?])(?:([iI][nN]\s*+)(\(\s*+(?:{_ITEM.pattern})\s*+(?:,\s*+(?:{_ITEM.pattern})\s*+)*+\))|\d+(?:\.\d+)?(?![\w.]))"""
-    r"""|'[^'\\]*'""",
-    re.DOTALL,
+    rf"""["`/'\-\diI](?:
+        (?<=-)-[^\r\n]* | (?<=/)\*.*?\*/ | (?<=`)[^`]*` | (?<=")(?:[^"\\]|\\.|"")*"
+        | (?<=\w')(?:[^'\\]|\\.|'')*' | (?<=')[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*'
+        | (?<=')(?P<text>)[^'\\]*'
+        | (?<=\d)(?<![\w.$@:#?]\d)(?P<number>)\d*(?:\.\d+)?(?![\w.])
+        | (?<=[iI])(?<![\w.$@:#?][iI])[nN]\s*+
+          (?P<list>\(\s*+(?:{_ITEM.pattern})\s*+(?:,\s*+(?:{_ITEM.pattern})\s*+)*+\))
+    )""",
+    re.DOTALL | re.VERBOSE,
 )
-_KEPT, _IN, _LIST = 1, 2, 3
 _PLACE: Final = re.compile("\0[a-z]")
 # A text that begins with a date keeps this form in its stand-in, as parsers look at it.
 _DATE: Final = re.compile(r"\d{4}(-\d\d-\d\d.*)", re.DOTALL)
@@ -60,8 +66,8 @@ _MOST_TEMPLATES: Final = 2_000
 _MOST_CONDITIONS: Final = 100_000
 # The first text of a template is analysed as a whole too, then each that is so many times as far on.
 _CHECKED_AFTER: Final = 8
-# Conditions in these clauses may be bound.
-_CLAUSES: Final = (exp.Where, exp.Join, exp.Having)
+# Constants in conditions may be bound: in these nodes, without a query or a pivot between.
+_CONDITIONS: Final = (exp.Where, exp.Join, exp.Having, exp.Predicate)
 
 
 def take_constants(sql: str) -> tuple[str, list[str]]:
@@ -75,10 +81,12 @@ def take_constants(sql: str) -> tuple[str, list[str]]:
     constants: list[str] = []
 
     def take(match: re.Match[str]) -> str:
-        if match.lastindex == _KEPT:
-            return match[0]
-        constants.append(match[_LIST] or match[0])
-        return f"{match[_IN] or ''}\0{_kind_of(constants[-1])}"
+        text = match[0]
+        if match.lastgroup is None:
+            return text
+        constant = match["list"] or text
+        constants.append(constant)
+        return f"{text.removesuffix(constant)}\0{_kind_of(constant)}"
 
     return _CONSTANT.sub(take, sql), constants
 
@@ -290,7 +298,7 @@ def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozen
         number
         for number, stand_in in enumerate(stand_ins)
         if len(literals := found.get(_literal_in(stand_in), [])) == 1
-        and isinstance(literals[0].find_ancestor(*_CLAUSES, exp.Pivot), _CLAUSES)
+        and isinstance(literals[0].find_ancestor(*_CONDITIONS, exp.Query, exp.Pivot), _CONDITIONS)
         and (stand_in[0] != "(" or _is_only_item(literals[0]))
     )
 
