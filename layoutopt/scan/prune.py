@@ -555,6 +555,9 @@ class BatchSizes(NamedTuple):
 
 
 _NO_INDEXES: Final = Mechanisms(indexes=False)
+# BLAS uses threads for matrix products of over about a million multiplications. They wait for each other, which on a
+# busy machine takes 16 times as long as the product itself.
+_MOST_MULTIPLICATIONS: Final = 1 << 19
 
 
 def _prove(
@@ -591,13 +594,16 @@ def _sum_rows(source: PlanBlocks, masks: Bits, alike: Ints) -> Ints:
 
 def _sum_masked(amounts: Floats, masks: Bits, alike: Ints) -> Floats:
     """Return the sums of the masked blocks' amounts (float64[n, k]) for each query; ``alike`` numbers equal masks."""
-    sums: Floats
+    number: Ints | slice = slice(None)
     if int(alike.max(initial=0)) + 1 < len(alike):
         _, first, number = np.unique(alike, return_index=True, return_inverse=True)
-        sums = (masks[first].astype(np.float64) @ amounts)[number]
-    else:
-        sums = masks.astype(np.float64) @ amounts  # exact up to 2^53
-    return sums
+        masks = masks[first]
+    sums = np.zeros((len(masks), amounts.shape[1]))
+    step = max(1, _MOST_MULTIPLICATIONS // max(1, sums.size))
+    for start in range(0, len(amounts), step):
+        part = slice(start, start + step)
+        sums += masks[:, part].astype(np.float64) @ amounts[part]  # exact up to 2^53
+    return sums[number]
 
 
 def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:
