@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -26,7 +26,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import parse_statement
 from layoutopt.sql.operands import Context, Operand
-from layoutopt.sql.problems import StatementError
+from layoutopt.sql.problems import StatementError, Unusable
 from layoutopt.sql.query_blocks import PlacedCondition
 from layoutopt.sql.scans import (
     ReadCondition,
@@ -70,6 +70,10 @@ _CHECKED_AFTER: Final = 8
 _CONDITIONS: Final = (exp.Where, exp.Join, exp.Having, exp.Predicate)
 
 
+# Where a node stands in its text.
+_POSITIONS: Final = frozenset({"line", "col", "start", "end"})
+
+
 def take_constants(sql: str) -> tuple[str, list[str]]:
     """Return a text's skeleton, with the kind of each constant in its place, and the constants.
 
@@ -110,14 +114,20 @@ def _stand_in(constant: str, number: int) -> str:
     return {"i": value, "f": f"{value}.25", "n": f"'{value}'", "s": f"'constant {value}'"}[kind]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Condition:
-    """A condition of a scan, and the nodes of its bound constants with their numbers in the text."""
+    """A condition of a scan.
 
-    placed: PlacedCondition
-    item: FromItem
-    slots: tuple[tuple[exp.Literal, int], ...]
-    context: Context
+    Attributes:
+        meaning: equal for conditions, also of other templates, that are read alike with the same constants.
+        slots: the nodes of its bound constants with their numbers in the text.
+    """
+
+    meaning: object
+    placed: PlacedCondition = field(compare=False)
+    item: FromItem = field(compare=False)
+    slots: tuple[tuple[exp.Literal, int], ...] = field(compare=False)
+    context: Context = field(compare=False)
 
 
 @dataclass(eq=False)
@@ -174,6 +184,7 @@ class ScanFinder:
         # By text and dialect; templates also by the constants that are not bound. New ones are empty.
         self._skeletons = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect: _Skeleton())
         self._templates = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect, fixed: _Template())
+        self._meanings = lru_cache(_MOST_TEMPLATES)(lambda description: object())
         self._read = lru_cache(_MOST_CONDITIONS)(self._read_condition)
 
     def find(self, sql: str, dialect: str = "spark") -> list[TableScan]:
@@ -251,7 +262,9 @@ class ScanFinder:
         known: dict[int, Operand | None] = {
             id(node): None for node in placed.condition.walk() if id(node) not in changing
         }
-        return _Condition(placed, item, slots, replace(context, known=known))
+        has_query = placed.condition.find(exp.Query) is not None
+        meaning = object() if has_query else self._meanings(_describe(placed, item, slots, context))
+        return _Condition(meaning, placed, item, slots, replace(context, known=known))
 
     def _bind(
         self, scans: Sequence[tuple[FromItem, Sequence[_Condition]]], constants: Sequence[str]
@@ -273,6 +286,39 @@ class ScanFinder:
             else:
                 literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
         return read_condition(condition.placed, condition.item, condition.context)
+
+
+def _describe(
+    placed: PlacedCondition, item: FromItem, slots: Sequence[tuple[exp.Literal, int]], context: Context
+) -> tuple[object, ...]:
+    """Return all that :func:`~layoutopt.sql.scans.read_condition` depends on, but the constants in slots."""
+    nodes = list(placed.condition.walk())
+    places = {id(node): place for place, node in enumerate(nodes)}
+    bound = {id(literal) for literal, _ in slots}
+    described = [
+        (type(node), places.get(id(node.parent)), node.arg_key, node.index, *_describe_node(node, id(node) in bound))
+        for node in nodes
+    ]
+    columns = [_resolve(node, context) for node in nodes if isinstance(node, exp.Column)]
+    return placed.mode, placed.items == {item}, item.frozen, tuple(described), tuple(columns)
+
+
+def _describe_node(node: exp.Expr, is_bound: bool) -> tuple[str, str, str]:
+    """Return a node's own values; nodes below it are left out, and the value of a bound literal."""
+    values = {
+        name: [part for part in value if not isinstance(part, exp.Expr)] if isinstance(value, list) else value
+        for name, value in node.args.items()
+        if not isinstance(value, exp.Expr) and not (is_bound and name == "this")
+    }
+    meta = {name: value for name, value in node.meta.items() if name not in _POSITIONS}
+    return repr(values), repr(meta), repr(node.comments)
+
+
+def _resolve(column: exp.Column, context: Context) -> object:
+    try:
+        return context.resolve(column)
+    except Unusable as problem:
+        return problem.code, problem.detail
 
 
 def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:

@@ -16,7 +16,7 @@ from layoutopt.bench.brushing import make_rows, texts_of
 from layoutopt.bench.tpch_queries import STREAMS, TABLE, draw_stream
 from layoutopt.external.external_tables import read_schema
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql import dialect
+from layoutopt.sql import dialect, scans, templates
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.sql.schema import schemas_from
@@ -174,6 +174,34 @@ def test_lists_of_any_length_are_one_template() -> None:
         found = [finder.find(sql) for sql in texts]
     assert parse.call_count <= 5, "with stand-ins, and the 1st, 8th and 64th text as a whole"
     assert found == [on_its_own(sql, {"t": SCHEMA}) for sql in texts]
+
+
+def test_templates_share_what_their_conditions_mean() -> None:
+    columns = ("a", "b", "a, c", "c AS a", "count(*)")
+    conditions = (
+        "a > {n} AND b = '{n}'", "a > {n} OR c > {n}.5", "(a > {n})", "a >= {n}", "a + {n} > 2",
+        "coalesce(y.a, 7) > {n}", "y.a > {n}",
+    )  # fmt: skip
+    sources = (
+        "t", "t y", "t AS a", "(SELECT * FROM t WHERE c < 1) t", "t JOIN t u ON t.a = u.a",
+        "t x LEFT JOIN t y ON x.b = y.b", "t JOIN (SELECT k FROM u) u ON b = u.k", "t y TABLESAMPLE (5 PERCENT)",
+    )  # fmt: skip
+    texts = [
+        f"SELECT {column} FROM {source} {clause} {condition.format(n=n)}"
+        for n in (1, 2, 1)
+        for condition in conditions
+        for column in columns
+        for source, clause in [*((source, "WHERE") for source in sources), ("t y LEFT JOIN (SELECT k FROM u) v", "ON")]
+    ]
+    schema = Schema((*SCHEMA.columns, Column("y", "struct<a:int>")))
+    with patch.object(templates._Template, "is_check_due", return_value=False):  # it would mend what is shared wrongly
+        check(texts, {"t": schema})
+    finder = ScanFinder({"t": SCHEMA})
+    with patch("layoutopt.sql.templates.read_condition", wraps=scans.read_condition) as read:
+        for column in columns:
+            for n in range(9):
+                finder.find(f"SELECT {column} FROM t WHERE a > {n}")
+    assert read.call_count == 9
 
 
 def test_templates_parse_a_text_once() -> None:
