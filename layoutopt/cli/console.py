@@ -64,9 +64,10 @@ class Session:
     functions: tuple[str, ...] = ()
 
     def show(self, value: object, human: str | Callable[[Console], None]) -> None:
-        """Print a result on stdout: `value` as JSON, or else a text or what a function prints."""
+        """Print a result on stdout: `value`, or what it returns, as JSON, or else a text or what a function prints."""
         if self.json:
-            sys.stdout.write(json.dumps(_to_json(value), ensure_ascii=False, allow_nan=False) + "\n")
+            shown = _to_json(value() if callable(value) else value)
+            sys.stdout.write(json.dumps(shown, ensure_ascii=False, allow_nan=False) + "\n")
             return
         if isinstance(human, str):
             sys.stdout.write(printable(human) + "\n")

@@ -44,7 +44,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.report.inspections import analysis_report, print_analysis
 
     with session.working("analysing the log"):
-        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source))
+        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source, settings.table))
         settings.output.write_bytes(analysis.document.dumps())
         indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:

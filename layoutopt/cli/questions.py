@@ -170,15 +170,14 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
         from layoutopt.report.pages import evaluation_page
 
         settings.html.write_text(evaluation_page(result, worst, analysis.reasons), encoding="utf-8")
-    value = {
-        **result.to_json(),
-        "predictions": predictions.to_json(),
-        "worst": [query.to_json() for query in worst],
-        "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped],
-        "skipped_by_reason": analysis.reasons,
-    }
     session.show(
-        value,
+        lambda: {  # which takes seconds for a long log
+            **result.to_json(),
+            "predictions": predictions.to_json(),
+            "worst": [query.to_json() for query in worst],
+            "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped],
+            "skipped_by_reason": analysis.reasons,
+        },
         lambda console: print_evaluation(
             console, result, analysis.counts["skipped"], worst, predictions, every=settings.all
         ),

@@ -48,7 +48,7 @@ class _Collecting(Session):
 
     def show(self, value: object, human: str | Callable[[Console], None]) -> None:
         """Keep a value for the last step begun."""
-        self.steps[list(self.steps)[-1]] = value
+        self.steps[list(self.steps)[-1]] = value() if callable(value) else value
 
 
 @add_verb(verbs, UpSettings, example="layoutopt up events.parquet queries.sql")

@@ -111,7 +111,9 @@ class AnalyzeSettings(VerbSettings):
         description="the table's schema: a Parquet file or folder, a .sql file with DDL, DDL, or "
         "another source as `load` names it",
     )
-    table: Text | None = Field(None, description="the table's name in the log [default: any]")
+    table: Text | None = Field(
+        None, description="the table's name in the log, and in DDL of several tables [default: any]"
+    )
     system: System = None
     weigh: Literal["runs", "bytes"] = Field(
         "runs", description="the weight of a statement of a history: 1, or the bytes that it scanned"

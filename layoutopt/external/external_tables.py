@@ -12,10 +12,10 @@ from layoutopt.catalog.snapshot import is_own_table
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
 from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.errors import SourceError
-from layoutopt.external.formats import SourceName, parse_path, parse_table_name
+from layoutopt.external.formats import PARQUET, SourceName, parse_path, parse_table_name
 from layoutopt.external.snapshot import SourceSnapshot
 from layoutopt.model.schema import Schema
-from layoutopt.sql.schema import is_ddl
+from layoutopt.sql.schema import is_ddl, schema_from
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -98,15 +98,15 @@ def open_snapshot(name: SourceName) -> SourceSnapshot:
     return snapshot
 
 
-def read_schema(source: str) -> Schema:
-    """Return the columns of a source by its table's metadata, by one of its files, or by DDL."""
+def read_schema(source: str, table: str | None = None) -> Schema:
+    """Return the columns of a source by its table's metadata, by one of its files, or by DDL of the named table."""
     name = parse_table_name(source)
     if name is not None:
         return open_snapshot(name).schema.writable()
     if not is_ddl(source):
         check_is_no_table(source)
     files = parse_path(source)
-    return files.format.read_schema(files.path)
+    return schema_from(files.path, table=table) if files.format is PARQUET else files.format.read_schema(files.path)
 
 
 def open_iceberg_source(source: str) -> Table | None:

@@ -55,7 +55,7 @@ def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: 
         SchemaError: the schema can't be read, or an excluded column is not in it.
         SettingError: an unknown dialect or time zone, or two functions of one name.
     """
-    schema = schema or schema_from(settings.schema_source)
+    schema = schema or schema_from(settings.schema_source, table=settings.table)
     _find_excluded(settings, schema)  # reports a wrong name before the work
     return find_features(settings, schema, read_queries(settings, schema, udfs))
 

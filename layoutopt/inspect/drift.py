@@ -148,7 +148,7 @@ def _count_rows_read(table: Table, queries: Sequence[Query]) -> Floats:
     read = np.zeros(len(queries))
     for places, plans in table.prune_all([(query.filter.root, query.columns) for query in queries]):
         for plan in plans:
-            read[places] += plan.most_rows(plan.read)
+            read[places] += plan.rows_read
     return read
 
 

@@ -369,7 +369,7 @@ def _count_reads(pruned: PrunedQueries, footers: _FooterSizes) -> dict[str, Ints
         "bytes_scanned": read.bytes,
         "blocks_total": pruned.path_sizes.blocks.sum(axis=1),
         "blocks_scanned": read.blocks.sum(axis=1),
-        "rows_scanned_by_statistics": pruned.most_rows(pruned.needed_without_features),
+        "rows_scanned_by_statistics": pruned.rows_without_features,
         "footer_bytes": footers.sum_bytes(pruned),
     }
 

@@ -350,12 +350,14 @@ def prune(
 def prune_all(
     source: PlanBlocks, partitions_out: Bits, questions: Sequence[Question], settings: SessionSettings
 ) -> PrunedQueries:
-    """Return :func:`prune` of many scans; scans with the same filter next to each other cost least.
+    """Return :func:`prune` of many scans; blocks are decided once for those with the same filter.
 
     ``partitions_out`` is what each filter excludes, bool[queries, n_entries].
     """
-    excluded: Bits = np.take(partitions_out, source.entry_of, axis=1)
-    roots = tuple(root for root, _ in questions)
+    all_roots = tuple(root for root, _ in questions)
+    first, number = _find_first(number_equal(all_roots))
+    roots = [all_roots[place] for place in first]
+    excluded: Bits = np.take(partitions_out[first], source.entry_of, axis=1)
     local = local_layouts(source.plan, roots, source.features_under(settings))
     skipped = excluded | _prove(source, roots, settings, local, [_NO_INDEXES])[0]
     # Indexes come last because they are read from files. They are combined with features and statistics, since
@@ -364,17 +366,18 @@ def prune_all(
     if len(partly):
         skipped[partly] |= _prove(source, [roots[i] for i in partly], settings, local[partly], [Mechanisms()])[0]
     left = ~skipped
-    rows = _sum_rows(source, left, number_equal(roots)).tolist()
+    rows = _sum_rows(source, left)[number].tolist()
+    excluded, local, left = excluded[number], local[number], left[number]
     absent = {column.name for column in source.absent}
     choosers: dict[tuple[tuple[str, ...], bytes], _PathChooser] = {}
     paths = []
-    for number, (_, columns) in enumerate(questions):
-        key = tuple(columns), local[number].tobytes()
+    for place, (_, columns) in enumerate(questions):
+        key = tuple(columns), local[place].tobytes()
         if key not in choosers:
             stored = [name for name in columns if name not in absent]
-            choosers[key] = _PathChooser(source.plan, stored, local[number].tolist())
-        paths.append(choosers[key].choose(rows[number]))
-    pruned = PrunedQueries(source, roots, settings, excluded, tuple(paths), left)
+            choosers[key] = _PathChooser(source.plan, stored, local[place].tolist())
+        paths.append(choosers[key].choose(rows[place]))
+    pruned = PrunedQueries(source, all_roots, settings, excluded, tuple(paths), left)
     return replace(pruned, read=pruned.in_every_layout(pruned.on_path & left)) if local.shape[1] > 1 else pruned
 
 
@@ -428,9 +431,13 @@ class PrunedQueries:
         return chosen
 
     @cached_property
-    def _alike(self) -> Ints:
-        """A number for each query; those with the same filter and layouts read the same blocks and have the same."""
-        return number_equal(zip(self.roots, map(bytes, self.chosen), strict=True))
+    def _distinct(self) -> tuple[PrunedQueries, Places]:
+        """One query of those with the same filter and layouts, which read the same blocks; and for each its place."""
+        first, number = _find_first(number_equal(zip(self.roots, map(bytes, self.chosen), strict=True)))
+        if len(first) == len(self):
+            return self, number
+        roots, paths = (tuple(values[place] for place in first) for values in (self.roots, self.paths))
+        return replace(self, roots=roots, excluded=self.excluded[first], paths=paths, read=self.read[first]), number
 
     @property
     def joined(self) -> Bits:
@@ -442,7 +449,9 @@ class PrunedQueries:
     def opened(self) -> Bits:
         """The files of which each query reads a block, bool[queries, files]."""
         by_file, starts = self.source.by_file
-        opened: Bits = np.logical_or.reduceat(self.read if by_file is None else self.read[:, by_file], starts, axis=1)
+        distinct, number = self._distinct
+        read = distinct.read if by_file is None else distinct.read[:, by_file]
+        opened: Bits = np.logical_or.reduceat(read, starts, axis=1)[number]
         return opened
 
     @property
@@ -517,7 +526,8 @@ class PrunedQueries:
     @cached_property
     def read_sizes(self) -> BatchSizes:
         """The sizes of what is read."""
-        return self.sizes(self.read)
+        distinct, number = self._distinct
+        return self._sum_sizes(_sum_masked(self._amounts[0], distinct.read)[number])
 
     @cached_property
     def path_sizes(self) -> BatchSizes:
@@ -535,15 +545,11 @@ class PrunedQueries:
         """Return the sizes of :attr:`remaining`."""
         if mechanism is PruneOutcome.PARTITION:
             return self.reached_sizes
-        left = self.remaining[mechanism]
-        return self.read_sizes if left is self.read else self.sizes(left)
-
-    def sizes(self, masks: Bits) -> BatchSizes:
-        """Return the number of masked blocks (bool[queries, n]), all on the path, with their rows and bytes.
-
-        Queries with the same filter that read the same layouts have the same blocks.
-        """
-        return self._sum_sizes(_sum_masked(self._amounts[0], masks, self._alike))
+        distinct, number = self._distinct
+        left = distinct.remaining[mechanism]
+        if left is distinct.read:
+            return self.read_sizes
+        return self._sum_sizes(_sum_masked(self._amounts[0], left)[number])
 
     def _sum_sizes(self, totals: Floats) -> BatchSizes:
         reads, layouts = self._amounts[1], self.chosen.shape[1]
@@ -551,9 +557,18 @@ class PrunedQueries:
         blocks, rows = (np.where(self.chosen, part, 0.0) for part in np.split(totals[:, : 2 * layouts], 2, axis=1))
         return BatchSizes(blocks.astype(np.int64), rows.astype(np.int64), of_chunks.astype(np.int64))
 
-    def most_rows(self, masks: Bits) -> Ints:
-        """Return the rows of masked blocks, as in :meth:`sizes`, in the layout with the most."""
-        rows: Ints = _sum_rows(self.source, masks, self._alike).max(axis=1)
+    @property
+    def rows_read(self) -> Ints:
+        """The rows of the blocks that each query reads, in the layout with the most, int64[queries]."""
+        distinct, number = self._distinct
+        rows: Ints = _sum_rows(self.source, distinct.read).max(axis=1)[number]
+        return rows
+
+    @property
+    def rows_without_features(self) -> Ints:
+        """The rows of :attr:`needed_without_features`, in the layout with the most, int64[queries]."""
+        distinct, number = self._distinct
+        rows: Ints = _sum_rows(self.source, distinct.needed_without_features).max(axis=1)[number]
         return rows
 
 
@@ -579,6 +594,9 @@ class BatchSizes(NamedTuple):
 
 
 _NO_INDEXES: Final = Mechanisms(indexes=False)
+# BLAS uses threads for matrix products of over about a million multiplications. They wait for each other, which on a
+# busy machine takes 16 times as long as the product itself.
+_MOST_MULTIPLICATIONS: Final = 1 << 19
 
 
 def _prove(
@@ -607,20 +625,25 @@ def _prove(
     return proved
 
 
-def _sum_rows(source: PlanBlocks, masks: Bits, alike: Ints) -> Ints:
+def _find_first(numbers: Ints) -> tuple[Places, Places]:
+    """Return the first place of each number, and for each item the place of its number's first one among these."""
+    _, first, number = np.unique(numbers, return_index=True, return_inverse=True)
+    return first, number
+
+
+def _sum_rows(source: PlanBlocks, masks: Bits) -> Ints:
     """Return the rows of the masked blocks (bool[queries, n]) in each layout, int64[queries, layouts]."""
     rows = source.by_layout[:, len(source.plan.scheme.layouts) :]
-    return _sum_masked(rows, masks, alike).astype(np.int64)
+    return _sum_masked(rows, masks).astype(np.int64)
 
 
-def _sum_masked(amounts: Floats, masks: Bits, alike: Ints) -> Floats:
-    """Return the sums of the masked blocks' amounts (float64[n, k]) for each query; ``alike`` numbers equal masks."""
-    sums: Floats
-    if int(alike.max(initial=0)) + 1 < len(alike):
-        _, first, number = np.unique(alike, return_index=True, return_inverse=True)
-        sums = (masks[first].astype(np.float64) @ amounts)[number]
-    else:
-        sums = masks.astype(np.float64) @ amounts  # exact up to 2^53
+def _sum_masked(amounts: Floats, masks: Bits) -> Floats:
+    """Return the sums of the masked blocks' amounts (float64[n, k]) for each query."""
+    sums = np.zeros((len(masks), amounts.shape[1]))
+    step = max(1, _MOST_MULTIPLICATIONS // max(1, sums.size))
+    for start in range(0, len(amounts), step):
+        part = slice(start, start + step)
+        sums += masks[:, part].astype(np.float64) @ amounts[part]  # exact up to 2^53
     return sums
 
 

@@ -177,7 +177,7 @@ def _select_table(schemas: dict[str, Schema], table: str | None, name: str = "th
         raise SchemaError(f"{name} holds no CREATE TABLE with columns; give one, or a path of Parquet")
     if table is None:
         if len(schemas) > 1:
-            raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one")
+            raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one with --table")
         return next(iter(schemas.values()))
     for name, schema in schemas.items():
         if name.lower() == table.split(".")[-1].lower():

@@ -3,7 +3,8 @@
 A regular expression takes the constants out of a text. What is left, with the kind of each constant, is its template.
 Of each template one text is analysed with stand-ins for its constants. A constant whose stand-in is found once in the
 tree, in a condition, is bound: another text of the template sets it there, and only the condition is read again, by the
-same reader as always. All other constants (of LIMIT, intervals, select lists) are a part of the template.
+same reader as always, if it holds for a scan. All other constants (of LIMIT, intervals, columns of a select list) are a
+part of the template.
 
 Some texts of each template are analysed as a whole too, and where the results differ, the template is not used. A log's
 texts only propose features; they never decide what is skipped. Everything about templates is in caches of limited size,
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -25,7 +26,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.dialect import parse_statement
 from layoutopt.sql.operands import Context, Operand
-from layoutopt.sql.problems import StatementError
+from layoutopt.sql.problems import StatementError, Unusable
 from layoutopt.sql.query_blocks import PlacedCondition
 from layoutopt.sql.scans import (
     ReadCondition,
@@ -38,14 +39,21 @@ from layoutopt.sql.scans import (
 )
 from layoutopt.sql.scopes import FromItem
 
-# Quoted names, comments, prefixed texts and texts with escapes stay in the template; plain texts and numbers don't.
+_ITEM: Final = re.compile(r"'[^'\\]*'|\d+(?:\.\d+)?(?![\w.])")
+# Quoted names, comments, prefixed texts and texts with escapes stay in the template. Plain texts and numbers don't, nor
+# do the lists of IN that have nothing else; only these have a named group. A search for a set of characters is fast, so
+# what may begin a match comes first, and each case looks back at it.
 _CONSTANT: Final = re.compile(
-    r"""("(?:[^"\\]|\\.|"")*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/|\w'(?:[^'\\]|\\.|'')*'|'[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*')"""
-    r"""|('[^'\\]*')"""
-    r"""|(?<![\w.$@:#?])(\d+(?:\.\d+)?)(?![\w.])""",
-    re.DOTALL,
+    rf"""["`/'\-\diI](?:
+        (?<=-)-[^\r\n]* | (?<=/)\*.*?\*/ | (?<=`)[^`]*` | (?<=")(?:[^"\\]|\\.|"")*"
+        | (?<=\w')(?:[^'\\]|\\.|'')*' | (?<=')[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*'
+        | (?<=')(?P<text>)[^'\\]*'
+        | (?<=\d)(?<![\w.$@:#?]\d)(?P<number>)\d*(?:\.\d+)?(?![\w.])
+        | (?<=[iI])(?<![\w.$@:#?][iI])[nN]\s*+
+          (?P<list>\(\s*+(?:{_ITEM.pattern})\s*+(?:,\s*+(?:{_ITEM.pattern})\s*+)*+\))
+    )""",
+    re.DOTALL | re.VERBOSE,
 )
-_KEPT, _TEXT = 1, 2
 _PLACE: Final = re.compile("\0[a-z]")
 # A text that begins with a date keeps this form in its stand-in, as parsers look at it.
 _DATE: Final = re.compile(r"\d{4}(-\d\d-\d\d.*)", re.DOTALL)
@@ -58,8 +66,12 @@ _MOST_TEMPLATES: Final = 2_000
 _MOST_CONDITIONS: Final = 100_000
 # The first text of a template is analysed as a whole too, then each that is so many times as far on.
 _CHECKED_AFTER: Final = 8
-# Conditions in these clauses may be bound.
-_CLAUSES: Final = (exp.Where, exp.Join, exp.Having)
+# Constants in conditions may be bound: in these nodes, without a query or a pivot between.
+_CONDITIONS: Final = (exp.Where, exp.Join, exp.Having, exp.Predicate)
+
+
+# Where a node stands in its text.
+_POSITIONS: Final = frozenset({"line", "col", "start", "end"})
 
 
 def take_constants(sql: str) -> tuple[str, list[str]]:
@@ -67,19 +79,25 @@ def take_constants(sql: str) -> tuple[str, list[str]]:
 
     >>> take_constants("SELECT a1 FROM t WHERE b >= -2.50 AND c IN ('x', 'it''s', '1994-01-01')")
     ("SELECT a1 FROM t WHERE b >= -\\x00f AND c IN (\\x00s, 'it''s', \\x00d)", ['2.50', "'x'", "'1994-01-01'"])
+    >>> take_constants("SELECT a1 FROM t WHERE b IN (1, 2.5) AND c NOT IN ('x')")
+    ('SELECT a1 FROM t WHERE b IN \\x00l AND c NOT IN \\x00l', ['(1, 2.5)', "('x')"])
     """
     constants: list[str] = []
 
     def take(match: re.Match[str]) -> str:
-        if match.lastindex == _KEPT:
-            return match[0]
-        constants.append(match[0])
-        return f"\0{_kind_of(match[0])}"
+        text = match[0]
+        if match.lastgroup is None:
+            return text
+        constant = match["list"] or text
+        constants.append(constant)
+        return f"{text.removesuffix(constant)}\0{_kind_of(constant)}"
 
     return _CONSTANT.sub(take, sql), constants
 
 
 def _kind_of(constant: str) -> str:
+    if constant[0] == "(":
+        return "l"
     if constant[0] != "'":
         return "f" if "." in constant else "i"
     text = constant[1:-1]
@@ -89,19 +107,27 @@ def _kind_of(constant: str) -> str:
 def _stand_in(constant: str, number: int) -> str:
     """Return another constant of the same kind, which no text has."""
     kind, value = _kind_of(constant), str(_FIRST_NUMBER + number)
+    if kind == "l":
+        return f"({_stand_in(_ITEM.findall(constant)[0], number)})"
     if kind == "d":
         return f"'{_FIRST_YEAR + number}{constant[5:]}"
     return {"i": value, "f": f"{value}.25", "n": f"'{value}'", "s": f"'constant {value}'"}[kind]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Condition:
-    """A condition of a scan, and the nodes of its bound constants with their numbers in the text."""
+    """A condition of a scan.
 
-    placed: PlacedCondition
-    item: FromItem
-    slots: tuple[tuple[exp.Literal, int], ...]
-    context: Context
+    Attributes:
+        meaning: equal for conditions, also of other templates, that are read alike with the same constants.
+        slots: the nodes of its bound constants with their numbers in the text.
+    """
+
+    meaning: object
+    placed: PlacedCondition = field(compare=False)
+    item: FromItem = field(compare=False)
+    slots: tuple[tuple[exp.Literal, int], ...] = field(compare=False)
+    context: Context = field(compare=False)
 
 
 @dataclass(eq=False)
@@ -158,6 +184,7 @@ class ScanFinder:
         # By text and dialect; templates also by the constants that are not bound. New ones are empty.
         self._skeletons = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect: _Skeleton())
         self._templates = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect, fixed: _Template())
+        self._meanings = lru_cache(_MOST_TEMPLATES)(lambda description: object())
         self._read = lru_cache(_MOST_CONDITIONS)(self._read_condition)
 
     def find(self, sql: str, dialect: str = "spark") -> list[TableScan]:
@@ -222,7 +249,7 @@ class ScanFinder:
     ) -> Sequence[tuple[FromItem, Sequence[_Condition]]]:
         stand_ins = {number: _stand_in(constants[number], number) for number in bound}
         text = _put_constants(skeleton, [stand_ins.get(number, constant) for number, constant in enumerate(constants)])
-        numbers = {stand_in: number for number, stand_in in stand_ins.items()}
+        numbers = {_literal_in(stand_in): number for number, stand_in in stand_ins.items()}
         tree = parse_statement(text, dialect).copy()  # it is changed, and parsed trees are shared
         placed = place_scans(tree, self._tables, self._any_qualifier)
         return [(item, [self._make_condition(part, item, numbers) for part in parts]) for item, parts in placed]
@@ -235,7 +262,9 @@ class ScanFinder:
         known: dict[int, Operand | None] = {
             id(node): None for node in placed.condition.walk() if id(node) not in changing
         }
-        return _Condition(placed, item, slots, replace(context, known=known))
+        has_query = placed.condition.find(exp.Query) is not None
+        meaning = object() if has_query else self._meanings(_describe(placed, item, slots, context))
+        return _Condition(meaning, placed, item, slots, replace(context, known=known))
 
     def _bind(
         self, scans: Sequence[tuple[FromItem, Sequence[_Condition]]], constants: Sequence[str]
@@ -251,8 +280,45 @@ class ScanFinder:
 
     def _read_condition(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
         for (literal, _), constant in zip(condition.slots, constants, strict=True):
-            literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
+            if constant[0] == "(":
+                assert literal.parent is not None  # it stays the IN when other literals have taken the place
+                literal.parent.set("expressions", list(map(_make_literal, _ITEM.findall(constant))))
+            else:
+                literal.set("this", constant[1:-1] if constant[0] == "'" else constant)
         return read_condition(condition.placed, condition.item, condition.context)
+
+
+def _describe(
+    placed: PlacedCondition, item: FromItem, slots: Sequence[tuple[exp.Literal, int]], context: Context
+) -> tuple[object, ...]:
+    """Return all that :func:`~layoutopt.sql.scans.read_condition` depends on, but the constants in slots."""
+    nodes = list(placed.condition.walk())
+    places = {id(node): place for place, node in enumerate(nodes)}
+    bound = {id(literal) for literal, _ in slots}
+    described = [
+        (type(node), places.get(id(node.parent)), node.arg_key, node.index, *_describe_node(node, id(node) in bound))
+        for node in nodes
+    ]
+    columns = [_resolve(node, context) for node in nodes if isinstance(node, exp.Column)]
+    return placed.mode, placed.items == {item}, item.frozen, tuple(described), tuple(columns)
+
+
+def _describe_node(node: exp.Expr, is_bound: bool) -> tuple[str, str, str]:
+    """Return a node's own values; nodes below it are left out, and the value of a bound literal."""
+    values = {
+        name: [part for part in value if not isinstance(part, exp.Expr)] if isinstance(value, list) else value
+        for name, value in node.args.items()
+        if not isinstance(value, exp.Expr) and not (is_bound and name == "this")
+    }
+    meta = {name: value for name, value in node.meta.items() if name not in _POSITIONS}
+    return repr(values), repr(meta), repr(node.comments)
+
+
+def _resolve(column: exp.Column, context: Context) -> object:
+    try:
+        return context.resolve(column)
+    except Unusable as problem:
+        return problem.code, problem.detail
 
 
 def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
@@ -262,7 +328,10 @@ def _ancestors(node: exp.Expr) -> Iterator[exp.Expr]:
 
 
 def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozenset[int]:
-    """Return the numbers of the constants whose stand-in is one literal of the tree, in a condition."""
+    """Return the numbers of the constants whose stand-in is one literal of the tree, in a condition.
+
+    That of a list is the only one in its IN.
+    """
     stand_ins = [_stand_in(constant, number) for number, constant in enumerate(constants)]
     try:
         tree = parse_statement(_put_constants(skeleton, stand_ins), dialect)
@@ -274,8 +343,23 @@ def _find_bound(skeleton: str, dialect: str, constants: Sequence[str]) -> frozen
     return frozenset(
         number
         for number, stand_in in enumerate(stand_ins)
-        if len(literals := found.get(stand_in, [])) == 1 and literals[0].find_ancestor(*_CLAUSES) is not None
+        if len(literals := found.get(_literal_in(stand_in), [])) == 1
+        and isinstance(literals[0].find_ancestor(*_CONDITIONS, exp.Query, exp.Pivot), _CONDITIONS)
+        and (stand_in[0] != "(" or _is_only_item(literals[0]))
     )
+
+
+def _is_only_item(literal: exp.Literal) -> bool:
+    return isinstance(literal.parent, exp.In) and literal.parent.expressions == [literal]
+
+
+def _literal_in(stand_in: str) -> str:
+    """Return the text of a stand-in's literal."""
+    return stand_in[1:-1] if stand_in[0] == "(" else stand_in
+
+
+def _make_literal(constant: str) -> exp.Expr:
+    return exp.Literal.string(constant[1:-1]) if constant[0] == "'" else exp.Literal.number(constant)
 
 
 def _put_constants(skeleton: str, constants: Sequence[str]) -> str:

@@ -248,6 +248,14 @@ def test_how_a_log_was_read_is_told(
     assert f"of {len(lines)} statements used" in said.out
 
 
+def test_one_of_several_tables_of_a_schema_file_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "all.sql").write_text(f"CREATE TABLE days (day DATE);\n{SCHEMA}", encoding="utf-8")
+    assert main(["analyze", "log.sql", "--schema", "all.sql"]) == BAD_USAGE
+    assert "(days, sales); name one with --table" in capsys.readouterr().err
+    assert main(["analyze", "log.sql", "--schema", "all.sql", "--table", "sales"]) == DONE
+    assert "3 of 4 statements used" in capsys.readouterr().out
+
+
 def test_analyze_prints_json(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["analyze", "log.sql", "--schema", "schema.sql", "--json"]) == DONE
     said = json.loads(capsys.readouterr().out)

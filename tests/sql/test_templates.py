@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,7 @@ from layoutopt.bench.brushing import make_rows, texts_of
 from layoutopt.bench.tpch_queries import STREAMS, TABLE, draw_stream
 from layoutopt.external.external_tables import read_schema
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql import dialect
+from layoutopt.sql import dialect, scans, templates
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.sql.schema import schemas_from
@@ -58,6 +59,10 @@ def other_texts(sql: str, count: int, seed: int = 0) -> Iterable[str]:
 
 
 def _other(constant: str, draw: random.Random) -> str:
+    if constant[0] == "(":
+        kinds = [*re.findall(r"'[^']*'|[\d.]+", constant), "'x'", "2.5"]
+        items = [_other(draw.choice(kinds[: draw.choice([-2, 99])]), draw) for _ in range(draw.choice([1, 2, 9]))]
+        return f"({draw.choice([', ', ',', ' , ']).join(items)})"
     if constant[0] != "'":
         whole, point, places = constant.partition(".")
         other = draw.choice(
@@ -103,6 +108,28 @@ def test_conditions_of_every_kind_with_other_constants(number: int) -> None:
         "SELECT a FROM t TABLESAMPLE (5 PERCENT) WHERE a = 7",
         "SELECT a FROM t WHERE a IN (SELECT a FROM t WHERE c > 5.5 LIMIT 3) AND a > 2",
         "INSERT INTO u SELECT a FROM t WHERE a = 5",
+        "SELECT a FROM t WHERE a IN (1, 2) AND NOT (b NOT IN ('x', 'y', 'z') OR c IN (1, 2.5)) AND d IN ('1994-01-01')",
+        "SELECT a FROM t WHERE a IN (1, NULL) OR b NOT IN ('x', NULL) OR a IN (-1, 2) OR c NOT IN (-1.5, - 2.5, 3)",
+        "SELECT a FROM t WHERE d IN (DATE '1994-01-01', DATE '1994-01-02') OR d IN (CAST('1994-01-01' AS DATE))",
+        "SELECT a FROM t WHERE (a, b) IN ((1, 'x'), (2, 'y')) OR a IN ((1), (2)) OR a IN (1 + 1, 3) OR (a) IN ((7))",
+        "SELECT a FROM t WHERE coalesce(a, 1, 2) = 3 AND concat(b, 'x', 'y') IN ('axy', 'bxy') AND least(a, 5) > 1",
+        "SELECT a FROM t WHERE struct(1, 2) IN (struct(1, 2)) OR array(1, 2) IN (array(1), array(2, 3)) OR a IN (b, 1)",
+        "SELECT a FROM t WHERE a IN (5L, 6L) OR a IN (1e3, 2) OR b IN ('it''s', 'x') OR b IN (r'x', 'y') AND b = 'y'",
+        "SELECT a FROM t WHERE 5 IN (1, 2, a) OR 5 IN (4, 5) OR 'x' IN ('x', 'y') OR a + 1 IN (7, 8) OR c IN (5, 6)",
+        "SELECT a IN (1, 2) FROM t WHERE position('a' IN b) > 0 AND CASE WHEN a IN (1, 2) THEN b ELSE 'z' END = 'x'",
+        "SELECT x.a FROM t x LEFT JOIN t y ON x.a = y.a AND y.c IN (1, 2) WHERE y.b IN ('x', 'y') AND x.a NOT IN (1)",
+        "SELECT k FROM (SELECT a AS k, b FROM t WHERE a IN (1, 2, 3)) WHERE k IN (2, 3) AND b IN ('x') OR k IN (4)",
+        "SELECT a FROM (SELECT * FROM t PIVOT (sum(c) FOR b IN ('x', 'y'))) WHERE a IN (1, 2)",
+        "SELECT a FROM t WHERE a IN (SELECT v FROM VALUES (1), (2) AS w(v)) OR exists(array(a), x -> x IN (1, 2))",
+        "SELECT a FROM t WHERE b NOT IN('x','y')AND a IN\n(1,\n2) AND a IN (3 -- )\n, 4) AND b IN ('--', '/*')",
+        "SELECT CASE WHEN (SELECT count(*) FROM t WHERE a > 3) > 7 THEN 1 WHEN c IN (1, 2) THEN a = 5 END FROM t",
+        "SELECT k FROM (SELECT CASE WHEN a > 5 THEN 'x' ELSE b END AS k, a = 5 FROM t GROUP BY 1, a) WHERE k = 'x'",
+        "SELECT v FROM (SELECT a BETWEEN 3 AND 9 AS v, c > 2.5 FROM t) WHERE v AND NOT v IS NULL ORDER BY v = 5, 1",
+        "SELECT a FROM t WHERE a IN (SELECT a FROM t GROUP BY 1 ORDER BY 2 LIMIT 5) AND a > (SELECT max(5) FROM t)",
+        "SELECT x.a FROM t x JOIN (SELECT a, 5 FROM t WHERE c > 3 LIMIT 7) y ON x.a = y.a AND y.a > 4 QUALIFY x.a > 5",
+        "SELECT sum(CASE WHEN b IN ('x', 'y') THEN c ELSE 0 END) AS s FROM t WHERE a = 5 GROUP BY b LIKE 'x%'",
+        "SELECT a FROM t WHERE a IN () OR a IN (1,) OR a IN (,1)",
+        "SELECT a FROM t WHERE a IN (1, 2",
         "SELECT a FROM t WHERE a =",
         "DROP TABLE t5",
     ],
@@ -127,6 +154,54 @@ def test_public_bi() -> None:
         schemas = schemas_from((folder / "schema.sql").read_text(encoding="utf-8"))
         texts = [entry.sql for entry in read_log(folder / "queries.sql", dialect="postgres")]
         check([other for sql in texts for other in other_texts(sql, 2)], schemas, "postgres")
+
+
+@pytest.mark.parametrize(
+    "source", ["bigquery", "clickhouse", "duckdb", "mysql", "postgres", "snowflake", "trino", "tsql"]
+)
+def test_lists_in_other_dialects(source: str) -> None:
+    sql = "SELECT a FROM t WHERE a IN (1, 2, 3) AND b NOT IN ('x', 'y') AND c IN (1, 2.5) AND d IN ('1994-01-01')"
+    check(list(other_texts(sql, 40)), {"t": SCHEMA}, source)
+
+
+def test_lists_of_any_length_are_one_template() -> None:
+    finder, draw = ScanFinder({"t": SCHEMA}), random.Random(5)
+    lists = [[draw.randint(-9, 99) ** 2 for _ in range(draw.randint(1, 60))] for _ in range(100)]
+    texts = [
+        f"SELECT a FROM t WHERE a IN ({', '.join(map(str, items))}) AND b NOT IN ('{items[0]}')" for items in lists
+    ]
+    with patch.object(dialect, "_parse", wraps=dialect._parse) as parse:
+        found = [finder.find(sql) for sql in texts]
+    assert parse.call_count <= 5, "with stand-ins, and the 1st, 8th and 64th text as a whole"
+    assert found == [on_its_own(sql, {"t": SCHEMA}) for sql in texts]
+
+
+def test_templates_share_what_their_conditions_mean() -> None:
+    columns = ("a", "b", "a, c", "c AS a", "count(*)")
+    conditions = (
+        "a > {n} AND b = '{n}'", "a > {n} OR c > {n}.5", "(a > {n})", "a >= {n}", "a + {n} > 2",
+        "coalesce(y.a, 7) > {n}", "y.a > {n}",
+    )  # fmt: skip
+    sources = (
+        "t", "t y", "t AS a", "(SELECT * FROM t WHERE c < 1) t", "t JOIN t u ON t.a = u.a",
+        "t x LEFT JOIN t y ON x.b = y.b", "t JOIN (SELECT k FROM u) u ON b = u.k", "t y TABLESAMPLE (5 PERCENT)",
+    )  # fmt: skip
+    texts = [
+        f"SELECT {column} FROM {source} {clause} {condition.format(n=n)}"
+        for n in (1, 2, 1)
+        for condition in conditions
+        for column in columns
+        for source, clause in [*((source, "WHERE") for source in sources), ("t y LEFT JOIN (SELECT k FROM u) v", "ON")]
+    ]
+    schema = Schema((*SCHEMA.columns, Column("y", "struct<a:int>")))
+    with patch.object(templates._Template, "is_check_due", return_value=False):  # it would mend what is shared wrongly
+        check(texts, {"t": schema})
+    finder = ScanFinder({"t": SCHEMA})
+    with patch("layoutopt.sql.templates.read_condition", wraps=scans.read_condition) as read:
+        for column in columns:
+            for n in range(9):
+                finder.find(f"SELECT {column} FROM t WHERE a > {n}")
+    assert read.call_count == 9
 
 
 def test_templates_parse_a_text_once() -> None:
