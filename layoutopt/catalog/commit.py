@@ -86,6 +86,7 @@ def commit_load(
     operation: str | None = None,
     batch: str | None = None,
     marks: Marks | None = None,
+    shares: bool = True,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Write a load's plan and blocks, commit the next snapshot and return it.
@@ -103,6 +104,7 @@ def commit_load(
         operation: its name in the history; None derives it from what the load replaces.
         batch: the name of the appended batch; a batch is appended once.
         marks: rows of ``base`` that the same commit deletes; the entries are added to the rest.
+        shares: whether the snapshot may name manifests of earlier ones.
         at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
@@ -137,7 +139,7 @@ def commit_load(
         marked = [] if marks is None or base is None else marks.entries_in(base)
         names = names_of([*load.entries, *marked], [*written, *vectors])
         digests |= vectors
-        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests))
+        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), shares)
         return append_snapshot(files, change, at)
 
 

@@ -108,7 +108,8 @@ def attach_deletes(blocks: BlockTable, stored: pa.Table, deletes: Deletes, where
     known = one_chunk(stored["block"]).to_numpy()
     # A table of all blocks for each of thousands of entries would take the square of their number.
     places = np.searchsorted(known, blocks.block_id)
-    has_deletes = np.append(known, -1)[places] == blocks.block_id
+    has_deletes = places < len(known)
+    has_deletes[has_deletes] = known[places[has_deletes]] == blocks.block_id[has_deletes]
     indices = pa.array(places, mask=~has_deletes)
     rows = one_chunk(stored["rows"].take(indices)).fill_null(0)
     marked = blocks.marked(one_chunk(stored["places"].take(indices)), rows)

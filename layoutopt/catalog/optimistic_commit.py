@@ -5,6 +5,9 @@ reads the snapshots since the change's base and takes the newest as parent. It r
 some of them, or if one has a tombstone for a file that the change names. So a vacuum commits tombstones before it
 removes files, and no load or restore can name a removed file. Earlier snapshots need no look: the files that a change
 writes are named by its base (:mod:`layoutopt.catalog.paths`), so a vacuum that gives one up commits after the base.
+
+A vacuum may have removed the very snapshot whose number a slow writer takes. So each snapshot names the load of its
+parent, and a writer looks, after it wrote, whether the next snapshot follows its own.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 from layoutopt.catalog.manifest_writing import dumps_with_manifests, name_manifests
 from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
@@ -60,7 +64,8 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
         check_no_tombstone(files, history, change)
         # Follow the newest of the snapshots just checked: a later one may have tombstones.
         latest = history[-1].read(files) if history else change.base
-        snapshot = name_manifests(files, change.after(latest), latest, change.load_id, shares=change.shares)
+        after = replace(change.after(latest), parent_load=None if latest is None else latest.load_id)
+        snapshot = name_manifests(files, after, latest, change.load_id, shares=change.shares)
         at("before-snapshot")
         try:
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))
@@ -73,6 +78,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
                 raise
             return committed
         at("snapshot-created")
+        _check_followed(files, snapshot)
         return snapshot
     raise CommitConflictError(
         f"{_MOST_ATTEMPTS} other commits came before {change.load_id!r}; try again when fewer loaders run"
@@ -83,18 +89,47 @@ def snapshots_since(files: TableFiles, base: Snapshot | None) -> tuple[SnapshotH
     """Read the heads of the snapshots after ``base``, ascending; all of them for None.
 
     Raises CatalogError if one is damaged or missing, or the table was replaced: then it is unknown whether a change was
-    made. (This is no conflict: a conflict's files may be removed, these may not.)
+    made. So it is where a writer died that had taken the number of a removed snapshot. (This is no conflict: a
+    conflict's files may be removed, these may not.)
     """
     first = 0 if base is None else base.number + 1
     existing = snapshot_numbers(files)
     numbers = [number for number in existing if number >= first]
     _check_is_the_table(files, base, existing, numbers)
     if numbers and numbers != list(range(first, first + len(numbers))):
-        raise CatalogError(
-            f"the table {files.root!r} no longer has every snapshot from {first} to {numbers[-1]}, so nothing planned "
-            "on an earlier one can be committed; look at the table, and load again if it needs it"
-        )
-    return tuple(read_head(files, number) for number in numbers)
+        raise _make_gap_error(files, first, numbers[-1])
+    heads = tuple(read_head(files, number) for number in numbers)
+    chain: list[Snapshot | SnapshotHead] = [*([] if base is None else [base]), *heads]
+    if not all(_follows(head, previous) for previous, head in pairwise(chain)):
+        raise _make_gap_error(files, first, numbers[-1])
+    return heads
+
+
+def _make_gap_error(files: TableFiles, first: int, last: int) -> CatalogError:
+    return CatalogError(
+        f"the table {files.root!r} no longer has every snapshot from {first} to {last}, so nothing planned on an "
+        "earlier one can be committed; look at the table, and load again if it needs it"
+    )
+
+
+def _follows(head: Snapshot | SnapshotHead, previous: Snapshot | SnapshotHead) -> bool:
+    """Return whether a snapshot was made from the one before it; older versions did not note that."""
+    return head.number == previous.number + 1 and head.parent_load in (None, previous.load_id)
+
+
+def _check_followed(files: TableFiles, snapshot: Snapshot) -> None:
+    """Raise CatalogError if later snapshots don't follow a new one: its number was that of a removed snapshot.
+
+    Nobody reads the new one then. It is removed where that is sure.
+    """
+    later = [number for number in snapshot_numbers(files) if number > snapshot.number]
+    if not later:
+        return
+    head = read_head(files, later[0])
+    if not _follows(head, snapshot):
+        if head.number == snapshot.number + 1:
+            files.delete(snapshot_path(snapshot.number))
+        raise _make_gap_error(files, snapshot.number, later[-1])
 
 
 def _check_is_the_table(

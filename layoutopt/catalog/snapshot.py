@@ -109,6 +109,8 @@ class Snapshot(Record):
         plans: digests of the table's plans, the newest last, also unused ones; see :attr:`plans_in_order`.
         manifests: the files with the entries, the newest last: of a partition in several it counts; none where the
             snapshot's own file has the entries.
+        parent_load: the load that made the parent, by which a parent of the same number is told apart; older versions
+            did not note it.
     """
 
     number: Count
@@ -124,11 +126,12 @@ class Snapshot(Record):
     batches: tuple[Text, ...] = ()
     plans: tuple[Digest, ...] = ()
     manifests: tuple[ManifestName, ...] = ()
+    parent_load: LoadId | None = None
     format_version: Count = OLDEST_SUPPORTED
     form: ClassVar = Form(
         names={"format_version": "version", "tombstones": "given_up"},
         constants={"format": FORMAT},
-        left_out=("tombstones", "batches", "plans", "manifests"),
+        left_out=("tombstones", "batches", "plans", "manifests", "parent_load"),
     )
 
     @property
@@ -342,6 +345,11 @@ class SnapshotHead:
     def load_id(self) -> str:
         """Return the load that made the snapshot."""
         return self._content.load_id
+
+    @property
+    def parent_load(self) -> str | None:
+        """Return the load that made the snapshot's parent, if it is noted."""
+        return self._content.parent_load
 
     @property
     def tombstones(self) -> tuple[str, ...]:

@@ -295,7 +295,7 @@ def _commit_tombstones(files: TableFiles, removal: _Removal, at: CommitHook) -> 
     needed = set(removal.tombstones)
     if needed <= set(latest.tombstones):
         # A listed file of a later base may lie in one of its folders, and its commit reads no tombstone of this one.
-        if snapshot_numbers(files)[-1] != latest.number:
+        if needed and snapshot_numbers(files)[-1] != latest.number:
             raise _StaleRemovalError
         return latest
 

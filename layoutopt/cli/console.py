@@ -63,11 +63,11 @@ class Session:
     debug: bool = False
     functions: tuple[str, ...] = ()
 
-    def show(self, value: object, human: str | Callable[[Console], None]) -> None:
-        """Print a result on stdout: `value`, or what it returns, as JSON, or else a text or what a function prints."""
+    def show(self, value: object | Callable[[], object], human: str | Callable[[Console], None]) -> None:
+        """Print a result on stdout: as JSON `value`, or what it returns, else a text or what a function prints."""
         if self.json:
-            shown = _to_json(value() if callable(value) else value)
-            sys.stdout.write(json.dumps(shown, ensure_ascii=False, allow_nan=False) + "\n")
+            result = _to_json(value() if callable(value) else value)
+            sys.stdout.write(json.dumps(result, ensure_ascii=False, allow_nan=False) + "\n")
             return
         if isinstance(human, str):
             sys.stdout.write(printable(human) + "\n")

@@ -87,7 +87,7 @@ class _Up:
         """Run all steps that an earlier run has not done, and print where the results are."""
         from layoutopt.external.external_tables import read_schema
 
-        schema = read_schema(self.settings.source)  # a wrong path fails before a folder is made
+        schema = read_schema(self.settings.source, self.settings.table)  # a wrong path fails before a folder is made
         listing = list_row_groups(self.settings.source)
         partition_by = self.settings.partition_by or guess_partition_column(self.settings.source, listing)
         if partition_by is not None:

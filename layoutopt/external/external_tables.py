@@ -106,7 +106,9 @@ def read_schema(source: str, table: str | None = None) -> Schema:
     if not is_ddl(source):
         check_is_no_table(source)
     files = parse_path(source)
-    return schema_from(files.path, table=table) if files.format is PARQUET else files.format.read_schema(files.path)
+    if files.format is PARQUET:  # or DDL
+        return schema_from(files.path, table=table)
+    return files.format.read_schema(files.path)
 
 
 def open_iceberg_source(source: str) -> Table | None:

@@ -128,6 +128,7 @@ class Basis:
         operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
         batch: what is appended.
         marks: rows to delete in the same commit; the loaded rows are then added to those that remain.
+        shares: whether the commit may name manifests of earlier ones, which may have values of rows that it removes.
     """
 
     snapshot: Snapshot | None
@@ -139,6 +140,7 @@ class Basis:
     operation: str | None = None
     batch: str | None = None
     marks: Marks | None = None
+    shares: bool = True
 
 
 @dataclass(frozen=True)
@@ -222,6 +224,7 @@ def load(
             operation=basis.operation,
             batch=basis.batch,
             marks=basis.marks,
+            shares=basis.shares,
             at=at,
         )
         counts["snapshot"] = snapshot.number

@@ -432,7 +432,7 @@ class PrunedQueries:
 
     @cached_property
     def _distinct(self) -> tuple[PrunedQueries, Places]:
-        """One query of those with the same filter and layouts, which read the same blocks; and for each its place."""
+        """One query of all with the same filter and layouts, which read the same blocks; and each query's place."""
         first, number = _find_first(number_equal(zip(self.roots, map(bytes, self.chosen), strict=True)))
         if len(first) == len(self):
             return self, number
@@ -594,9 +594,6 @@ class BatchSizes(NamedTuple):
 
 
 _NO_INDEXES: Final = Mechanisms(indexes=False)
-# BLAS uses threads for matrix products of over about a million multiplications. They wait for each other, which on a
-# busy machine takes 16 times as long as the product itself.
-_MOST_MULTIPLICATIONS: Final = 1 << 19
 
 
 def _prove(
@@ -626,7 +623,7 @@ def _prove(
 
 
 def _find_first(numbers: Ints) -> tuple[Places, Places]:
-    """Return the first place of each number, and for each item the place of its number's first one among these."""
+    """Return the first place of each distinct number, and for each item the place of its number among these."""
     _, first, number = np.unique(numbers, return_index=True, return_inverse=True)
     return first, number
 
@@ -639,12 +636,7 @@ def _sum_rows(source: PlanBlocks, masks: Bits) -> Ints:
 
 def _sum_masked(amounts: Floats, masks: Bits) -> Floats:
     """Return the sums of the masked blocks' amounts (float64[n, k]) for each query."""
-    sums = np.zeros((len(masks), amounts.shape[1]))
-    step = max(1, _MOST_MULTIPLICATIONS // max(1, sums.size))
-    for start in range(0, len(amounts), step):
-        part = slice(start, start + step)
-        sums += masks[:, part].astype(np.float64) @ amounts[part]  # exact up to 2^53
-    return sums
+    return np.asarray(masks.astype(np.float64) @ amounts)  # exact up to 2^53
 
 
 def _in_every_layout(source: PlanBlocks, choice: Sequence[LayoutChoice], read: Bits) -> Bits:

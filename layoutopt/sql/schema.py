@@ -99,7 +99,7 @@ def is_ddl(text: str) -> bool:
 
 
 def schemas_from(ddl: str, *, dialect: str | None = None) -> dict[str, Schema]:
-    """Return the tables of a text of ``CREATE TABLE`` statements, by name in order.
+    """Return the tables of a text of ``CREATE TABLE`` statements, by name as it is written there, in order.
 
     Raises:
         SchemaError: a statement can't be read, or a type is unknown.
@@ -126,7 +126,7 @@ def _parse_schemas(ddl: str, dialect: str) -> dict[str, Schema]:
             start = " ".join(statement.split())[:60]
             raise SchemaError(f"can't read the DDL {start!r} as {dialect}; correct it or name its dialect") from error
         if isinstance(tree, exp.Create) and isinstance(tree.this, exp.Schema):
-            schemas[tree.this.this.name] = _to_schema(tree.this)
+            schemas[".".join(part.name for part in tree.this.this.parts)] = _to_schema(tree.this)
     return schemas
 
 
@@ -175,16 +175,18 @@ def spark_type(kind: exp.DataType) -> str:
 def _select_table(schemas: dict[str, Schema], table: str | None, name: str = "the DDL") -> Schema:
     if not schemas:
         raise SchemaError(f"{name} holds no CREATE TABLE with columns; give one, or a path of Parquet")
-    if table is None:
-        if len(schemas) > 1:
-            raise SchemaError(f"the DDL holds several tables ({', '.join(schemas)}); name one with --table")
-        return next(iter(schemas.values()))
-    for name, schema in schemas.items():
-        if name.lower() == table.split(".")[-1].lower():
-            return schema
-    if len(schemas) == 1:
-        return next(iter(schemas.values()))
-    raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
+    named = [other for other in schemas if table is None or _ends_alike(other, table)]
+    if len(named) > 1:
+        raise SchemaError(f"the DDL holds several tables ({', '.join(named)}); name one with --table")
+    if len(schemas) > 1 and not named:
+        raise SchemaError(f"the DDL holds no table {table!r}; it has {', '.join(schemas)}")
+    return schemas[named[0]] if named else next(iter(schemas.values()))
+
+
+def _ends_alike(name: str, other: str) -> bool:
+    """Return whether two names are the same table, where one may lack a schema or catalog."""
+    parts = zip(reversed(name.lower().split(".")), reversed(other.lower().split(".")), strict=False)
+    return all(part == of_other for part, of_other in parts)
 
 
 def read_files_schema(

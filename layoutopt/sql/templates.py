@@ -39,16 +39,16 @@ from layoutopt.sql.scans import (
 )
 from layoutopt.sql.scopes import FromItem
 
-_ITEM: Final = re.compile(r"'[^'\\]*'|\d+(?:\.\d+)?(?![\w.])")
+_ITEM: Final = re.compile(r"'[^'\\]*'|[0-9]+(?:\.[0-9]+)?(?![\w.])")
 # Quoted names, comments, prefixed texts and texts with escapes stay in the template. Plain texts and numbers don't, nor
 # do the lists of IN that have nothing else; only these have a named group. A search for a set of characters is fast, so
 # what may begin a match comes first, and each case looks back at it.
 _CONSTANT: Final = re.compile(
-    rf"""["`/'\-\diI](?:
+    rf"""["`/'\-0-9iI](?:
         (?<=-)-[^\r\n]* | (?<=/)\*.*?\*/ | (?<=`)[^`]*` | (?<=")(?:[^"\\]|\\.|"")*"
         | (?<=\w')(?:[^'\\]|\\.|'')*' | (?<=')[^'\\]*(?:\\.|'')(?:[^'\\]|\\.|'')*'
         | (?<=')(?P<text>)[^'\\]*'
-        | (?<=\d)(?<![\w.$@:#?]\d)(?P<number>)\d*(?:\.\d+)?(?![\w.])
+        | (?<=[0-9])(?<![\w.$@:#?][0-9])(?P<number>)[0-9]*(?:\.[0-9]+)?(?![\w.])
         | (?<=[iI])(?<![\w.$@:#?][iI])[nN]\s*+
           (?P<list>\(\s*+(?:{_ITEM.pattern})\s*+(?:,\s*+(?:{_ITEM.pattern})\s*+)*+\))
     )""",
@@ -60,17 +60,17 @@ _DATE: Final = re.compile(r"\d{4}(-\d\d-\d\d.*)", re.DOTALL)
 # The first of the numbers that stand in; of dates the first year.
 _FIRST_NUMBER: Final = 7_340_001
 _FIRST_YEAR: Final = 5_001
-# A text with more constants is mostly a list of values; it is analysed as it is.
+# A text with more constants is mostly values; it is analysed as it is.
 _MOST_CONSTANTS: Final = 1_000
 _MOST_TEMPLATES: Final = 2_000
 _MOST_CONDITIONS: Final = 100_000
+# Conditions with more characters in their constants, of long lists, are not kept.
+_MOST_KEPT: Final = 2_000
 # The first text of a template is analysed as a whole too, then each that is so many times as far on.
 _CHECKED_AFTER: Final = 8
-# Constants in conditions may be bound: in these nodes, without a query or a pivot between.
+# A constant may be bound below one of these nodes, unless a query or a pivot is between.
 _CONDITIONS: Final = (exp.Where, exp.Join, exp.Having, exp.Predicate)
-
-
-# Where a node stands in its text.
+# Of a node, where it stands in its text.
 _POSITIONS: Final = frozenset({"line", "col", "start", "end"})
 
 
@@ -184,7 +184,7 @@ class ScanFinder:
         # By text and dialect; templates also by the constants that are not bound. New ones are empty.
         self._skeletons = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect: _Skeleton())
         self._templates = lru_cache(_MOST_TEMPLATES)(lambda skeleton, dialect, fixed: _Template())
-        self._meanings = lru_cache(_MOST_TEMPLATES)(lambda description: object())
+        self._meanings = lru_cache(_MOST_CONDITIONS)(lambda description: object())
         self._read = lru_cache(_MOST_CONDITIONS)(self._read_condition)
 
     def find(self, sql: str, dialect: str = "spark") -> list[TableScan]:
@@ -262,8 +262,9 @@ class ScanFinder:
         known: dict[int, Operand | None] = {
             id(node): None for node in placed.condition.walk() if id(node) not in changing
         }
-        has_query = placed.condition.find(exp.Query) is not None
-        meaning = object() if has_query else self._meanings(_describe(placed, item, slots, context))
+        # A nested query, and what a function implies, may name columns that are not the condition's own.
+        is_own = placed.condition.find(exp.Query) is None and not any(udf.implies for udf in self._udfs.values())
+        meaning = self._meanings(_describe(placed, item, slots, context)) if is_own else object()
         return _Condition(meaning, placed, item, slots, replace(context, known=known))
 
     def _bind(
@@ -272,11 +273,15 @@ class ScanFinder:
         return [
             build_scan(
                 item,
-                [self._read(part, tuple([constants[number] for _, number in part.slots])) for part in conditions],
+                [self._read_bound(part, tuple([constants[number] for _, number in part.slots])) for part in conditions],
                 has_span=False,
             )
             for item, conditions in scans
         ]
+
+    def _read_bound(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
+        read = self._read if sum(map(len, constants)) <= _MOST_KEPT else self._read_condition
+        return read(condition, constants)
 
     def _read_condition(self, condition: _Condition, constants: tuple[str, ...]) -> ReadCondition:
         for (literal, _), constant in zip(condition.slots, constants, strict=True):

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog import manifest_writing
-from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
+from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.paths import data_path
 from layoutopt.catalog.snapshot import Snapshot, read_snapshot
 from layoutopt.catalog.statistics import block_statistics
@@ -98,13 +98,20 @@ class Restore:
 Step = Callable[[str], None]
 
 
-def commit(files: TableFiles, base: Snapshot | None, load_id: str, years: Iterable[int], plan: Plan = PLAN) -> Snapshot:
+def commit(
+    files: TableFiles,
+    base: Snapshot | None,
+    load_id: str,
+    years: Iterable[int],
+    plan: Plan = PLAN,
+    at: CommitHook = lambda point: None,
+) -> Snapshot:
     """Write data files under names that no other attempt has, as a load's tasks do, and commit them."""
     attempt = os.urandom(4).hex()
     blocks = [_write(files, load_id, year, attempt, 10 * place) for place, year in enumerate(years)]
     table = pa.concat_tables(blocks)
     entries = partition_entries(table, plan, load_id, {str(year): year for year in years})
-    return commit_load(files, base, plan, load_id, entries, table)
+    return commit_load(files, base, plan, load_id, entries, table, at=at)
 
 
 def _write(files: TableFiles, load_id: str, year: int, attempt: str, first: int) -> pa.Table:

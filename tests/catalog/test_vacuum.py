@@ -23,7 +23,7 @@ from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_posit
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, dumps, history, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import pack_index
 from layoutopt.catalog.table import Catalog
@@ -31,7 +31,7 @@ from layoutopt.catalog.vacuum import VACUUM_POINTS, vacuum
 from layoutopt.errors import CatalogError, CommitConflictError, NotATableError, SettingError, TableError
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Col
-from tests.catalog.crash import ROWS, check_contents, commit, read
+from tests.catalog.crash import MANIFESTS_ALWAYS, ROWS, check_contents, commit, read
 from tests.catalog.loads import PLAN, Killed, SmallLoad, kill_at
 
 NOTHING = timedelta(0)
@@ -313,6 +313,59 @@ def test_a_folder_given_up_once_is_given_up_again_for_a_later_attempt(
     assert not files.exists(load.blocks["file"][0].as_py())
     with pytest.raises(CommitConflictError, match=r"vacuum removed 'data/1995/l1'"):
         load.commit(files, bases[0], whole_table=True)
+
+
+@pytest.mark.parametrize("bounds", [MOST_BOUNDS, MANIFESTS_ALWAYS])
+def test_the_number_of_a_removed_snapshot_is_not_taken_again(
+    empty: TableFiles, monkeypatch: pytest.MonkeyPatch, bounds: int
+) -> None:
+    """A load pauses before it writes its snapshot, while others commit and a vacuum removes what they began with."""
+    monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", bounds)
+    base = commit(empty, None, "a", (1994, 1995))
+
+    def meanwhile(point: str) -> None:
+        if point == "before-snapshot" and len(snapshot_numbers(empty)) == 1:
+            commit(empty, commit(empty, base, "b", (1995,)), "c", (1994,))
+            age(empty, lambda path: "snapshots" in path, 1)
+            vacuum(empty, 1, NOTHING)
+
+    with pytest.raises(CatalogError, match="no longer has every snapshot from 1 to 3"):
+        commit(empty, base, "late", (2000,), at=meanwhile)
+    assert list(snapshot_numbers(empty)) == [2, 3]
+    assert read(empty.root) == {1994: "c", 1995: "b"}
+    with pytest.raises(CatalogError):  # nor is a retry taken for committed
+        commit(empty, base, "late", (2000,))
+    commit(empty, latest_snapshot(empty), "again", (2000,))
+    assert read(empty.root) == {1994: "c", 1995: "b", 2000: "again"}
+
+
+def test_a_vacuum_that_takes_the_number_of_a_removed_snapshot_removes_no_file(empty: TableFiles) -> None:
+    base = commit(empty, None, "a", (1994, 1995))
+
+    def meanwhile(point: str) -> None:
+        if point == "before-snapshot" and len(snapshot_numbers(empty)) == 1:
+            commit(empty, commit(empty, base, "b", (1995,)), "c", (1996,))
+            age(empty, lambda path: "snapshots" in path, 1)
+            vacuum(empty, 1, NOTHING)
+
+    (Path(empty.full_path("_layoutopt/blocks")) / "junk_1.parquet").write_bytes(b"")
+    with pytest.raises(CatalogError, match="no longer has every snapshot"):
+        vacuum(empty, 2, NOTHING, at=meanwhile)
+    assert read(empty.root) == {1994: "a", 1995: "b", 1996: "c"}
+    check_contents(empty.root)
+
+
+def test_a_snapshot_that_follows_another_one_of_the_same_number_is_told_apart(files: TableFiles) -> None:
+    """A writer died that had taken the number of a removed snapshot: what it wrote is no commit."""
+    base = latest_snapshot(files)
+    assert base is not None
+    commit(files, base, "d", (1997,))
+    newest = commit(files, latest_snapshot(files), "e", (1998,))
+    path = Path(files.full_path(snapshot_path(newest.number - 1)))
+    stale = replace(read_snapshot(files, newest.number - 1), load_id="late")
+    path.write_bytes(dumps(stale))
+    with pytest.raises(CatalogError, match="no longer has every snapshot from 3 to 4"):
+        commit(files, base, "late", (1997,))
 
 
 def test_a_load_planned_on_a_removed_past_is_refused(files: TableFiles) -> None:

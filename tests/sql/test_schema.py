@@ -209,3 +209,14 @@ def test_types_that_only_sparks_metadata_tells_are_refused(tmp_path: Path, type:
     pq.write_table(rows, tmp_path / "a.parquet")
     with pytest.raises(SchemaError, match=r"column 'x': the type '(void|interval .*)' can't be stored; cast it"):
         schema_from(tmp_path)
+
+
+def test_tables_of_several_schemas_are_told_apart() -> None:
+    ddl = "CREATE TABLE a.t (x INT); CREATE TABLE b.t (y INT); CREATE TABLE u (z INT)"
+    assert list(schemas_from(ddl)) == ["a.t", "b.t", "u"]
+    for table, names in (("a.t", ("x",)), ("B.T", ("y",)), ("main.b.t", ("y",)), ("u", ("z",)), ("c.u", ("z",))):
+        assert schema_from(ddl, table=table).names == names
+    with pytest.raises(SchemaError, match=r"several tables \(a.t, b.t\); name one with --table"):
+        schema_from(ddl, table="t")
+    with pytest.raises(SchemaError, match=r"no table 'c.t'; it has a.t, b.t, u"):
+        schema_from(ddl, table="c.t")

@@ -77,7 +77,7 @@ def delete_rows(
     watch = Stages(say, log)
     with publish_after(settings.table_path, settings.publish, say, log):
         report = _delete(spark, settings, watch)
-        if settings.hard:
+        if settings.hard and report.load is None:  # its commit shares no manifest
             forget_superseded_entries(TableFiles(settings.table_path), DELETE)
     if not settings.hard:
         return report
@@ -106,7 +106,7 @@ def _delete(spark: AnySession, settings: DeleteSettings, watch: Stages) -> Chang
     if not removed.content.rows and not values:
         return report
     keep = ~is_true(settings.where)
-    row_change = RowChange(removed, lambda rows: rows.where(keep), values=values)
+    row_change = RowChange(removed, lambda rows: rows.where(keep), values=values, shares=not settings.hard)
     return commit_change(change, DELETE, report, row_change, watch)
 
 

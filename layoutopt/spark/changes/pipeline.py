@@ -98,6 +98,7 @@ class RowChange:
         added: the rows that come, if any.
         values: more partitions to rewrite than those of the removed rows.
         exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
+        shares: as of :class:`~layoutopt.loading.load.Basis`, where partitions are rewritten.
     """
 
     removed: RemovedRows
@@ -105,6 +106,7 @@ class RowChange:
     added: NewRows | None = None
     values: Sequence[PlainValue] = ()
     exclusive: bool = False
+    shares: bool = True
 
 
 def commit_change(
@@ -126,7 +128,10 @@ def commit_change(
         rewritten = row_change.rewritten(rows_of_entries(change.spark, change.table, entries))
         none = Content(0, dict.fromkeys(removed.content.sums, 0))
         content = _change_content(entries, removed.content, none if added is None else added.content)
-        return replace(report, load=write_rows(change, operation, values, NewRows(rewritten, content), watch))
+        return replace(
+            report,
+            load=write_rows(change, operation, values, NewRows(rewritten, content), watch, shares=row_change.shares),
+        )
     marks = make_marks(change, removed.segments, watch, exclusive=row_change.exclusive)
     if added is not None and added.content.rows:
         load = write_rows(change, operation, change.read_values(added.rows), added, watch, marks=marks)
@@ -151,6 +156,7 @@ def write_rows(
     fingerprints: Mapping[str, str] | None = None,
     counts: Mapping[str, int] | None = None,
     marks: Marks | None = None,
+    shares: bool = True,
 ) -> LoadReport:
     """Write rows by the plan of a change: all rows of some partitions, or with ``marks`` rows beside those that remain.
 
@@ -159,6 +165,7 @@ def write_rows(
         new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
         fingerprints: by partition key, the digest of the source files whose rows the partition still has.
         counts: by partition key, the number of its rows, so that they are not counted.
+        shares: as of :class:`~layoutopt.loading.load.Basis`.
 
     Raises:
         ContentMismatchError: the rows have other content.
@@ -176,6 +183,7 @@ def write_rows(
         content=new_rows.content,
         operation=operation,
         marks=marks,
+        shares=shares,
     )
     plan = change.plan
     row_source = SparkRows(conform_columns(new_rows.rows, plan.schema), plan.partition_by, basis.source)
