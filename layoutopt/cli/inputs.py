@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from layoutopt.events import Progress
     from layoutopt.model.engine_costs import Calibration
     from layoutopt.model.feature import SessionSettings
+    from layoutopt.model.layout import Plan
     from layoutopt.scan.table import Scan, Table
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.workload.analyze import Analysis
@@ -193,51 +194,37 @@ def spark_if_needed(session: Session, settings: SessionSettings, **options: Any)
 
 def plan_new_table(
     settings: LoadSettings, session: Session, say: Progress, open_spark: Callable[[SessionSettings], AnySession]
-) -> LoadSettings:
-    """Plan a table that has no plan, if a load's settings ask for it, and return the settings that name the plan.
-
-    A plan that an earlier attempt wrote is kept.
+) -> Plan:
+    """Plan a new table from the features file of a load's settings, by ``[plan]`` in the configuration file.
 
     Args:
-        settings: of the load.
-        session: names the configuration file whose ``[plan]`` has the plan's settings.
+        settings: of the load, with ``plan_first``.
+        session: names the configuration file.
         say: called with a short sentence at each stage.
         open_spark: returns Spark for features under some settings.
 
     Raises:
-        SettingError: a setting of ``[plan]`` is invalid, or the plan's file has something else.
-        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`, or the load can't be right.
+        SettingError: a setting of ``[plan]`` is invalid, or the load is of partitions and there are none.
+        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
     """
-    from layoutopt.config.documents import DEFAULT_PLAN, read_features, read_plan
-    from layoutopt.loading.load import check_partitions_named, check_target, has_plan
+    from layoutopt.catalog.partition_names import PartitionNames, check_requests
+    from layoutopt.config.documents import read_features
 
-    if settings.plan_first is None or has_plan(settings):
-        return settings
-    check_target(settings)
     values = read_values(session.conf, PlanSettings) if session.conf else {}
-    output = settings.plan or values.get("output", DEFAULT_PLAN)
-    given = {"source": settings.source, "features": settings.plan_first, "output": output}
-    plan_settings = make_settings(PlanSettings, values | given)
+    values |= {"source": settings.source, "features": settings.plan_first}
+    plan_settings = make_settings(PlanSettings, values)
     document = read_features(plan_settings.features)
-    by = plan_settings.partition_by and document.schema.find(plan_settings.partition_by).name
-    check_partitions_named(settings, document.schema, by)
-    settings = settings.model_copy(update={"plan": plan_settings.output})
-    if plan_settings.output.exists():
-        plan = read_plan(plan_settings.output)
-        if (plan.features, plan.partition_by) != (document.features, by):
-            raise SettingError(
-                f"{str(output)!r} is a plan by other features or partitions than {str(settings.plan_first)!r} and "
-                "[plan] have; remove it, or name another file by --plan"
-            )
-        say(f"loading by the plan in {output}, which an earlier attempt made")
-        return settings
+    partition_by = plan_settings.partition_by and document.schema.find(plan_settings.partition_by).name
+    if partition_by is None and (settings.partition or settings.first or settings.last):
+        raise SettingError("partitions are named, but the plan would have none; set partition-by in [plan] of --conf")
+    names = PartitionNames.of(document.schema, partition_by)
+    check_requests(names, settings.partition, settings.first, settings.last)
     from layoutopt.report.pages import plot_tuning
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     plan = plan_with_indexes(open_spark(document.features.settings), plan_settings, document, say, plot_tuning)
-    plan_settings.output.write_bytes(plan.dumps())
-    say(f"planned {plan.method}: plan {plan.digest} in {output}")
-    return settings
+    say(f"planned {plan.method}: plan {plan.digest}")
+    return plan
 
 
 def needs_spark(session: Session, settings: SessionSettings) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -68,9 +69,11 @@ def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Te
     """Load the partitions and print a summary."""
     from layoutopt.spark.loading.load import run_load
 
+    make_plan = (
+        None if settings.plan_first is None else partial(plan_new_table, settings, session, tell, lambda _: spark)
+    )
     with event_log(settings.log_json) as log:
-        settings = plan_new_table(settings, session, tell, lambda _: spark)
-        report = run_load(spark, settings, tell, log)
+        report = run_load(spark, settings, tell, log, make_plan if settings.plan_first else None)
     for note in report.notes:
         tell(note)
     for key in report.already:

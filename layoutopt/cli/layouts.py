@@ -160,8 +160,7 @@ def _show_advice(advice: Advice, settings: AdviseSettings, session: Session) -> 
 def load(settings: LoadSettings, session: Session) -> None:
     """Load a source's partitions into a table.
 
-    Loads each partition once, and commits only if rows and checksums agree. With --plan-first, the first load of a
-    table plans it, too.
+    Loads each partition once, and commits only if rows and checksums agree.
     """
     from layoutopt.events import event_log
 
@@ -170,19 +169,20 @@ def load(settings: LoadSettings, session: Session) -> None:
 
     table, encrypt = settings.table_path, settings.encrypt
     with event_log(settings.log_json) as log, session.working("loading", log) as work:
-        is_local = is_loaded_locally(settings.executor, session, settings.source)
         open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
-        settings = plan_new_table(settings, session, work.say, open_spark)
-        if is_local:
+        make_plan = (
+            None if settings.plan_first is None else partial(plan_new_table, settings, session, work.say, open_spark)
+        )
+        if is_loaded_locally(settings.executor, session, settings.source):
             from layoutopt.loading.load import run_load
             from layoutopt.loading.local_source import LocalSource
 
-            report = run_load(LocalSource, settings, work.say, log)
+            report = run_load(LocalSource, settings, work.say, log, make_plan)
         else:
             spark = prepare_spark(session, table=table, encrypt=encrypt)
             from layoutopt.spark.loading import load as spark_load
 
-            report = spark_load.run_load(spark, settings, work.say, log)
+            report = spark_load.run_load(spark, settings, work.say, log, make_plan)
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

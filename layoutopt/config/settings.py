@@ -357,8 +357,8 @@ class LoadSettings(VerbSettings):
     )
     plan_first: Path | None = Field(
         None,
-        description="plan a new table first, by this file from `analyze` and the settings of [plan] in --conf, and "
-        "write the plan to --plan; a table that has a plan keeps it",
+        description="plan a new table from this file of `analyze`, by the settings in [plan] of --conf; a table that "
+        "has a plan keeps it",
     )
     partition: Names = Field(
         (),

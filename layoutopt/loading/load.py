@@ -471,7 +471,11 @@ class _Request:
 
 
 def run_load(
-    open_source: OpenSource, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    open_source: OpenSource,
+    settings: LoadSettings,
+    say: Progress = silent,
+    log: EventLog = NO_EVENTS,
+    make_plan: Callable[[], Plan] | None = None,
 ) -> LoadsReport:
     """Load what the settings request and the table lacks, with a commit for each partition where some are named.
 
@@ -480,6 +484,7 @@ def run_load(
         settings: of the verb.
         say: called with a short sentence as each stage begins.
         log: gets an event for each stage, and one ``load`` at the end that sums up.
+        make_plan: makes the plan of a table that has none; by default it is read from the file that the settings name.
 
     Raises:
         AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not set.
@@ -489,7 +494,7 @@ def run_load(
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
-    check_target(settings)
+    _check_target(settings)
     loads: list[LoadReport] = []
     already: list[str] = []
     before: Table | None = None
@@ -497,7 +502,7 @@ def run_load(
         with watch.stage("all", "looking at the source"):
             settings = settings.model_copy(update={"source": pin_version(settings.source)})
             before = _open_newest(settings)
-            request = _open_request(open_source, settings, say, log)
+            request = _open_request(open_source, settings, say, log, make_plan)
             # Each named partition is committed by itself, so that a retry resumes; a whole source at once.
             partitions = request.partitions
             for group in [(partition,) for partition in partitions] if request.is_partial else [partitions]:
@@ -533,31 +538,17 @@ def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
     return SettingError(f"{source!r} can't be read without Spark: {reason}; give --executor spark")
 
 
-def check_target(settings: LoadSettings) -> None:
-    """Check that the table can be encrypted and published as requested, which needs neither source nor plan.
-
-    Raises:
-        LayoutoptError: as :func:`run_load`.
-    """
+def _check_target(settings: LoadSettings) -> None:
+    """Check what needs neither source nor plan; raises as :func:`run_load`."""
+    if settings.plan is not None and settings.plan_first is not None:
+        raise SettingError(
+            f"--plan {str(settings.plan)!r} and --plan-first {str(settings.plan_first)!r} are both given; leave one out"
+        )
+    if settings.partition and (settings.first is not None or settings.last is not None):
+        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
     parse_publications(settings.table_path, settings.publish)
     _check_encryption(settings)
-
-
-def check_partitions_named(settings: LoadSettings, schema: Schema, partition_by: str | None) -> None:
-    """Check the partitions that a load's settings name, which needs neither source nor plan.
-
-    Raises:
-        SettingError: they are named in two ways, or a text is no value of the partition column.
-    """
-    if (settings.first is not None or settings.last is not None) and settings.partition:
-        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
-    check_requests(PartitionNames.of(schema, partition_by), settings.partition, settings.first, settings.last)
-
-
-def has_plan(settings: LoadSettings) -> bool:
-    """Return whether the table of a load is there and has a plan."""
-    table = _open_newest(settings)
-    return table is not None and bool(table.catalog.plans)
+    check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
 
 
 def _check_encryption(settings: LoadSettings) -> None:
@@ -601,11 +592,20 @@ def _log_result(
     log.write("load", **{name: value for name, value in event.items() if name != "loads"})
 
 
-def _open_request(open_source: OpenSource, settings: LoadSettings, say: Progress, log: EventLog) -> _Request:
+def _open_request(
+    open_source: OpenSource,
+    settings: LoadSettings,
+    say: Progress,
+    log: EventLog,
+    make_plan: Callable[[], Plan] | None,
+) -> _Request:
     table = _open_newest(settings)
-    plan = _choose_plan(settings, table)
-    check_partitions_named(settings, plan.schema, plan.partition_by)
-    check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
+    made = None
+    if make_plan is not None and (table is None or not table.catalog.plans):
+        made = make_plan()
+        table = _open_newest(settings)  # another load may have begun it meanwhile
+    plan = _choose_plan(settings, table, made)
+    check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
     source = open_source(settings.source, plan)
     request = _Request(source, settings, plan, table, log, say)
     partitions = _find_partitions(request)
@@ -624,11 +624,11 @@ def _open_newest(settings: LoadSettings) -> Table | None:
         return None  # the load refuses a folder that holds something else
 
 
-def _choose_plan(settings: LoadSettings, table: Table | None) -> Plan:
-    """Choose the plan named, or else the table's; the commit checks its columns."""
+def _choose_plan(settings: LoadSettings, table: Table | None, made: Plan | None = None) -> Plan:
+    """Choose the plan named, or else the table's, or else one that was made; the commit checks its columns."""
     if settings.plan is None and table is not None and table.catalog.plans:
         return current_plan(table.catalog)
-    plan = read_plan(settings.plan or DEFAULT_PLAN)
+    plan = made or read_plan(settings.plan or DEFAULT_PLAN)
     if table is None or not table.catalog.partitions:
         return plan
     if plan.table != table.name:

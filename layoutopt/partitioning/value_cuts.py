@@ -17,7 +17,7 @@ any other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -159,6 +159,14 @@ class CodeSets:
             stop=np.append(self.stop, others.stop),
         )
 
+    def without_empty_spans(self) -> CodeSets:
+        """Return the literals without spans that have no code, as of a text that no row has."""
+        is_kept = self.first < self.stop
+        literal = np.repeat(np.arange(len(self)), np.diff(self.offsets))[is_kept]
+        lengths = np.bincount(literal, minlength=len(self))
+        offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        return replace(self, offsets=offsets, first=self.first[is_kept], stop=self.stop[is_kept])
+
 
 @dataclass(frozen=True, eq=False)
 class Clauses:
@@ -244,7 +252,8 @@ class CodeFilters:
     @classmethod
     def of(cls, literals: CodeSets, clauses: Clauses, weights: Floats, n_dimensions: int, n_codes: int) -> CodeFilters:
         """Return the filters of queries with these weights."""
-        return cls(literals, clauses, np.where(clauses.reads_nothing, 0.0, weights), n_dimensions, n_codes)
+        read = np.where(clauses.reads_nothing, 0.0, weights)
+        return cls(literals.without_empty_spans(), clauses, read, n_dimensions, n_codes)
 
     @cached_property
     def importance(self) -> Floats:

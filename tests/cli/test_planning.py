@@ -13,10 +13,11 @@ import pytest
 
 from layoutopt.cli import inputs as opening
 from layoutopt.cli.app import main
-from layoutopt.cli.console import DONE, Session
-from layoutopt.cli.inputs import spark_if_needed
+from layoutopt.cli.console import BAD_USAGE, DONE, Session
+from layoutopt.cli.inputs import plan_new_table, spark_if_needed
 from layoutopt.config.documents import read_plan
 from layoutopt.model.feature import SessionSettings
+from layoutopt.model.layout import Plan
 from layoutopt.scan.table import open_table
 from tests.effort import PROCESSES
 
@@ -108,58 +109,77 @@ class TestPlanFirst:
     def test_the_first_load_plans_and_later_ones_keep_the_plan(
         self, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main(list(self.WORDS)) == DONE
+        assert main([*self.WORDS]) == DONE
         first = json.loads(capsys.readouterr().out)
-        plan = read_plan(here / "plan.json")
-        assert (plan.digest, plan.method, plan.block_rows) == (first["plan"], "sop", 100)
-        (here / "plan.json").unlink()
+        assert [key for load in first["loads"] for key in load["partitions"]] == ["1"]
+        (here / "features.json").unlink()
         write_day(2)
-        assert main(list(self.WORDS)) == DONE
+        assert main([*self.WORDS]) == DONE
         second = json.loads(capsys.readouterr().out)
-        assert (second["plan"], second["already"]) == (plan.digest, ["1"])
+        assert (second["plan"], second["already"]) == (first["plan"], ["1"])
         assert [key for load in second["loads"] for key in load["partitions"]] == ["2"]
-        assert not (here / "plan.json").exists()
 
-    def test_a_table_is_as_one_by_plan_and_load(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["plan", "source", "--conf", "layoutopt.toml", "-o", "apart.json"]) == DONE
+    def test_a_table_is_as_one_by_plan_and_load(self, here: Path) -> None:
+        assert main(["plan", "source", "--conf", "layoutopt.toml"]) == DONE
         assert main([*self.WORDS]) == DONE
-        assert (here / "plan.json").read_bytes() == (here / "apart.json").read_bytes()
-        assert open_table("table").sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
+        table = open_table("table")
+        assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
+        assert table.sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
 
-    def test_the_plan_of_an_attempt_that_stopped_is_kept(
-        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_load_that_stopped_plans_again(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as stopping:
-            stopping.setattr("layoutopt.loading.load.run_load", fail)
+            stopping.setattr("layoutopt.loading.load.load", fail)
             assert main([*self.WORDS]) != DONE
-        made = (here / "plan.json").stat().st_mtime_ns
-        capsys.readouterr()
         assert main([*self.WORDS]) == DONE
-        assert (here / "plan.json").stat().st_mtime_ns == made
 
-    def test_another_plan_is_not_overwritten(self, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert main(["plan", "source", "--method", "sop", "--block-rows", "50"]) == DONE  # without partitions
-        before = (here / "plan.json").read_bytes()
-        assert main([*self.WORDS]) == 2
-        assert "'plan.json' is a plan by other features or partitions" in capsys.readouterr().err
-        assert (here / "plan.json").read_bytes() == before
-        assert not (here / "table").exists()
+    def test_a_table_that_another_load_began_meanwhile_has_one_plan(
+        self, here: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def plan_late(*arguments: Any) -> Plan:
+            made = plan_new_table(*arguments)
+            assert main(["plan", "source", "--conf", "layoutopt.toml", "--block-rows", "50"]) == DONE
+            assert main(["load", "source", "table", "--partition", "day=1", "--executor", "local"]) == DONE
+            return made
+
+        monkeypatch.setattr("layoutopt.cli.layouts.plan_new_table", plan_late)
+        write_day(2)
+        assert main([*self.WORDS]) == DONE
+        table = open_table("table")
+        assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
+        assert {entry.key for entry in table.catalog.partitions} == {"1", "2"}
+
+    def test_a_failed_plan_is_an_event(self, here: Path) -> None:
+        assert main([*self.WORDS, "--log-json", "events.jsonl", "--plan-first", "log.sql"]) == BAD_USAGE
+        last = json.loads((here / "events.jsonl").read_text().splitlines()[-1])
+        assert (last["event"], last["outcome"], last["exit"]) == ("load", "failed", BAD_USAGE)
 
     @pytest.mark.parametrize(
         ("words", "sentence"),
         [
             (("--partition", "day=x"), "'x'"),
+            (("--partition", "day=1", "--from", "1"), "leave one out"),
             (("--publish", "nothing"), "'nothing'"),
             (("--encrypt", "env:NO_KEY"), "NO_KEY"),
             (("--plan-first", "log.sql"), "is not a features file"),
+            (("--plan", "plan.json"), "--plan-first 'features.json' are both given"),
+            (("--conf", "other.toml", "--partition", "day=1"), "set partition-by in [plan]"),
+            (("table", "source"), "holds other files"),
         ],
     )
     def test_mistakes_are_told_before_planning(
-        self, here: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], sentence: str
+        self,
+        here: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+        words: tuple[str, ...],
+        sentence: str,
     ) -> None:
-        assert main([*self.WORDS, *words]) == 2
+        monkeypatch.setattr("layoutopt.spark.planning.indexes.plan_with_indexes", fail)
+        (here / "other.toml").write_text('[load]\nexecutor = "local"\n')
+        first = self.WORDS[1:3] if words[0].startswith("--") else ("source", "source")
+        flags = words if words[0].startswith("--") else ()
+        assert main(["load", *first, *self.WORDS[3:], *flags]) == BAD_USAGE
         assert sentence in capsys.readouterr().err
-        assert not (here / "plan.json").exists()
 
 
 def write_day(day: int) -> None:

@@ -22,6 +22,7 @@ from layoutopt.cli.console import Session
 from layoutopt.cli.jobs import Tell, run_job
 from layoutopt.config.settings import LoadSettings, VacuumSettings
 from layoutopt.model.layout import Plan
+from layoutopt.scan.table import open_table
 from tests.conftest import QUICK_JAVA
 from tests.effort import long_too
 from tests.spark.tables import plan_of, simple_document, simple_rows
@@ -186,10 +187,12 @@ def test_planning_and_featurising_from_a_configuration(here: Here, place: Path) 
 
 
 def test_the_first_load_of_a_table_plans_it(here: Here, place: Path, tmp_path: Path) -> None:
-    words = ["--plan", f"{tmp_path}/first.json", "--table", f"{tmp_path}/table"]
-    code, said = here("load", "--conf", f"{place}/t.toml", "--plan-first", f"{place}/features.json", *words)
+    conf = tmp_path / "first.toml"
+    conf.write_text((place / "t.toml").read_text().replace(f'plan = "{place}/made.json"', ""))
+    words = ["--plan-first", f"{place}/features.json", "--table", f"{tmp_path}/table"]
+    code, said = here("load", "--conf", str(conf), *words)
     assert code == 0, said
-    plan = Plan.loads((tmp_path / "first.json").read_bytes())
-    assert (plan.method, plan.partition_by) == ("gsop", "day")
-    assert f"planned gsop: plan {plan.digest} in" in said
+    (plan,) = open_table(f"{tmp_path}/table").catalog.plans.values()
+    assert (plan.method, plan.partition_by, plan.block_rows) == ("gsop", "day", 20)
+    assert f"planned gsop: plan {plan.digest}" in said
     assert "loaded 400 rows" in said

@@ -96,11 +96,15 @@ def load(
 
 
 def run_load(
-    spark: AnySession, settings: LoadSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession,
+    settings: LoadSettings,
+    say: Progress = silent,
+    log: EventLog = NO_EVENTS,
+    make_plan: Callable[[], Plan] | None = None,
 ) -> LoadsReport:
     """Load by Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
     is_partial = bool(settings.partition) or settings.first is not None or settings.last is not None
-    return loading.run_load(partial(SparkSource, spark, is_partial=is_partial), settings, say, log)
+    return loading.run_load(partial(SparkSource, spark, is_partial=is_partial), settings, say, log, make_plan)
 
 
 class SparkSource:
