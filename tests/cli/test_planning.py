@@ -90,8 +90,6 @@ def test_properties_that_change_no_plan_start_nothing(started: list[Session], mo
 class TestPlanFirst:
     """`load --plan-first`: the first load of a table plans it."""
 
-    WORDS = ("load", "source", "table", "--plan-first", "features.json", "--conf", "layoutopt.toml", "--json")
-
     @pytest.fixture
     def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Path:
         """A folder with a source of one day, features and settings."""
@@ -109,19 +107,19 @@ class TestPlanFirst:
     def test_the_first_load_plans_and_later_ones_keep_the_plan(
         self, here: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        assert main([*self.WORDS]) == DONE
+        assert main(words()) == DONE
         first = json.loads(capsys.readouterr().out)
         assert [key for load in first["loads"] for key in load["partitions"]] == ["1"]
         (here / "features.json").unlink()
         write_day(2)
-        assert main([*self.WORDS]) == DONE
+        assert main(words()) == DONE
         second = json.loads(capsys.readouterr().out)
         assert (second["plan"], second["already"]) == (first["plan"], ["1"])
         assert [key for load in second["loads"] for key in load["partitions"]] == ["2"]
 
     def test_a_table_is_as_one_by_plan_and_load(self, here: Path) -> None:
-        assert main(["plan", "source", "--conf", "layoutopt.toml"]) == DONE
-        assert main([*self.WORDS]) == DONE
+        assert main(["plan", path("source"), "--conf", "layoutopt.toml"]) == DONE
+        assert main(words()) == DONE
         table = open_table("table")
         assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
         assert table.sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
@@ -129,32 +127,32 @@ class TestPlanFirst:
     def test_a_load_that_stopped_plans_again(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as stopping:
             stopping.setattr("layoutopt.loading.load.load", fail)
-            assert main([*self.WORDS]) != DONE
-        assert main([*self.WORDS]) == DONE
+            assert main(words()) != DONE
+        assert main(words()) == DONE
 
     def test_a_table_that_another_load_began_meanwhile_has_one_plan(
         self, here: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def plan_late(*arguments: Any) -> Plan:
             made = plan_new_table(*arguments)
-            assert main(["plan", "source", "--conf", "layoutopt.toml", "--block-rows", "50"]) == DONE
-            assert main(["load", "source", "table", "--partition", "day=1", "--executor", "local"]) == DONE
+            assert main(["plan", path("source"), "--conf", "layoutopt.toml", "--block-rows", "50"]) == DONE
+            assert main(["load", path("source"), path("table"), "--partition", "day=1", "--executor", "local"]) == DONE
             return made
 
         monkeypatch.setattr("layoutopt.cli.layouts.plan_new_table", plan_late)
         write_day(2)
-        assert main([*self.WORDS]) == DONE
+        assert main(words()) == DONE
         table = open_table("table")
         assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
         assert {entry.key for entry in table.catalog.partitions} == {"1", "2"}
 
     def test_a_failed_plan_is_an_event(self, here: Path) -> None:
-        assert main([*self.WORDS, "--log-json", "events.jsonl", "--plan-first", "log.sql"]) == BAD_USAGE
+        assert main([*words(), "--log-json", "events.jsonl", "--plan-first", "log.sql"]) == BAD_USAGE
         last = json.loads((here / "events.jsonl").read_text().splitlines()[-1])
         assert (last["event"], last["outcome"], last["exit"]) == ("load", "failed", BAD_USAGE)
 
     @pytest.mark.parametrize(
-        ("words", "sentence"),
+        ("flags", "sentence"),
         [
             (("--partition", "day=x"), "'x'"),
             (("--partition", "day=1", "--from", "1"), "leave one out"),
@@ -163,7 +161,6 @@ class TestPlanFirst:
             (("--plan-first", "log.sql"), "is not a features file"),
             (("--plan", "plan.json"), "--plan-first 'features.json' are both given"),
             (("--conf", "other.toml", "--partition", "day=1"), "set partition-by in [plan]"),
-            (("table", "source"), "holds other files"),
         ],
     )
     def test_mistakes_are_told_before_planning(
@@ -171,15 +168,31 @@ class TestPlanFirst:
         here: Path,
         capsys: pytest.CaptureFixture[str],
         monkeypatch: pytest.MonkeyPatch,
-        words: tuple[str, ...],
+        flags: tuple[str, ...],
         sentence: str,
     ) -> None:
         monkeypatch.setattr("layoutopt.spark.planning.indexes.plan_with_indexes", fail)
         (here / "other.toml").write_text('[load]\nexecutor = "local"\n')
-        first = self.WORDS[1:3] if words[0].startswith("--") else ("source", "source")
-        flags = words if words[0].startswith("--") else ()
-        assert main(["load", *first, *self.WORDS[3:], *flags]) == BAD_USAGE
+        assert main([*words(), *flags]) == BAD_USAGE
         assert sentence in capsys.readouterr().err
+
+    def test_a_folder_with_other_files_is_refused_before_planning(
+        self, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("layoutopt.spark.planning.indexes.plan_with_indexes", fail)
+        assert main(words("source")) == BAD_USAGE
+        assert "holds other files" in capsys.readouterr().err
+
+
+def path(name: str) -> str:
+    """The absolute path: processes that earlier tests started are in other folders."""
+    return str(Path(name).absolute())
+
+
+def words(table: str = "table") -> list[str]:
+    """The load of the source into a table, which plans a new one."""
+    conf = ["--conf", "layoutopt.toml", "--json"]
+    return ["load", path("source"), path(table), "--plan-first", "features.json", *conf]
 
 
 def write_day(day: int) -> None:
