@@ -154,11 +154,11 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
 
     Counts rows, cells and bytes from the catalog.
     """
+    table = open_at(session, settings.table_path, settings)  # before numpy is imported
     from layoutopt.inspect.evaluate import compare, worst_queries
     from layoutopt.inspect.evaluate import evaluate as evaluate_queries
     from layoutopt.report.inspections import print_evaluation
 
-    table = open_at(session, settings.table_path, settings)
     analysis = analyze_log(table, settings.log, settings.column, settings.dialect)
     queries = analysis.queries
     with session.working("evaluating") as work:
