@@ -120,7 +120,7 @@ def _follows(head: Snapshot | SnapshotHead, previous: Snapshot | SnapshotHead) -
 def _check_followed(files: TableFiles, snapshot: Snapshot) -> None:
     """Raise CatalogError if later snapshots don't follow a new one: its number was that of a removed snapshot.
 
-    Nobody reads the new one then. It is removed where that is sure.
+    No reader takes the new one for the newest then. It is removed where that is sure.
     """
     later = [number for number in snapshot_numbers(files) if number > snapshot.number]
     if not later:

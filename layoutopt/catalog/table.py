@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,16 @@ _PLANS: Final = 8
 
 
 @dataclass(frozen=True, eq=False)
+class _Cache:
+    """What was read of a table's files: by blocks file and plan, by vectors file, and by entry."""
+
+    tables_by_file: dict[tuple[str, str], BlockTable] = field(default_factory=dict)
+    partitions_by_file: dict[tuple[str, str], BlocksByPartition] = field(default_factory=dict)
+    vectors_by_file: dict[str, pa.Table] = field(default_factory=dict)
+    blocks_by_entry: dict[EntryName, BlockTable] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
 class Catalog:
     """A table's metadata at one snapshot. Blocks are read on first use, then cached.
 
@@ -53,6 +63,7 @@ class Catalog:
     plans: Mapping[str, Plan]
     written: bool = True
     others: TableFiles | None = None
+    _cache: _Cache = field(default_factory=_Cache, init=False)  # not shared by copies, whose entries may differ
 
     @classmethod
     def open(
@@ -75,8 +86,7 @@ class Catalog:
     def select(self, entries: Sequence[PartitionEntry], plans: Mapping[str, Plan]) -> Catalog:
         """Return the catalog of some of the entries and plans; blocks that were read are not read again."""
         part = replace(self, snapshot=replace(self.snapshot, partitions=tuple(entries)), plans=plans)
-        for name in ("_tables_by_file", "_partitions_by_file", "_vectors_by_file", "_blocks_by_entry"):
-            part.__dict__[name] = getattr(self, name)
+        object.__setattr__(part, "_cache", self._cache)
         return part
 
     @classmethod
@@ -94,7 +104,7 @@ class Catalog:
         """
         catalog = cls(TableFiles("rehearsed"), snapshot, {plan.digest: plan}, written=False)
         for entry in snapshot.partitions:
-            catalog._tables_by_file[entry.blocks_file, plan.digest] = blocks
+            catalog._cache.tables_by_file[entry.blocks_file, plan.digest] = blocks
         return catalog
 
     @classmethod
@@ -108,7 +118,7 @@ class Catalog:
         """
         catalog = cls(files, snapshot, plans, others=others)
         for entry, part in zip(snapshot.partitions, blocks, strict=True):
-            catalog._blocks_by_entry[entry.name] = part
+            catalog._cache.blocks_by_entry[entry.name] = part
         return catalog
 
     @property
@@ -126,27 +136,11 @@ class Catalog:
         """Return the entries of the snapshot's partitions, sorted by key."""
         return self.snapshot.partitions
 
-    @cached_property
-    def _tables_by_file(self) -> dict[tuple[str, str], BlockTable]:
-        return {}
-
-    @cached_property
-    def _partitions_by_file(self) -> dict[tuple[str, str], BlocksByPartition]:
-        return {}
-
-    @cached_property
-    def _vectors_by_file(self) -> dict[str, pa.Table]:
-        return {}
-
-    @cached_property
-    def _blocks_by_entry(self) -> dict[EntryName, BlockTable]:
-        return {}
-
     def blocks(self, entry: PartitionEntry) -> BlockTable:
         """Return the blocks of an entry with their deletion vectors; raise CatalogError if a file is damaged."""
-        if entry.name not in self._blocks_by_entry:
-            self._blocks_by_entry[entry.name] = self._read_blocks(entry)
-        return self._blocks_by_entry[entry.name]
+        if entry.name not in self._cache.blocks_by_entry:
+            self._cache.blocks_by_entry[entry.name] = self._read_blocks(entry)
+        return self._cache.blocks_by_entry[entry.name]
 
     def _read_blocks(self, entry: PartitionEntry) -> BlockTable:
         table, places = self.file_blocks(entry), self._find_blocks(entry)
@@ -157,9 +151,9 @@ class Catalog:
         """Return an entry's blocks in its blocks file (their indices); raise CatalogError if the file is damaged."""
         table = self.file_blocks(entry)
         key = (entry.blocks_file, entry.plan)
-        if key not in self._partitions_by_file:
-            self._partitions_by_file[key] = BlocksByPartition.of(table)
-        by_partition = self._partitions_by_file[key]
+        if key not in self._cache.partitions_by_file:
+            self._cache.partitions_by_file[key] = BlocksByPartition.of(table)
+        by_partition = self._cache.partitions_by_file[key]
         if by_partition.rows(entry.key) != entry.rows:
             where = self.files.full_path(entry.blocks_file)
             raise CatalogError(f"{where} does not hold the {entry.rows} rows of partition {entry.key!r}; load it again")
@@ -173,19 +167,21 @@ class Catalog:
         """Return an entry's blocks with their deletion vectors, without which deleted rows would come back."""
         where = self.files.full_path(deletes.file)
         with blame_file(deletes.file):
-            if deletes.file not in self._vectors_by_file:
+            if deletes.file not in self._cache.vectors_by_file:
                 data = read_checked(self.files, self.snapshot, deletes.file)
-                self._vectors_by_file[deletes.file] = decode_deletes(data, where)
-            return attach_deletes(part, self._vectors_by_file[deletes.file], deletes, where)
+                self._cache.vectors_by_file[deletes.file] = decode_deletes(data, where)
+            return attach_deletes(part, self._cache.vectors_by_file[deletes.file], deletes, where)
 
     def file_blocks(self, entry: PartitionEntry) -> BlockTable:
         """Return all blocks of an entry's blocks file, including those of the load's other partitions."""
         key = (entry.blocks_file, entry.plan)
-        if key not in self._tables_by_file:
+        if key not in self._cache.tables_by_file:
             data = read_checked(self.files, self.snapshot, entry.blocks_file)
             where = self.files.full_path(entry.blocks_file)
-            self._tables_by_file[key] = BlockTable.from_parquet(data, self.plans[entry.plan], where, self._read_index)
-        return self._tables_by_file[key]
+            self._cache.tables_by_file[key] = BlockTable.from_parquet(
+                data, self.plans[entry.plan], where, self._read_index
+            )
+        return self._cache.tables_by_file[key]
 
     def _read_index(self, index_file: IndexFile, rows: int) -> pa.Array | None:
         """Return the values of an index file; None where unreadable: queries work without, ``verify`` reports it."""
@@ -216,7 +212,7 @@ class Catalog:
         by_file: dict[str, tuple[PartitionEntry, list[Ints], list[int]]] = {}
         for entry_id in entry_ids:
             entry = self.partitions[entry_id]
-            if entry.deletes is not None or entry.name in self._blocks_by_entry:
+            if entry.deletes is not None or entry.name in self._cache.blocks_by_entry:
                 part = self.blocks(entry)
                 parts.append((part, np.full(part.n, entry_id, dtype=np.int64)))
                 continue

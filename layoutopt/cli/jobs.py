@@ -69,11 +69,9 @@ def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Te
     """Load the partitions and print a summary."""
     from layoutopt.spark.loading.load import run_load
 
-    make_plan = (
-        None if settings.plan_first is None else partial(plan_new_table, settings, session, tell, lambda _: spark)
-    )
+    make_plan = partial(plan_new_table, settings, session, tell, lambda _: spark) if settings.plan_first else None
     with event_log(settings.log_json) as log:
-        report = run_load(spark, settings, tell, log, make_plan if settings.plan_first else None)
+        report = run_load(spark, settings, tell, log, make_plan)
     for note in report.notes:
         tell(note)
     for key in report.already:

@@ -170,9 +170,7 @@ def load(settings: LoadSettings, session: Session) -> None:
     table, encrypt = settings.table_path, settings.encrypt
     with event_log(settings.log_json) as log, session.working("loading", log) as work:
         open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
-        make_plan = (
-            None if settings.plan_first is None else partial(plan_new_table, settings, session, work.say, open_spark)
-        )
+        make_plan = partial(plan_new_table, settings, session, work.say, open_spark) if settings.plan_first else None
         if is_loaded_locally(settings.executor, session, settings.source):
             from layoutopt.loading.load import run_load
             from layoutopt.loading.local_source import LocalSource
@@ -207,7 +205,7 @@ def _check_plan_exists(settings: LoadSettings) -> None:
     from layoutopt.catalog.storage.filesystem import TableFiles
     from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 
-    if settings.plan_first is not None:
-        return
-    if settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER):
+    if settings.plan_first is None and (
+        settings.plan is not None or not TableFiles(settings.table_path).exists(MARKER)
+    ):
         read_plan(settings.plan or DEFAULT_PLAN)

@@ -600,11 +600,11 @@ def _open_request(
     make_plan: Callable[[], Plan] | None,
 ) -> _Request:
     table = _open_newest(settings)
-    made = None
+    new_plan = None
     if make_plan is not None and (table is None or not table.catalog.plans):
-        made = make_plan()
+        new_plan = make_plan()
         table = _open_newest(settings)  # another load may have begun it meanwhile
-    plan = _choose_plan(settings, table, made)
+    plan = _choose_plan(settings, table, new_plan)
     check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
     source = open_source(settings.source, plan)
     request = _Request(source, settings, plan, table, log, say)
@@ -624,11 +624,11 @@ def _open_newest(settings: LoadSettings) -> Table | None:
         return None  # the load refuses a folder that holds something else
 
 
-def _choose_plan(settings: LoadSettings, table: Table | None, made: Plan | None = None) -> Plan:
-    """Choose the plan named, or else the table's, or else one that was made; the commit checks its columns."""
+def _choose_plan(settings: LoadSettings, table: Table | None, new_plan: Plan | None) -> Plan:
+    """Choose the plan named, or else the table's, or else the new one; the commit checks its columns."""
     if settings.plan is None and table is not None and table.catalog.plans:
         return current_plan(table.catalog)
-    plan = made or read_plan(settings.plan or DEFAULT_PLAN)
+    plan = new_plan or read_plan(settings.plan or DEFAULT_PLAN)
     if table is None or not table.catalog.partitions:
         return plan
     if plan.table != table.name:

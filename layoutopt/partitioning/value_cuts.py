@@ -148,6 +148,11 @@ class CodeSets:
     def __len__(self) -> int:
         return len(self.dimension)
 
+    @cached_property
+    def literal_of_span(self) -> Ints:
+        """Return the literal of each span, ``int64[k]``."""
+        return np.repeat(np.arange(len(self)), np.diff(self.offsets))
+
     def add(self, others: CodeSets) -> CodeSets:
         """Return these literals followed by others."""
         return CodeSets(
@@ -162,8 +167,7 @@ class CodeSets:
     def without_empty_spans(self) -> CodeSets:
         """Return the literals without spans that have no code, as of a text that no row has."""
         is_kept = self.first < self.stop
-        literal = np.repeat(np.arange(len(self)), np.diff(self.offsets))[is_kept]
-        lengths = np.bincount(literal, minlength=len(self))
+        lengths = np.bincount(self.literal_of_span[is_kept], minlength=len(self))
         offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
         return replace(self, offsets=offsets, first=self.first[is_kept], stop=self.stop[is_kept])
 
@@ -279,17 +283,13 @@ class CodeFilters:
         return self.n_codes + 2
 
     @cached_property
-    def _literal_of_span(self) -> Ints:
-        return np.repeat(np.arange(len(self.literals)), np.diff(self.literals.offsets))
-
-    @cached_property
     def _stops(self) -> Ints:
         """The spans' stops, numbered so that they ascend over all literals."""
-        return self._literal_of_span * self._width + self.literals.stop
+        return self.literals.literal_of_span * self._width + self.literals.stop
 
     @cached_property
     def _firsts(self) -> Ints:
-        return self._literal_of_span * self._width + self.literals.first
+        return self.literals.literal_of_span * self._width + self.literals.first
 
 
 def _take(values: Ints, places: Places) -> Ints:

@@ -7,7 +7,7 @@ Sun 2017, 5.6. :func:`layoutopt.skipping.cannot_match.cannot_match` is the only 
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cache, cached_property
@@ -355,7 +355,7 @@ def prune_all(
     ``partitions_out`` is what each filter excludes, bool[queries, n_entries].
     """
     all_roots = tuple(root for root, _ in questions)
-    first, number = _find_first(number_equal(all_roots))
+    first, number = _find_first(all_roots)
     roots = [all_roots[place] for place in first]
     excluded: Bits = np.take(partitions_out[first], source.entry_of, axis=1)
     local = local_layouts(source.plan, roots, source.features_under(settings))
@@ -431,9 +431,9 @@ class PrunedQueries:
         return chosen
 
     @cached_property
-    def _distinct(self) -> tuple[PrunedQueries, Places]:
+    def _distinct(self) -> tuple[PrunedQueries, Ints]:
         """One query of all with the same filter and layouts, which read the same blocks; and each query's place."""
-        first, number = _find_first(number_equal(zip(self.roots, map(bytes, self.chosen), strict=True)))
+        first, number = _find_first(zip(self.roots, map(bytes, self.chosen), strict=True))
         if len(first) == len(self):
             return self, number
         roots, paths = (tuple(values[place] for place in first) for values in (self.roots, self.paths))
@@ -622,10 +622,10 @@ def _prove(
     return proved
 
 
-def _find_first(numbers: Ints) -> tuple[Places, Places]:
-    """Return the first place of each distinct number, and for each item the place of its number among these."""
-    _, first, number = np.unique(numbers, return_index=True, return_inverse=True)
-    return first, number
+def _find_first(items: Iterable[Hashable]) -> tuple[Places, Ints]:
+    """Return the first place of each distinct item, and for each item the place of its equal among these."""
+    number = number_equal(items)
+    return np.unique(number, return_index=True)[1], number
 
 
 def _sum_rows(source: PlanBlocks, masks: Bits) -> Ints:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -270,16 +270,13 @@ class _LogClauses:
 
     Attributes:
         clauses: of the queries.
-        dimension, matches_null, is_range, offsets: of the literals, as in :class:`CodeSets`.
+        literals: those of the clauses, with the codes of features' bits; :meth:`to_codes` sets those of columns.
         intervals: of each column, those of all its literals.
         spans: of each column, the places of its intervals among the spans of all literals, ``int64[k]``.
     """
 
     clauses: Clauses
-    dimension: Ints
-    matches_null: Bits
-    is_range: Bits
-    offsets: Ints
+    literals: CodeSets
     intervals: tuple[Intervals, ...]
     spans: tuple[Places, ...]
 
@@ -290,31 +287,34 @@ class _LogClauses:
         numbered = [
             [[places.setdefault(literal, len(places)) for literal in clause] for clause in query] for query in queries
         ]
-        literals = list(places)
-        lengths = [1 if literal.values is None else len(literal.values.intervals) for literal in literals]
-        dimension = np.array([literal.dimension for literal in literals], dtype=np.int64)
-        dimension_of_span = np.repeat(dimension, lengths)
+        lengths = [1 if literal.values is None else len(literal.values.intervals) for literal in places]
+        offsets = np.append(0, np.cumsum(lengths, dtype=np.int64))
+        literals = CodeSets(
+            dimension=np.array([literal.dimension for literal in places], dtype=np.int64),
+            matches_null=np.array([literal.null for literal in places], dtype=np.bool_),
+            is_range=np.array([literal.is_range for literal in places], dtype=np.bool_),
+            offsets=offsets,
+            first=np.full(offsets[-1], FEATURE_CODES - 1),
+            stop=np.full(offsets[-1], FEATURE_CODES),
+        )
+        dimension_of_span = literals.dimension[literals.literal_of_span]
         intervals: list[list[Interval]] = [[] for _ in range(n_columns)]
-        for literal in literals:
+        for literal in places:
             if literal.values is not None:
                 intervals[literal.dimension] += literal.values.intervals
         return cls(
             clauses=Clauses.of(numbered),
-            dimension=dimension,
-            matches_null=np.array([literal.null for literal in literals], dtype=np.bool_),
-            is_range=np.array([literal.is_range for literal in literals], dtype=np.bool_),
-            offsets=np.append(0, np.cumsum(lengths, dtype=np.int64)),
+            literals=literals,
             intervals=tuple(map(Intervals.of, intervals)),
             spans=tuple(np.flatnonzero(dimension_of_span == column) for column in range(n_columns)),
         )
 
     def to_codes(self, columns: Sequence[CutColumn]) -> CodeSets:
         """Return the literals over the codes of the columns and of features' bits."""
-        first = np.full(self.offsets[-1], FEATURE_CODES - 1)
-        stop = np.full(self.offsets[-1], FEATURE_CODES)
+        first, stop = self.literals.first.copy(), self.literals.stop.copy()
         for column, spans in zip(columns, self.spans, strict=True):
             first[spans], stop[spans] = column.first, column.stop
-        return CodeSets(self.dimension, self.matches_null, self.is_range, self.offsets, first, stop)
+        return replace(self.literals, first=first, stop=stop)
 
 
 @lru_cache(maxsize=8)
@@ -356,6 +356,6 @@ def _to_column_values(literal: Literal, place: dict[str, int]) -> _ColumnValues 
 def _filter_intervals(queries: Iterable[Query], name: str) -> Intervals:
     """Return the ranges of the column anywhere in the queries' filters, whatever else the filters contain."""
     literals = (literal for query in queries for literal in literals_of(query.filter.root))
-    values = (_to_column_values(literal, {name: 0}) for literal in literals)
-    sets = (one.values for one in values if one is not None and one.values is not None)
+    column_values = (_to_column_values(literal, {name: 0}) for literal in literals)
+    sets = (values.values for values in column_values if values is not None and values.values is not None)
     return Intervals.of(interval for value_set in sets for interval in value_set.intervals)

@@ -315,6 +315,18 @@ def test_a_folder_given_up_once_is_given_up_again_for_a_later_attempt(
         load.commit(files, bases[0], whole_table=True)
 
 
+def overtake(files: TableFiles, base: Snapshot, year: int) -> CommitHook:
+    """At a commit's first point before its snapshot, commit twice and remove what that commit began with."""
+
+    def at(point: str) -> None:
+        if point == "before-snapshot" and len(snapshot_numbers(files)) == 1:
+            commit(files, commit(files, base, "b", (1995,)), "c", (year,))
+            age(files, lambda path: "snapshots" in path, 1)
+            vacuum(files, 1, NOTHING)
+
+    return at
+
+
 @pytest.mark.parametrize("bounds", [MOST_BOUNDS, MANIFESTS_ALWAYS])
 def test_the_number_of_a_removed_snapshot_is_not_taken_again(
     empty: TableFiles, monkeypatch: pytest.MonkeyPatch, bounds: int
@@ -322,15 +334,8 @@ def test_the_number_of_a_removed_snapshot_is_not_taken_again(
     """A load pauses before it writes its snapshot, while others commit and a vacuum removes what they began with."""
     monkeypatch.setattr(manifest_writing, "MOST_BOUNDS", bounds)
     base = commit(empty, None, "a", (1994, 1995))
-
-    def meanwhile(point: str) -> None:
-        if point == "before-snapshot" and len(snapshot_numbers(empty)) == 1:
-            commit(empty, commit(empty, base, "b", (1995,)), "c", (1994,))
-            age(empty, lambda path: "snapshots" in path, 1)
-            vacuum(empty, 1, NOTHING)
-
     with pytest.raises(CatalogError, match="no longer has every snapshot from 1 to 3"):
-        commit(empty, base, "late", (2000,), at=meanwhile)
+        commit(empty, base, "late", (2000,), at=overtake(empty, base, 1994))
     assert list(snapshot_numbers(empty)) == [2, 3]
     assert read(empty.root) == {1994: "c", 1995: "b"}
     with pytest.raises(CatalogError):  # nor is a retry taken for committed
@@ -341,16 +346,9 @@ def test_the_number_of_a_removed_snapshot_is_not_taken_again(
 
 def test_a_vacuum_that_takes_the_number_of_a_removed_snapshot_removes_no_file(empty: TableFiles) -> None:
     base = commit(empty, None, "a", (1994, 1995))
-
-    def meanwhile(point: str) -> None:
-        if point == "before-snapshot" and len(snapshot_numbers(empty)) == 1:
-            commit(empty, commit(empty, base, "b", (1995,)), "c", (1996,))
-            age(empty, lambda path: "snapshots" in path, 1)
-            vacuum(empty, 1, NOTHING)
-
     (Path(empty.full_path("_layoutopt/blocks")) / "junk_1.parquet").write_bytes(b"")
     with pytest.raises(CatalogError, match="no longer has every snapshot"):
-        vacuum(empty, 2, NOTHING, at=meanwhile)
+        vacuum(empty, 2, NOTHING, at=overtake(empty, base, 1996))
     assert read(empty.root) == {1994: "a", 1995: "b", 1996: "c"}
     check_contents(empty.root)
 

@@ -230,11 +230,11 @@ def ranges(draw: st.DrawFn) -> CodeSet:
 @given(st.lists(ranges(), min_size=1, max_size=5), st.integers(0, 9))
 def test_copies_are_ranges_among_the_codes_and_open_ends_stay_open(literals: list[CodeSet], seed: int) -> None:
     queries: list[list[Clause]] = [[(literal,)] for literal in literals]
-    found = shift_copies(queries, [SHIFTED], [1.0], 4, seed)
-    assert found == shift_copies(queries, [SHIFTED], [1.0], 4, seed)
-    assert found[: len(queries)] == queries
-    assert len(found) == 4 * len(queries)
-    for place, query in enumerate(found):
+    shifted = shift_copies(queries, [SHIFTED], [1.0], 4, seed)
+    assert shifted == shift_copies(queries, [SHIFTED], [1.0], 4, seed)
+    assert shifted[: len(queries)] == queries
+    assert len(shifted) == 4 * len(queries)
+    for place, query in enumerate(shifted):
         ((first, stop),) = literals[place % len(literals)].spans
         ((moved_first, moved_stop),) = query[0][0].spans
         assert 1 <= moved_first < moved_stop <= SHIFTED
