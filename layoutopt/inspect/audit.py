@@ -14,7 +14,7 @@ import numpy as np
 
 from layoutopt.model.arrays import draw_share
 from layoutopt.model.query import Query
-from layoutopt.scan.matches import Matches, Progress, Question, find_matches, find_questions
+from layoutopt.scan.matches import LogCondition, Matches, Progress, find_log_conditions, find_matches
 from layoutopt.scan.opened_table import MECHANISMS
 from layoutopt.scan.table import Table
 
@@ -87,17 +87,17 @@ def audit(
     """
     whole = list(queries)
     listed = draw_share(whole, sample, seed)
-    questions, index_of_query = find_questions(table, listed, dialect)
+    conditions, index_of_query = find_log_conditions(table, listed, dialect)
     unaudited = [(q.id, _ONLY_SPARK) for q, index in zip(listed, index_of_query, strict=True) if index is None]
     proved = dict.fromkeys(_NAMES.values(), 0)
-    all_matches = find_matches(table, questions, progress)
+    all_matches = find_matches(table, conditions, progress)
     unanswered = set[int]().union(*(matches.unanswered for matches in all_matches))
-    unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in questions[index].ids]
-    losses = _find_losses(table, all_matches, questions, proved)
+    unaudited += [(id, _ONLY_SPARK) for index in sorted(unanswered) for id in conditions[index].ids]
+    losses = _find_losses(table, all_matches, conditions, proved)
     by_text = sum(
-        len(question.ids)
-        for i, question in enumerate(questions)
-        if question.condition is not None and i not in unanswered
+        len(condition.ids)
+        for i, condition in enumerate(conditions)
+        if condition.text is not None and i not in unanswered
     )
     return AuditReport(
         table.name, table.catalog.snapshot.number, len(whole), len(listed), by_text,
@@ -107,12 +107,12 @@ def audit(
 
 
 def _find_losses(
-    table: Table, all_matches: Sequence[Matches], questions: Sequence[Question], proved: dict[str, int]
+    table: Table, all_matches: Sequence[Matches], conditions: Sequence[LogCondition], proved: dict[str, int]
 ) -> list[Loss]:
-    """Compare what every question skips with its matches, given for each plan; counts correct skips in ``proved``."""
+    """Compare what every condition skips with its matches, given for each plan; counts correct skips in ``proved``."""
     lost: dict[tuple[str, int, str], list[int]] = {}
-    for index, question in enumerate(questions):
-        for matches, pruned in zip(all_matches, table.decide(question.root, question.columns), strict=True):
+    for index, condition in enumerate(conditions):
+        for matches, pruned in zip(all_matches, table.decide(condition.root, condition.columns), strict=True):
             if index in matches.unanswered:
                 continue
             assert matches.source is pruned.source
@@ -120,13 +120,13 @@ def _find_losses(
             for outcome, mechanism in _NAMES.items():
                 skipped = pruned.outcome == outcome
                 wrong = np.flatnonzero(skipped & matches.block[:, index])
-                proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(question.ids)
+                proved[mechanism] += (int(skipped.sum()) - len(wrong)) * len(condition.ids)
                 for block in wrong.tolist():
                     place = (mechanism, int(blocks.block_id[block]), blocks.files[blocks.file[block]])
-                    lost.setdefault(place, []).extend(question.ids)
+                    lost.setdefault(place, []).extend(condition.ids)
             layouts_read = {choice.layout for choice in pruned.choice}
             for (layout, segment), lacking in matches.lacking.items():
                 if layout in layouts_read and lacking[index]:
                     entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
-                    lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(question.ids)
+                    lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(condition.ids)
     return [Loss(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]

@@ -266,8 +266,8 @@ def evaluate(
     """
     listed = list(queries)
     log_matches = _LogMatches(table, listed, dialect) if actual else None
-    questions = log_matches.question_of_query if log_matches is not None else [None] * len(listed)
-    keys = [(query.filter.root, query.columns, question) for query, question in zip(listed, questions, strict=True)]
+    conditions = log_matches.condition_of_query if log_matches is not None else [None] * len(listed)
+    keys = [(query.filter.root, query.columns, condition) for query, condition in zip(listed, conditions, strict=True)]
     first_ids: dict[_Key, int] = {}
     for query, key in zip(listed, keys, strict=True):
         first_ids.setdefault(key, query.id)
@@ -284,7 +284,7 @@ def evaluate(
     return Evaluation(table.name, table.catalog.snapshot.number, tuple(results), _sum_results(results))
 
 
-# What an evaluation depends on: the filter, the columns, and the number of the question whose matches are counted.
+# What an evaluation depends on: the filter, the columns, and the number of the condition whose matches are counted.
 _Key = tuple[Node, tuple[str, ...], int | None]
 
 
@@ -301,10 +301,10 @@ def _evaluate_distinct(
         seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
         counts, skipped = _measure_plans(plans, footers, len(batch))
         found: dict[_Key, QueryEvaluation] = {}
-        for number, (root, columns, question) in enumerate(batch):
+        for number, (root, columns, condition) in enumerate(batch):
             matching = relevant = None
-            if log_matches is not None and question is not None:
-                matching, relevant = log_matches.count_rows(question, [plan[number] for plan in plans])
+            if log_matches is not None and condition is not None:
+                matching, relevant = log_matches.count_rows(condition, [plan[number] for plan in plans])
             layouts = []
             for plan in plans:
                 path = plan.paths[number]
@@ -313,7 +313,7 @@ def _evaluate_distinct(
                 paths = PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
                 layouts.append(LayoutReads(plan.source.plan.digest, columns_of[path.choice], paths))
             named = dict(zip(_COUNTS, counts[number], strict=True))
-            key = root, columns, question
+            key = root, columns, condition
             found[key] = QueryEvaluation(
                 id=ids[key],
                 columns=columns,
@@ -375,29 +375,29 @@ def _count_reads(pruned: PrunedQueries, footers: _FooterSizes) -> dict[str, Ints
 
 
 class _LogMatches:
-    """The rows that the queries of a log match, found in one pass; unknown for queries without a question."""
+    """The rows that the queries of a log match, found in one pass; unknown for queries without a condition."""
 
     def __init__(self, table: Table, queries: Sequence[Query], dialect: str) -> None:
         # Imported here because replaying a log on the catalog alone needs no DuckDB.
-        from layoutopt.scan.matches import find_matches, find_questions
+        from layoutopt.scan.matches import find_log_conditions, find_matches
 
-        questions, index_of_query = find_questions(table, queries, dialect)
-        self._matches = find_matches(table, questions)
+        conditions, index_of_query = find_log_conditions(table, queries, dialect)
+        self._matches = find_matches(table, conditions)
         unanswered = set[int]().union(*(matches.unanswered for matches in self._matches))
         # If a filter is weaker than its query, its matches are not the query's.
-        self.question_of_query = [
+        self.condition_of_query = [
             None
-            if index is None or index in unanswered or (questions[index].condition is None and not query.exact)
+            if index is None or index in unanswered or (conditions[index].text is None and not query.exact)
             else index
             for query, index in zip(queries, index_of_query, strict=True)
         ]
 
-    def count_rows(self, question: int, pruned: Sequence[PrunedPlan]) -> tuple[int, int]:
+    def count_rows(self, condition: int, pruned: Sequence[PrunedPlan]) -> tuple[int, int]:
         """Return the matching rows, and the rows of blocks that hold one, in the layout where these are most."""
         matching = relevant = 0
         for matches, plan in zip(self._matches, pruned, strict=True):
-            matching += int(matches.rows[question])
-            relevant += _most_rows(plan, matches.block[:, question])
+            matching += int(matches.rows[condition])
+            relevant += _most_rows(plan, matches.block[:, condition])
         return matching, relevant
 
 

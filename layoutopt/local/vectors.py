@@ -24,7 +24,7 @@ from layoutopt.model.predicates.nodes import user_calls
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import pack
-from layoutopt.scan.matches import evaluate_conditions
+from layoutopt.scan.conditions import evaluate_conditions
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator

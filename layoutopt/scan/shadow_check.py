@@ -20,9 +20,10 @@ from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
 from layoutopt.scan.check_switch import TALLY
+from layoutopt.scan.conditions import match_condition
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
-from layoutopt.scan.shadow_check_rows import SegmentRows, load_segment, match_condition
+from layoutopt.scan.segment_truth import SegmentTruth, load_segment
 from layoutopt.writer.evaluation import matching_rows
 
 
@@ -72,7 +73,7 @@ def segments_with_skips(plan: PrunedPlan) -> list[int]:
     return segments
 
 
-def mask_delivered(plan: PrunedPlan, rows: SegmentRows) -> Bits:
+def mask_delivered(plan: PrunedPlan, rows: SegmentTruth) -> Bits:
     """Return the rows that are in a block to be read of each layout on the path, bool[rows]."""
     delivered = np.full(rows.rows, bool(plan.choice), dtype=np.bool_)
     for choice in plan.choice:
@@ -93,7 +94,7 @@ def bound_matches(node: Node, rows: pa.Table) -> tuple[Bits, Bits]:
     return matches, matches
 
 
-def raise_if_lost(plan: PrunedPlan, rows: SegmentRows, lost: Bits, condition: str) -> None:
+def raise_if_lost(plan: PrunedPlan, rows: SegmentTruth, lost: Bits, condition: str) -> None:
     """Raise SkippingError if a row is lost; names a block or layout, what skips it, and the filter."""
     if not lost.any():
         return

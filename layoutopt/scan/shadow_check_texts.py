@@ -19,11 +19,12 @@ from layoutopt.errors import QueryError, SkippingError
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.check_switch import TALLY
+from layoutopt.scan.conditions import can_match, match_condition
 from layoutopt.scan.engine import EngineQuery, run, view_source
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, choose_layouts
+from layoutopt.scan.segment_truth import load_segment
 from layoutopt.scan.shadow_check import mask_delivered, raise_if_lost, segments_with_skips
-from layoutopt.scan.shadow_check_rows import can_match, load_segment, match_condition
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 from layoutopt.sql.scans import plain_condition

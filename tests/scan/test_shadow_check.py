@@ -25,11 +25,10 @@ from layoutopt.model.layout import ByVectors, Layout, Plan
 from layoutopt.model.predicates import FALSE, Filter, Node, conjunction
 from layoutopt.model.vectors import pack
 from layoutopt.scan import check_switch as switch
-from layoutopt.scan import prune, segments
+from layoutopt.scan import prune, segment_truth, segments
 from layoutopt.scan import read as reconstruct
-from layoutopt.scan import shadow_check_rows as shadow_rows
 from layoutopt.scan import table_read as reads
-from layoutopt.scan.shadow_check_rows import SegmentRows
+from layoutopt.scan.segment_truth import SegmentTruth
 from layoutopt.scan.shadow_check_texts import have_same_rows
 from layoutopt.scan.table import Table, open_table
 from layoutopt.skipping.cannot_match import cannot_match_all
@@ -307,19 +306,19 @@ def test_rows_kept_for_the_next_query_are_bounded(
 ) -> None:
     made: list[int] = []
 
-    def noted(*args: Any) -> SegmentRows:
+    def noted(*args: Any) -> SegmentTruth:
         made.append(args[-1])
-        return SegmentRows(*args)
+        return SegmentTruth(*args)
 
-    monkeypatch.setattr(shadow_rows, "SegmentRows", noted)
+    monkeypatch.setattr(segment_truth, "SegmentTruth", noted)
     honest = opened()
     honest.sql(AIR)
     honest.sql(AIR)
     assert len(made) == len(set(made)) > 1
-    monkeypatch.setattr(shadow_rows, "_MOST_BYTES", 0)
-    monkeypatch.setattr(shadow_rows, "_CACHE", WeakKeyDictionary())
+    monkeypatch.setattr(segment_truth, "_MOST_BYTES", 0)
+    monkeypatch.setattr(segment_truth, "_CACHE", WeakKeyDictionary())
     honest.sql(AIR)
-    assert len(shadow_rows._CACHE[honest.sources[0]]) == 1
+    assert len(segment_truth._CACHE[honest.sources[0]]) == 1
 
 
 def test_answers_are_compared_as_multisets_up_to_rounding() -> None:

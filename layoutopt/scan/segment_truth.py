@@ -1,14 +1,14 @@
-"""The rows of a segment as its files have them, regardless of what a query skips.
+"""The rows of a segment as its files have them, regardless of what a query skips: what every check is compared with.
 
-Every row group of a layout is read. A row's place is its tid, or its position in the files if a plan has one layout. In
+Shadow checks, audits of a log and `evaluate --actual` share it. It uses no feature, statistic or retrieval path. Every
+row group of a layout is read. A row's place is its tid, or its position in the files if a plan has one layout. In
 a segment with deleted rows it is the rank among the remaining rows.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Sequence
 from typing import Final
 from weakref import WeakKeyDictionary
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 
 from layoutopt.catalog.arrow_types import arrow_type, conform, nested_type
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import QueryError, SkippingError
-from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.schema import TID, Column, Schema
+from layoutopt.errors import SkippingError
+from layoutopt.model.arrays import Ints
+from layoutopt.model.schema import TID, Column
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import plan_file_reads
@@ -28,7 +28,7 @@ from layoutopt.scan.segments import plan_file_reads
 _MOST_BYTES: Final = 64 * 2**20
 
 
-class SegmentRows:
+class SegmentTruth:
     """All rows of one segment of a plan; columns are read on first use and cached."""
 
     def __init__(self, files: TableFiles, source: PlanBlocks, segment: int) -> None:
@@ -52,34 +52,47 @@ class SegmentRows:
 
     def table(self, columns: Iterable[Column]) -> pa.Table:
         """Return some columns of all rows, in the order of their places."""
-        names = []
-        for column in columns:
-            names.append(column.name)
-            if column.name not in self._columns:
-                self._columns[column.name] = array = self._read_column(column)
-                self.nbytes += int(array.nbytes)
-        return pa.Table.from_arrays([self._columns[name] for name in names], names=names)
+        columns = tuple(columns)
+        by_layout: dict[int, list[Column]] = {}
+        for column in (column for column in columns if column.name not in self._columns):
+            if column in self._source.absent:
+                type = arrow_type(column.type) or nested_type(column.type)
+                self._columns[column.name] = pa.chunked_array([pa.nulls(self.rows, type)])
+            else:
+                layouts = self._source.plan.scheme.layouts
+                master = next(k for k, layout in enumerate(layouts) if column.name in layout.master)
+                by_layout.setdefault(master, []).append(column)
+        for layout, layout_columns in by_layout.items():
+            self._read_columns(layout, layout_columns)
+        return pa.Table.from_arrays(
+            [self._columns[column.name] for column in columns], names=[column.name for column in columns]
+        )
 
-    def _read_column(self, column: Column) -> pa.ChunkedArray:
-        if column in self._source.absent:
-            return pa.chunked_array([pa.nulls(self.rows, arrow_type(column.type) or nested_type(column.type))])
-        layouts = self._source.plan.scheme.layouts
-        master = next(k for k, layout in enumerate(layouts) if column.name in layout.master)
+    def _read_columns(self, layout: int, columns: Sequence[Column]) -> None:
+        """Read master columns of a layout."""
         place = np.full(self.rows, -1, dtype=np.int64)
-        place[self._tids[master]] = np.arange(len(self._tids[master]))
+        place[self._tids[layout]] = np.arange(len(self._tids[layout]))
         if (place < 0).any():
             raise SkippingError(
-                f"layout {master} has the master column {column.name!r}, but lacks {int((place < 0).sum())} rows of a "
-                "segment; run `layoutopt verify` and load the partition again"
+                f"layout {layout} has the master column {columns[0].name!r}, but lacks {int((place < 0).sum())} rows "
+                "of a segment; run `layoutopt verify` and load the partition again"
             )
-        batches = [batch.column(0) for batch in self._read(master, column.name)]
-        array = pa.chunked_array(batches) if batches else pa.chunked_array([pa.nulls(0)])
-        return conform([array.take(pa.array(place))], [column])[0]
+        batches = list(self._read(layout, [column.name for column in columns]))
+        for index, column in enumerate(columns):
+            array = pa.chunked_array([batch.column(index) for batch in batches] or [pa.nulls(0)])
+            if not self._is_in_order(layout):
+                array = array.take(pa.array(place))
+            self._columns[column.name] = array = conform([array], [column])[0]
+            self.nbytes += int(array.nbytes)
+
+    def _is_in_order(self, layout: int) -> bool:
+        tids = self._tids[layout]
+        return bool((tids == np.arange(len(tids))).all())
 
     def _read_tids(self, layout: int) -> Ints:
         if not self._source.plan.scheme.has_tids:
             return np.arange(int(self._source.blocks.live_rows[self._block_ids[layout]].sum()), dtype=np.int64)
-        arrays = [batch.column(0).to_numpy().astype(np.int64) for batch in self._read(layout, TID)]
+        arrays = [batch.column(0).to_numpy().astype(np.int64) for batch in self._read(layout, [TID])]
         return np.concatenate([np.zeros(0, np.int64), *arrays])
 
     def _scatter_blocks(self, layout: int) -> Ints:
@@ -87,47 +100,24 @@ class SegmentRows:
         block_of_row[self._tids[layout]] = np.repeat(block_ids, self._source.blocks.live_rows[block_ids])
         return block_of_row
 
-    def _read(self, layout: int, name: str) -> Iterable[pa.RecordBatch]:
+    def _read(self, layout: int, names: Sequence[str]) -> Iterable[pa.RecordBatch]:
         reads = plan_file_reads(self._source.blocks, self._block_ids[layout])
-        return read_files(self._files, reads, [name], BATCH_ROWS)
+        return read_files(self._files, reads, names, BATCH_ROWS)
 
 
-_CACHE: Final[WeakKeyDictionary[PlanBlocks, dict[int, SegmentRows]]] = WeakKeyDictionary()
+_CACHE: Final[WeakKeyDictionary[PlanBlocks, dict[int, SegmentTruth]]] = WeakKeyDictionary()
 _CACHE_LOCK: Final = threading.Lock()
 
 
-def load_segment(files: TableFiles, source: PlanBlocks, segment: int) -> SegmentRows:
+def load_segment(files: TableFiles, source: PlanBlocks, segment: int) -> SegmentTruth:
     """Return a segment's rows; the last segments are cached as long as their table is open."""
     with _CACHE_LOCK:
         cached = _CACHE.get(source, {}).get(segment)
     if cached is not None:
         return cached
-    loaded = SegmentRows(files, source, segment)
+    loaded = SegmentTruth(files, source, segment)
     with _CACHE_LOCK:
         if sum(rows.nbytes for segments in _CACHE.values() for rows in segments.values()) > _MOST_BYTES:
             _CACHE.clear()
         _CACHE.setdefault(source, {})[segment] = loaded
     return loaded
-
-
-@lru_cache(maxsize=1000)
-def can_match(schema: Schema, condition: str, zone: str) -> bool:
-    """Return whether DuckDB evaluates a condition in Spark's dialect as Spark does."""
-    from layoutopt.scan.matches import bits_query
-
-    try:
-        bits_query(schema, (condition,), zone)
-    except QueryError:
-        return False
-    return True
-
-
-def match_condition(schema: Schema, condition: str, rows: pa.Table, zone: str) -> Bits | None:
-    """Return the rows for which a condition in Spark's dialect is TRUE; None if DuckDB may differ from Spark."""
-    from layoutopt.scan.matches import evaluate_conditions
-
-    columns = tuple(column for column in schema.columns if column.name in rows.column_names)
-    try:
-        return evaluate_conditions(Schema(columns), [condition], rows, zone)[0]
-    except QueryError:  # for example a cast that fails on a row that no query reads
-        return None
