@@ -159,7 +159,7 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
         "loading/local_source.py", "spark/changes/partial_rewrite.py", "spark/loading/verify.py"
     }  # fmt: skip
     assert {name for name, text in texts.items() if ".decide(" in text} == {
-        "scan/table.py", "inspect/audit.py", "scan/matches.py"
+        "scan/table.py", "inspect/audit.py"
     }  # fmt: skip
 
 
