@@ -189,7 +189,8 @@ def _refuse_misread(tokens: Sequence[Token]) -> None:
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
             raise StatementError("unsupported", "the text has a unary plus sign; leave it out")
-        if place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
+        is_action = token.token_type is TokenType.INSERT  # of MERGE: Spark has no function of that name
+        if not is_action and place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
             _refuse_foreign_function(tokens, place)
 
 
@@ -252,8 +253,6 @@ def _refuse_other_precedence(tree: exp.Expr) -> None:
 
 def _refuse_hidden_columns(tree: exp.Expr) -> None:
     """Refuse texts in which Spark may read columns where sqlglot reads a function, or nothing."""
-    if isinstance(tree, exp.Insert | exp.Create) and tree.args.get("with_") is not None:
-        raise StatementError("unsupported", "WITH before INSERT is not supported; write it before SELECT")
     for node in tree.find_all(exp.Anonymous, exp.Count):
         is_identifier = isinstance(node, exp.Anonymous) and node.name.casefold() == "identifier"
         is_star_list = isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and bool(node.expressions)
