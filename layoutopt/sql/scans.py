@@ -23,7 +23,7 @@ from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.operands import Context
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
 from layoutopt.sql.query_blocks import Mode, PlacedCondition, find_table, rejects_nulls, trace_tables
-from layoutopt.sql.scopes import FromItem, Scope
+from layoutopt.sql.scopes import PSEUDO_COLUMNS, FromItem, Scope
 from layoutopt.sql.statements import list_queries
 from layoutopt.sql.udf_implications import implied_texts
 
@@ -193,6 +193,8 @@ def _resolve_column(item: FromItem, schema: Schema, scope: Scope, column: exp.Co
     if item not in [source for source, _ in resolution.columns]:
         raise Unusable(OTHER_TABLE, f"{column.sql('spark')} belongs to another table")
     match = resolution.exact or resolution.struct
+    if match is None and column.name.lower() in PSEUDO_COLUMNS:
+        raise Unusable("pseudo-column", f"{column.sql('spark')} is a pseudo column, which the table's files do not have")
     if match is None or match[0] is not item:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not certainly a column of this table alone")
     schema_column = schema.find(match[1])
