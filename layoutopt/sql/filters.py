@@ -47,6 +47,7 @@ from layoutopt.sql.types import (
     is_number,
     is_rounded_double,
 )
+from layoutopt.sql.truth_tests import TruthTest, rewrite_elements, split_truth_test
 from layoutopt.sql.udf_implications import implied_conditions
 
 _OPERATORS: dict[type[exp.Expr], str] = {
@@ -122,10 +123,27 @@ class FilterReader:
             earlier = conjunction([earlier, untrue(test_node)])
         return disjunction([*branches, conjunction([earlier, reader.read(choice.outcomes[-1], truth)])])
 
+    def _read_truth_test(self, test: TruthTest, truth: bool) -> Node:
+        """Return the rows for which the tested condition has one of the values that the test is TRUE (or FALSE) for."""
+        values = test.true_for if truth else test.false_for
+        if None not in values:
+            return disjunction(self.read(test.condition, value) for value in values if value is not None)
+        reader = FilterReader(self._context, strict=True)  # TRUE in place of a part would make the opposite too narrow
+        return conjunction(untrue(reader.read(test.condition, value)) for value in (True, False) if value not in values)
+
+    def _read_type(self, node: exp.Expr) -> str:
+        return read_operand(node, self._context).type
+
     def _read_leaf(self, condition: exp.Expr, truth: bool) -> Node:
         choice = find_choice(condition, self._context, lambda node: read_operand(node, self._context))
         if choice is not None:
             return self._read_choice(choice, truth)
+        test = split_truth_test(condition)
+        if test is not None:
+            return self._read_truth_test(test, truth)
+        elements = rewrite_elements(condition, self._read_type)
+        if elements is not None:
+            return self.read(elements, truth)
         plain = without_lambda(condition, truth)
         if plain is not None:
             _check_element_order(plain, self._context)
