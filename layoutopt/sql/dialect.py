@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from layoutopt.errors import SettingError, expected_names
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, SUFFIXED
 from layoutopt.sql.lexing import is_spark_function, without_comments
+from layoutopt.sql.pipes import remove_pipes
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
@@ -103,8 +104,10 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
 @lru_cache(maxsize=64)
 def _parse_cached(sql: str, dialect: str) -> exp.Expr:
     source = get_dialect(dialect)
-    tree, tokens = _parse(sql, source)
-    _refuse_pipes(tokens)
+    unpiped = remove_pipes(sql, _tokenize(sql, source)) if "|>" in sql else None
+    tree, tokens = _parse(unpiped.sql if unpiped else sql, source)
+    if unpiped:
+        unpiped.restore_positions(tree)
     if isinstance(source, Spark4):
         _refuse_misread(tokens)
         _refuse_other_precedence(tree)
@@ -136,6 +139,13 @@ def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
             for cast in trees[0].find_all(exp.TryCast):
                 cast.meta[SUFFIXED] = "format" not in cast.args and isinstance(cast.this, exp.Literal)
     return trees[0], tokens
+
+
+def _tokenize(sql: str, dialect: Dialect) -> list[Token]:
+    try:
+        return dialect.tokenize(sql)
+    except (SqlglotError, ValueError) as error:
+        raise StatementError("parse-error", f"the text can't be parsed {_describe_place(error)}") from error
 
 
 def _resolve_lambdas(tree: exp.Expr) -> None:
@@ -171,12 +181,6 @@ def guess_dialect(texts: Sequence[str]) -> str | None:
     readable = {name: sum(is_readable(text, name) for text in texts) for name in _OTHER_DIALECTS}
     best = max(_OTHER_DIALECTS, key=readable.__getitem__)
     return best if readable[best] else None
-
-
-def _refuse_pipes(tokens: Sequence[Token]) -> None:
-    # Pipes are applied in order; sqlglot merges them into one SELECT, in which WHERE comes before LIMIT.
-    if any(token.token_type is TokenType.PIPE_GT for token in tokens):
-        raise StatementError("unsupported", "the text has pipes (|>), which are not supported")
 
 
 def _refuse_misread(tokens: Sequence[Token]) -> None:

@@ -194,7 +194,9 @@ def _resolve_column(item: FromItem, schema: Schema, scope: Scope, column: exp.Co
         raise Unusable(OTHER_TABLE, f"{column.sql('spark')} belongs to another table")
     match = resolution.exact or resolution.struct
     if match is None and column.name.lower() in PSEUDO_COLUMNS:
-        raise Unusable("pseudo-column", f"{column.sql('spark')} is a pseudo column, which the table's files do not have")
+        raise Unusable(
+            "pseudo-column", f"{column.sql('spark')} is a pseudo column, which the table's files do not have"
+        )
     if match is None or match[0] is not item:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not certainly a column of this table alone")
     schema_column = schema.find(match[1])

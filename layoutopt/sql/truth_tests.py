@@ -1,7 +1,7 @@
-"""Conditions about other conditions, and about lists of tuples and elements, in terms of plain comparisons.
+"""Conditions on conditions, tuples and constant arrays, in terms of plain comparisons.
 
-``(a = 1) IS TRUE`` tests the truth of a condition, ``(a, b) IN ((1, 2))`` compares structs, and ``a = ANY(ARRAY[1, 2])``
-compares with each element.
+``(a = 1) IS TRUE`` tests the truth of a condition, ``(a, b) IN ((1, 2))`` compares structs, and
+``a = ANY(ARRAY[1, 2])`` compares with each element.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ Truth: TypeAlias = bool | None
 _VALUES: Final[tuple[Truth, ...]] = (True, False, None)
 # The nodes that are conditions, beside columns and calls of type boolean.
 _CONDITIONS: Final = (
-    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ, exp.In,
-    exp.Between, exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.Contains, exp.StartsWith, exp.EndsWith,
+    exp.And, exp.Or, exp.Not, exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ, exp.NullSafeNEQ,
+    exp.In, exp.Between, exp.Is, exp.Like, exp.ILike, exp.RegexpLike, exp.Contains, exp.StartsWith, exp.EndsWith,
 )  # fmt: skip
 
 
@@ -154,7 +154,8 @@ def _apply(test: exp.Expr, element: exp.Expr) -> exp.Expr:
         is_variable = isinstance(part, exp.Identifier) and part.name == name and not isinstance(part.parent, exp.Column)
         return element.copy() if is_variable else part
 
-    return test.this.copy().transform(replace)
+    body: exp.Expr = test.this.copy().transform(replace)
+    return body
 
 
 def _find_unnested(query: exp.Expr | None) -> exp.Expr | None:

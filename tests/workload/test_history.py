@@ -66,7 +66,11 @@ def test_all_reads_are_used_and_all_else_has_a_reason(tmp_path: Path, system: st
 @pytest.mark.parametrize(
     ("system", "kind", "sql"),
     [
-        ("snowflake", "MERGE", "MERGE INTO o USING events e ON o.k = e.user_id AND e.price > 1 WHEN MATCHED THEN DELETE"),
+        (
+            "snowflake",
+            "MERGE",
+            "MERGE INTO o USING events e ON o.k = e.user_id AND e.price > 1 WHEN MATCHED THEN DELETE",
+        ),
         ("bigquery", "CREATE_TABLE_AS_SELECT", "CREATE TABLE x AS SELECT user_id FROM events WHERE price > 1"),
         ("athena", "INSERT", "INSERT INTO x SELECT user_id FROM events WHERE price > 1"),
         ("trino", "DELETE", "DELETE FROM o WHERE k IN (SELECT user_id FROM events WHERE price > 1)"),
