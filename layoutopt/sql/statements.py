@@ -51,9 +51,8 @@ def list_queries(tree: exp.Expr, is_known: Callable[[exp.Table], bool]) -> list[
             return [_with_common(exp.Select(expressions=[exp.Star()], from_=exp.From(this=query.copy())), tree)]
         if isinstance(query, exp.Query):
             return [_with_common(query, tree)]
-    elif isinstance(tree, exp.Delete | exp.Update | exp.Merge):
-        if isinstance(tree.this, exp.Table) and not is_known(tree.this):
-            return [_with_common(_read_merge(tree) if isinstance(tree, exp.Merge) else _read_change(tree), tree)]
+    elif isinstance(tree, exp.Delete | exp.Update | exp.Merge) and not is_known(tree.this):
+        return [_with_common(_read_merge(tree) if isinstance(tree, exp.Merge) else _read_change(tree), tree)]
     verb = next((verb for kind, verb in _VERBS.items() if isinstance(tree, kind)), None)
     hint = f"; use `layoutopt {verb}`" if verb else "; write SELECT"
     raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is not a query{hint}")
