@@ -35,6 +35,7 @@ from layoutopt.sql.operands import (
     to_const,
 )
 from layoutopt.sql.problems import Unusable
+from layoutopt.sql.time_formats import is_sorted_pattern
 from layoutopt.sql.types import TypedConstant, cast_constant, decimal_type, exact_digits, is_integer, list_type
 
 _CLOCK: Final = ("DAY", "HOUR", "MINUTE", "SECOND")
@@ -136,12 +137,20 @@ def read_negation(node: exp.Expr, context: Context, read: Reader) -> Subject:
     return numbers.negate(check_subject(read(node.this), text), context, text)
 
 
-def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
-    """Return ``floor(x)`` or ``ceil(x)`` of a double that is compared with a constant; None for other expressions.
+def read_compared_only(node: exp.Expr, context: Context, read: Reader) -> Subject | None:
+    """Return ``floor(x)`` or ``ceil(x)`` of a double, ``a DIV 10`` or a time's text; None for other expressions.
 
-    The comparison is one of ``x`` itself. Elsewhere the function may fail, since no bigint may hold the value.
+    Their comparison with a constant is one of the argument itself. Elsewhere they may fail, or have no exact form.
     """
     node = node.unnest()
+    if node.find(exp.Column) is None:
+        return None
+    if isinstance(node, exp.IntDiv):
+        divisor = read(node.expression)
+        value = divisor.value if isinstance(divisor, TypedConstant) and is_integer(divisor.type) else None
+        return numbers.divide_whole(check_subject(read(node.this), node.sql("spark")), value, node.sql("spark"))
+    if isinstance(node, exp.TimeToStr | exp.UnixToStr):
+        return _read_time_text(node, context, read)
     if not isinstance(node, exp.Floor | exp.Ceil) or node.args.get("decimals") or node.args.get("to"):
         return None
     if not context.settings.ansi:
@@ -150,6 +159,22 @@ def round_compared_double(node: exp.Expr, context: Context, read: Reader) -> Sub
     if isinstance(operand, TypedConstant):
         return None
     return numbers.floor_or_ceil_double("floor" if isinstance(node, exp.Floor) else "ceil", operand, context)
+
+
+def _read_time_text(node: exp.Expr, context: Context, read: Reader) -> Subject:
+    """Return ``date_format(d, 'yyyy-MM')`` or ``from_unixtime(n, 'yyyy-MM')``."""
+    text, pattern, inner = node.sql("spark"), node.args["format"].name, node.this
+    time = check_subject(read(inner.this if isinstance(inner, exp.TimeStrToTime) else inner), text)
+    is_date, is_unix = time.type == "date", isinstance(node, exp.UnixToStr)
+    if not (is_integer(time.expr.type) if is_unix else time.type in _TIMES):
+        raise Unusable("coercion", f"{text} is supported for {'seconds' if is_unix else 'dates and timestamps'} only")
+    if not is_sorted_pattern(pattern, has_time=not is_date) or not (is_date or context.settings.time_zone == "UTC"):
+        raise Unusable(
+            "unsupported-function", f"{text} is supported for years before months before days, and in UTC only"
+        )
+    argument = time.expr if is_unix else explicit_cast(time)
+    name = "from_unixtime" if is_unix else "date_format"
+    return Subject(Call(name, (argument, Const(pattern, "string")), "string"), "string")
 
 
 def check_subject(operand: Operand, text: str) -> Subject:

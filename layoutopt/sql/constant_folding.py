@@ -17,9 +17,11 @@ from typing import Any, Final
 from sqlglot import exp
 
 from layoutopt.model.types import INTEGER_BITS
+from layoutopt.model.values import to_key
 from layoutopt.sql.functions import PARSED, SUFFIXED, list_arguments
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
+from layoutopt.sql.time_formats import format_time, is_sorted_pattern, parse_time
 from layoutopt.sql.types import (
     EXACT,
     TypedConstant,
@@ -88,9 +90,46 @@ def _fold_cast(node: exp.Expr, zone: str) -> TypedConstant:
 
 
 def _fold_to_date(node: exp.Expr, zone: str) -> TypedConstant:
-    if node.args.get("format"):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} has a format, which is not supported")
-    return cast_constant(fold(node.this, zone), "date", zone)
+    return cast_constant(_fold_time(node, zone) if node.args.get("format") else fold(node.this, zone), "date", zone)
+
+
+def _fold_time(node: exp.Expr, zone: str) -> TypedConstant:
+    """Return ``to_timestamp('20200131', 'yyyyMMdd')``, of exactly the format's digits."""
+    operand, pattern = fold(node.this, zone), node.args.get("format")
+    if pattern is None or not isinstance(operand.value, str):
+        return cast_constant(operand, "timestamp", zone)
+    time = parse_time(operand.value, pattern.name)
+    if time is None:
+        raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
+    return cast_constant(TypedConstant(time, "timestamp_ntz"), "timestamp", zone)
+
+
+def _fold_unix_time(node: exp.Expr, zone: str) -> TypedConstant:
+    value = _fold_time(node, zone).value
+    if not isinstance(value, dt.datetime):
+        raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
+    return TypedConstant(int(to_key(value, "timestamp")) // 1_000_000, "bigint")
+
+
+def _fold_time_text(node: exp.Expr, zone: str) -> TypedConstant:
+    """Return ``date_format(DATE '2020-01-31', 'yyyyMM')``."""
+    operand, pattern = node.this, node.args["format"].name
+    value = cast_constant(fold(operand, zone), "timestamp_ntz", zone).value
+    if not isinstance(value, dt.datetime) or not is_sorted_pattern(pattern):
+        raise Unusable("inexact", f"{node.sql('spark')} can't be computed exactly")
+    return TypedConstant(format_time(value, pattern), "string")
+
+
+def is_folded(node: exp.Expr) -> bool:
+    """Return whether a call without a class in sqlglot is folded."""
+    return node.name.casefold() == "make_date"
+
+
+def _fold_named(node: exp.Expr, zone: str) -> TypedConstant:
+    parts = [fold(part, zone).value for part in node.expressions]
+    if is_folded(node) and len(parts) == 3 and all(isinstance(part, int) for part in parts):
+        return TypedConstant(dt.date(*parts), "date")  # type: ignore[arg-type]  # they are whole numbers
+    raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
 
 
 def _fold_arithmetic(node: exp.Expr, zone: str) -> TypedConstant:
@@ -288,6 +327,11 @@ _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
     exp.Cast: _fold_cast,
     exp.TryCast: _fold_cast,
     exp.TsOrDsToDate: _fold_to_date,
+    exp.StrToTime: _fold_time,
+    exp.StrToUnix: _fold_unix_time,
+    exp.TimeToStr: _fold_time_text,
+    exp.TimeStrToTime: lambda node, zone: fold(node.this, zone),
+    exp.Anonymous: _fold_named,
     exp.Add: _fold_arithmetic,
     exp.Sub: _fold_arithmetic,
     exp.Mul: _fold_arithmetic,

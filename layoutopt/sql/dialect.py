@@ -21,6 +21,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from layoutopt.errors import SettingError, expected_names
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, SUFFIXED
 from layoutopt.sql.lexing import is_spark_function, without_comments
+from layoutopt.sql.pipes import remove_pipes
 from layoutopt.sql.problems import StatementError
 
 _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle", "clickhouse", "duckdb", "trino")
@@ -103,8 +104,10 @@ def parse_statement(sql: str, dialect: str = "spark") -> exp.Expr:
 @lru_cache(maxsize=64)
 def _parse_cached(sql: str, dialect: str) -> exp.Expr:
     source = get_dialect(dialect)
-    tree, tokens = _parse(sql, source)
-    _refuse_pipes(tokens)
+    unpiped = remove_pipes(sql, _tokenize(sql, source)) if "|>" in sql else None
+    tree, tokens = _parse(unpiped.sql if unpiped else sql, source)
+    if unpiped:
+        unpiped.restore_positions(tree)
     if isinstance(source, Spark4):
         _refuse_misread(tokens)
         _refuse_other_precedence(tree)
@@ -136,6 +139,13 @@ def _parse(sql: str, dialect: Dialect) -> tuple[exp.Expr, list[Token]]:
             for cast in trees[0].find_all(exp.TryCast):
                 cast.meta[SUFFIXED] = "format" not in cast.args and isinstance(cast.this, exp.Literal)
     return trees[0], tokens
+
+
+def _tokenize(sql: str, dialect: Dialect) -> list[Token]:
+    try:
+        return dialect.tokenize(sql)
+    except (SqlglotError, ValueError) as error:
+        raise StatementError("parse-error", f"the text can't be parsed {_describe_place(error)}") from error
 
 
 def _resolve_lambdas(tree: exp.Expr) -> None:
@@ -173,12 +183,6 @@ def guess_dialect(texts: Sequence[str]) -> str | None:
     return best if readable[best] else None
 
 
-def _refuse_pipes(tokens: Sequence[Token]) -> None:
-    # Pipes are applied in order; sqlglot merges them into one SELECT, in which WHERE comes before LIMIT.
-    if any(token.token_type is TokenType.PIPE_GT for token in tokens):
-        raise StatementError("unsupported", "the text has pipes (|>), which are not supported")
-
-
 def _refuse_misread(tokens: Sequence[Token]) -> None:
     """Refuse texts from which sqlglot drops a part that matters to Spark, or in which it confuses functions.
 
@@ -189,7 +193,8 @@ def _refuse_misread(tokens: Sequence[Token]) -> None:
     for place, token in enumerate(tokens):
         if token.token_type is TokenType.PLUS and (place == 0 or not _may_be_operand(tokens[place - 1])):
             raise StatementError("unsupported", "the text has a unary plus sign; leave it out")
-        if place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
+        is_action = token.token_type is TokenType.INSERT  # of MERGE: Spark has no function of that name
+        if not is_action and place + 1 < len(tokens) and tokens[place + 1].token_type is TokenType.L_PAREN:
             _refuse_foreign_function(tokens, place)
 
 
@@ -252,8 +257,6 @@ def _refuse_other_precedence(tree: exp.Expr) -> None:
 
 def _refuse_hidden_columns(tree: exp.Expr) -> None:
     """Refuse texts in which Spark may read columns where sqlglot reads a function, or nothing."""
-    if isinstance(tree, exp.Insert | exp.Create) and tree.args.get("with_") is not None:
-        raise StatementError("unsupported", "WITH before INSERT is not supported; write it before SELECT")
     for node in tree.find_all(exp.Anonymous, exp.Count):
         is_identifier = isinstance(node, exp.Anonymous) and node.name.casefold() == "identifier"
         is_star_list = isinstance(node, exp.Count) and isinstance(node.this, exp.Star) and bool(node.expressions)

@@ -14,6 +14,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from layoutopt.functions.function import TIMES
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call, Col, Comparison, Const, Expr, Node, simplified
 from layoutopt.model.predicates.nodes import GET_FIELD, RUN_CODE
@@ -21,7 +22,7 @@ from layoutopt.model.predicates.normal import keys_of, values_of
 from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import calls
-from layoutopt.sql.constant_folding import fold
+from layoutopt.sql.constant_folding import fold, is_folded
 from layoutopt.sql.functions import (
     EXTRACT_UNITS,
     PARSED,
@@ -32,7 +33,7 @@ from layoutopt.sql.functions import (
 from layoutopt.sql.operands import Context, Operand, Reader, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import plain_name, spark_type
-from layoutopt.sql.types import TypedConstant, is_integer, is_rounded_double, normal_type
+from layoutopt.sql.types import TypedConstant, is_compared_only, is_integer, normal_type
 
 # The operator that is TRUE where another one is FALSE.
 OPPOSITE: Final = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
@@ -61,7 +62,8 @@ def _read_operand(node: exp.Expr, context: Context) -> Operand:
             raise Unusable("non-deterministic", f"{part.sql('spark')} may differ from run to run")
         if isinstance(part, exp.Query):
             raise Unusable("subquery", f"{part.sql('spark')[:80]} is a subquery")
-    if node.find(exp.Column) is None and not isinstance(node, exp.Anonymous):
+    is_named = isinstance(node, exp.Anonymous) and (node.name.casefold() in context.udfs or not is_folded(node))
+    if node.find(exp.Column) is None and not is_named:
         return fold(node, context.settings.time_zone)
     return read_subject(node, context)
 
@@ -83,10 +85,17 @@ def read_subject(node: exp.Expr, context: Context, read: Reader | None = None) -
     raise Unusable(code, f"{node.sql('spark')} is not supported")
 
 
+def check_compared(expr: Expr) -> None:
+    """Raise Unusable for a call that is supported in comparisons with constants only."""
+    if is_compared_only(expr):
+        assert isinstance(expr, Call), "only calls are"
+        raise Unusable("can-fail", f"{expr.fn} of {expr.args[0].type} is supported in comparisons with constants only")
+
+
 def compare_subjects(left: Subject, operator: str, right: Subject) -> Node:
     """Return the comparison of two subjects of one type."""
-    if is_rounded_double(left.expr) or is_rounded_double(right.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with constants only")
+    for side in (left, right):
+        check_compared(side.expr)
     first, second = left.expr, right.expr  # whole numbers of any width compare alike
     if not (is_integer(first.type) and is_integer(second.type)):
         first, second = explicit_cast(left), explicit_cast(right)
@@ -224,9 +233,10 @@ def _read_cast(node: exp.Expr, context: Context, read: Reader) -> Subject:
 
 def _read_to_date(node: exp.Expr, context: Context, read: Reader) -> Subject:
     text = node.sql("spark")
-    if node.args.get("format"):
-        raise Unusable("unsupported-expression", f"{text} has a format, which is not supported")
-    return cast_subject(calls.check_subject(read(node.this), text), "date", context)
+    subject = calls.check_subject(read(node.this), text)
+    if node.args.get("format") and subject.type not in TIMES:
+        raise Unusable("can-fail", f"{text} fails on texts of another format")
+    return cast_subject(subject, "date", context)
 
 
 def _read_named_function(node: exp.Expr, context: Context, read: Reader) -> Subject:

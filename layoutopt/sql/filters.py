@@ -32,11 +32,12 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
-from layoutopt.sql.calls import Choice, find_choice, round_compared_double
+from layoutopt.sql.calls import Choice, find_choice, read_compared_only
 from layoutopt.sql.elements import some_element_node, without_lambda
-from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects, read_operand
+from layoutopt.sql.expressions import MIRRORED, OPPOSITE, check_compared, compare_subjects, read_operand
 from layoutopt.sql.operands import Context, Operand, Subject, cast_subject, explicit_cast, to_const
 from layoutopt.sql.problems import Unusable, UnusableCondition
+from layoutopt.sql.truth_tests import TruthTest, rewrite_elements, split_truth_test
 from layoutopt.sql.types import (
     TypedConstant,
     cast_constant,
@@ -44,8 +45,8 @@ from layoutopt.sql.types import (
     constant_result,
     fails_unless_replaced,
     in_set,
+    is_formatted,
     is_number,
-    is_rounded_double,
 )
 from layoutopt.sql.udf_implications import implied_conditions
 
@@ -69,7 +70,7 @@ class FilterReader:
     """
 
     def __init__(self, context: Context, strict: bool = False) -> None:
-        self._context = context
+        self._context = replace(context, is_strict=True) if strict else context
         self._strict = strict
         self.unusable: list[UnusableCondition] = []
 
@@ -122,10 +123,27 @@ class FilterReader:
             earlier = conjunction([earlier, untrue(test_node)])
         return disjunction([*branches, conjunction([earlier, reader.read(choice.outcomes[-1], truth)])])
 
+    def _read_truth_test(self, test: TruthTest, truth: bool) -> Node:
+        """Return the rows for which the tested condition has one of the values that the test is TRUE (or FALSE) for."""
+        values = test.true_for if truth else test.false_for
+        if None not in values:
+            return disjunction(self.read(test.condition, value) for value in values if value is not None)
+        reader = FilterReader(self._context, strict=True)  # TRUE in place of a part would make the opposite too narrow
+        return conjunction(untrue(reader.read(test.condition, value)) for value in (True, False) if value not in values)
+
+    def _read_type(self, node: exp.Expr) -> str:
+        return read_operand(node, self._context).type
+
     def _read_leaf(self, condition: exp.Expr, truth: bool) -> Node:
         choice = find_choice(condition, self._context, lambda node: read_operand(node, self._context))
         if choice is not None:
             return self._read_choice(choice, truth)
+        test = split_truth_test(condition)
+        if test is not None:
+            return self._read_truth_test(test, truth)
+        elements = rewrite_elements(condition, self._read_type)
+        if elements is not None:
+            return self.read(elements, truth)
         plain = without_lambda(condition, truth)
         if plain is not None:
             _check_element_order(plain, self._context)
@@ -286,13 +304,15 @@ def _compare_operands(
 
 
 def _read_side(node: exp.Expr, context: Context) -> Operand:
-    rounded = round_compared_double(node, context, lambda argument: read_operand(argument, context))
-    return read_operand(node, context) if rounded is None else rounded
+    compared = read_compared_only(node, context, lambda argument: read_operand(argument, context))
+    return read_operand(node, context) if compared is None else compared
 
 
 def _in_values(subject: Subject, values: ValueSet, context: Context) -> Node:
     if fails_unless_replaced(subject.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with whole numbers only")
+        raise Unusable("can-fail", "the expression is supported in comparisons with constants of its type only")
+    if context.is_strict and is_formatted(subject.expr):
+        raise Unusable("inexact", "the text of a time is exact from 1600 to 9999 only")
     return in_set(subject.expr, values, False, context.settings.time_zone)
 
 
@@ -344,8 +364,8 @@ def _compare_columns(left: Subject, operator: str, right: Subject, context: Cont
     kind = comparison_type(left.type, right.type, ansi=context.settings.ansi)
     if key_kind(kind) is None:
         raise Unusable("unordered-type", f"values of type {kind} can't be compared")
-    if is_rounded_double(left.expr) or is_rounded_double(right.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is supported in comparisons with constants only")
+    for side in (left, right):
+        check_compared(side.expr)
     return compare_subjects(cast_subject(left, kind, context), operator, cast_subject(right, kind, context))
 
 

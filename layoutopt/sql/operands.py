@@ -42,6 +42,7 @@ class Context:
 
     Attributes:
         resolve: returns the table's column and the names of the fields that follow, or raises :class:`Unusable`.
+        is_strict: whether filters must be exact; else they may hold for more rows.
         known: operands that are read once, by the identity of their nodes, which outlive the context; None for those
             that were not yet read.
     """
@@ -50,6 +51,7 @@ class Context:
     settings: SessionSettings
     udfs: Udfs = field(default_factory=dict)
     known: dict[int, Operand | None] = field(default_factory=dict)
+    is_strict: bool = False
 
 
 # Reads an argument.

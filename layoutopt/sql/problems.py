@@ -27,6 +27,7 @@ CONDITION_REASONS = {
     "inexact": "the constant can't be computed exactly as Spark would",
     "non-deterministic": "the value may differ from run to run or row to row",
     "outer-join": "applied early, the condition could change what an outer, semi or anti join returns",
+    "pseudo-column": "only another system has that column, as BigQuery has _PARTITIONTIME",
     "sampled": "the rows of the table are sampled, pivoted or taken from another version before the condition applies",
     "subquery": "the condition needs the result of a subquery",
     "unordered-type": "values of that type are not compared here (nested, CHAR or collated columns)",

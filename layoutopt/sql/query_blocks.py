@@ -262,18 +262,21 @@ class Statement:
     conditions: dict[FromItem, list[PlacedCondition]] = field(default_factory=dict)
 
     def find_table(self, reference: exp.Table) -> str | None:
-        """Return the table that a reference means, by its name in ``tables``; None for others."""
-        parts = [part.name.lower() for part in reference.parts]
-        for name in self.tables:
-            table_parts = name.lower().split(".")
-            if parts == table_parts:
-                return name
-            is_only = self.any_qualifier and not any(
-                other.lower().endswith(f".{name.lower()}") for other in self.tables
-            )
-            if is_only and parts[-len(table_parts) :] == table_parts:
-                return name
-        return None
+        """Return :func:`find_table` of the statement's tables."""
+        return find_table(reference, self.tables, self.any_qualifier)
+
+
+def find_table(reference: exp.Table, tables: Mapping[str, Schema], any_qualifier: bool) -> str | None:
+    """Return the table that a reference means, by its name in ``tables``; None for others."""
+    parts = [part.name.lower() for part in reference.parts]
+    for name in tables:
+        table_parts = name.lower().split(".")
+        if parts == table_parts:
+            return name
+        is_only = any_qualifier and not any(other.lower().endswith(f".{name.lower()}") for other in tables)
+        if is_only and parts[-len(table_parts) :] == table_parts:
+            return name
+    return None
 
 
 class CombinedBlock(QueryBlock):

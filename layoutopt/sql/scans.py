@@ -22,8 +22,9 @@ from layoutopt.sql.dialect import Spark4, get_dialect, parse_statement
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.operands import Context
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
-from layoutopt.sql.query_blocks import Mode, PlacedCondition, rejects_nulls, trace_tables
-from layoutopt.sql.scopes import FromItem, Scope
+from layoutopt.sql.query_blocks import Mode, PlacedCondition, find_table, rejects_nulls, trace_tables
+from layoutopt.sql.scopes import PSEUDO_COLUMNS, FromItem, Scope
+from layoutopt.sql.statements import list_queries
 from layoutopt.sql.udf_implications import implied_texts
 
 # [start, end) in a text.
@@ -68,7 +69,7 @@ def find_scans(
     """Return the scans of the given tables in one statement, in order of appearance.
 
     Args:
-        sql: one query (or INSERT or CREATE TABLE ... AS with one).
+        sql: one query, or a statement that has some (:mod:`layoutopt.sql.statements`).
         tables: the schemas of the tables to look for, by their names in the text.
         dialect: the text's; the meaning is Spark's in any case.
         settings: the session's, which decide the meaning of literals; by default Spark's defaults in UTC.
@@ -100,11 +101,12 @@ def place_scans(
     Raises:
         StatementError: the statement can't be analysed.
     """
-    query = _find_query(tree)
-    _refuse_columns_like_functions(query, tables.values())
-    statement = trace_tables(query, tables, any_qualifier)
-    items = sorted(statement.scans, key=lambda item: _span_of(item) or (0, 0))
-    return [(item, statement.conditions.get(item, ())) for item in items]
+    placed: list[tuple[FromItem, Sequence[PlacedCondition]]] = []
+    for query in list_queries(tree, lambda table: find_table(table, tables, any_qualifier) is not None):
+        _refuse_columns_like_functions(query, tables.values())
+        statement = trace_tables(query, tables, any_qualifier)
+        placed += [(item, statement.conditions.get(item, ())) for item in statement.scans]
+    return sorted(placed, key=lambda scan: _span_of(scan[0]) or (0, 0))
 
 
 def _span_of(item: FromItem) -> Span | None:
@@ -125,22 +127,6 @@ def _refuse_columns_like_functions(query: exp.Expr, schemas: Iterable[Schema]) -
     if call is not None:
         name = _LIKE_FUNCTIONS[type(call)]
         raise StatementError("unsupported", f"{name} may be a column or a function; write a table's name before it")
-
-
-# The verb that does what a statement asks for.
-_VERBS: Final[dict[type[exp.Expr], str]] = {
-    exp.Delete: "delete", exp.Update: "update", exp.Merge: "merge", exp.Insert: "append",
-}  # fmt: skip
-
-
-def _find_query(tree: exp.Expr) -> exp.Expr:
-    if isinstance(tree, exp.Insert | exp.Create) and isinstance(tree.expression, exp.Query):
-        return tree.expression
-    if isinstance(tree, exp.Query):
-        return tree
-    verb = next((verb for kind, verb in _VERBS.items() if isinstance(tree, kind)), None)
-    hint = f"; use `layoutopt {verb}`" if verb else "; write SELECT"
-    raise StatementError("not-a-query", f"{tree.sql('spark')[:60]!r} is not a query{hint}")
 
 
 # The filter that a condition implies for the rows of a scan, and the parts that it leaves out.
@@ -207,6 +193,10 @@ def _resolve_column(item: FromItem, schema: Schema, scope: Scope, column: exp.Co
     if item not in [source for source, _ in resolution.columns]:
         raise Unusable(OTHER_TABLE, f"{column.sql('spark')} belongs to another table")
     match = resolution.exact or resolution.struct
+    if match is None and column.name.lower() in PSEUDO_COLUMNS:
+        raise Unusable(
+            "pseudo-column", f"{column.sql('spark')} is a pseudo column, which the table's files do not have"
+        )
     if match is None or match[0] is not item:
         raise Unusable("unsupported-expression", f"{column.sql('spark')} is not certainly a column of this table alone")
     schema_column = schema.find(match[1])

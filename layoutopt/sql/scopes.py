@@ -335,6 +335,8 @@ def _merge_uncertain(kind: str, left: VisibleColumns, right: VisibleColumns, key
 
 _LONGEST_QUALIFIER = 3  # catalog, schema, table
 _GENERATORS = (exp.UDTF, exp.ExplodeOuter, exp.Anonymous, exp.Aliases)
+# BigQuery's columns that no table lists: when a row's partition was loaded, and which table of a wildcard it is from.
+PSEUDO_COLUMNS: Final = frozenset({"_partitiontime", "_partitiondate", "_table_suffix"})
 
 
 @dataclass(frozen=True)
@@ -342,7 +344,8 @@ class Resolution:
     """The meaning of a column reference.
 
     Attributes:
-        columns: every column that it may need; none for an alias or a column of an untracked table.
+        columns: every column that it may need: all of a relation for its alias, which means its row; none for a
+            column's alias or a column of an untracked table.
         is_own: whether it is a column of this block, not of an outer one.
         exact: the one column whose value it certainly is; None if that is uncertain, or it is a field of a struct, the
             value of several columns, or a column of an untracked table.
@@ -475,10 +478,32 @@ class Scope:
             scope = scope.parent
         if self.find_alias(parts[0]) is not None:
             return Resolution(search.columns, is_own=True)
+        rows = self._find_rows(parts) or self._find_pseudo_columns(parts)
+        if rows:
+            columns = tuple(dict.fromkeys((*search.columns, *rows)))
+            return Resolution(columns, own_matches > 0 or rows[0][0] in from_items(self.source))
         if not search.matches:
             known = [attribute.name for attribute in self.columns.visible if attribute.name is not None]
             raise UnknownColumnError(column.sql("spark"), column.name, known)
         return Resolution(search.columns, own_matches > 0, self._only_candidate(search))
+
+    def _find_rows(self, parts: Sequence[str]) -> tuple[ColumnRef, ...]:
+        """Return the columns of the relations, also of outer queries, whose rows a name of no certain column means."""
+        scope: Scope | None = self
+        while scope is not None:
+            relations = [column for column in scope.columns.expand_star(parts) if column.qualifier]
+            if relations:
+                return tuple(column for attribute in relations for column in attribute.columns)
+            scope = scope.parent
+        return ()
+
+    def _find_pseudo_columns(self, parts: Sequence[str]) -> tuple[ColumnRef, ...]:
+        """Return the pseudo columns of tables that a name of no column may mean; no table has them, so none is read."""
+        if parts[-1].lower() not in PSEUDO_COLUMNS:
+            return ()
+        tables = [item for item in from_items(self.source) if item.table is not None]
+        own = [item for item in tables if item.qualifier[0][-len(parts) + 1 :] == tuple(parts[:-1])]
+        return tuple((item, parts[-1]) for item in own or tables)
 
     def _only_candidate(self, search: _Search) -> ColumnRef | None:
         """Return the one column that a name can mean: a table's with a catalog or schema before it."""

@@ -131,6 +131,15 @@ def floor_or_ceil_double(name: str, number: Subject, context: Context) -> Subjec
     return Subject(Call(name, (double,), "bigint"), "bigint")
 
 
+def divide_whole(number: Subject, divisor: object, text: str) -> Subject:
+    """Return ``a DIV 10``, cut to a whole number, for comparisons with constants only."""
+    if not is_integer(number.type) or not is_integer(number.expr.type):
+        raise Unusable("unsupported-expression", f"{text} is supported for whole numbers only")
+    if not isinstance(divisor, int) or divisor <= 0:
+        raise Unusable("can-fail", f"{text} is supported for positive constants only")
+    return Subject(Call("div", (number.expr, Const(divisor, "bigint")), "bigint"), "bigint")
+
+
 def round_number(number: Subject, places: int, text: str) -> Subject:
     """Return ``round(a, places)``: half away from zero."""
     if not 0 <= places <= _MAX_PLACES:

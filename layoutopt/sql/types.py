@@ -25,6 +25,7 @@ from layoutopt.model.values import NAN_KEY, Key, ValueSet
 from layoutopt.model.values.keys import domain, float_key
 from layoutopt.model.values.value_sets import first_key
 from layoutopt.sql.problems import Unusable
+from layoutopt.sql.time_formats import times_before_text
 
 # The types of whole numbers, narrowest first, with the precision of the decimal that Spark converts them to.
 INTEGER_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
@@ -213,6 +214,10 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
     function = FUNCTIONS.get(call.fn)
     if function is not None and function.first_argument is not None and function.accepts([argument.type]):
         return _map_bounds(values, function.first_argument, _DAY_LIMIT, argument.type)
+    if call.fn == "div":
+        return _map_bounds(values, partial(_first_divided, call.args[1]), 1 << 63, argument.type)
+    if call.fn in _FORMATTED:
+        return times_before_text(values, str(_constant_of(call.args[1])), argument.type)
     if is_rounded_double(call):
         first = _first_floored if call.fn == "floor" else _first_ceiled
         numbers = _map_bounds(values, first, NAN_KEY, "double").intersect(ValueSet.interval(None, NAN_KEY))
@@ -231,6 +236,9 @@ def _argument_values(call: Call, values: ValueSet, zone: str) -> ValueSet | None
     return None
 
 
+_FORMATTED: Final = frozenset({"date_format", "from_unixtime"})
+
+
 def is_rounded_double(expr: Expr) -> bool:
     """Return whether the expression is ``floor`` or ``ceil`` of a double, which fails if no bigint holds the value.
 
@@ -239,11 +247,37 @@ def is_rounded_double(expr: Expr) -> bool:
     return isinstance(expr, Call) and expr.fn in ("floor", "ceil") and expr.args[0].type == "double"
 
 
+def is_compared_only(expr: Expr) -> bool:
+    """Return whether the expression is a call that no filter contains: :func:`in_set` replaces it by its argument."""
+    return is_rounded_double(expr) or is_formatted(expr) or (isinstance(expr, Call) and expr.fn == "div")
+
+
+def is_formatted(expr: Expr) -> bool:
+    """Return whether the expression is a time's text, for which :func:`in_set` returns times of far years too."""
+    return isinstance(expr, Call) and expr.fn in _FORMATTED
+
+
+def _constant_of(expr: Expr) -> Key | None:
+    assert isinstance(expr, Const), "only calls with a constant are built"
+    return expr.value
+
+
+def _first_divided(divisor: Expr, quotient: int) -> int:
+    """Return the smallest whole number whose quotient by a positive one, cut to a whole one, is at least a number.
+
+    >>> [_first_divided(Const(10, "bigint"), quotient) for quotient in (2, 1, 0, -1)]
+    [20, 10, -9, -19]
+    """
+    number = _constant_of(divisor)
+    assert isinstance(number, int), "only calls with a whole number are built"
+    return quotient * number - (number - 1 if quotient <= 0 else 0)
+
+
 def fails_unless_replaced(expr: Expr) -> bool:
-    """Return whether the expression contains a :func:`is_rounded_double` call that :func:`in_set` does not replace."""
-    if not isinstance(expr, Call) or is_rounded_double(expr):
+    """Return whether the expression contains a :func:`is_compared_only` call that :func:`in_set` does not replace."""
+    if not isinstance(expr, Call) or is_compared_only(expr):
         return False
-    return any(is_rounded_double(arg) or fails_unless_replaced(arg) for arg in expr.args)
+    return any(is_compared_only(arg) or fails_unless_replaced(arg) for arg in expr.args)
 
 
 def _first_floored(number: int) -> int:

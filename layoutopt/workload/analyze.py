@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from layoutopt.model.query import Query, draw_by_weight
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import NO_UDFS, Udfs
 from layoutopt.sql.bind_log import bind_text
-from layoutopt.sql.dialect import get_dialect, guess_dialect
+from layoutopt.sql.dialect import get_dialect, guess_dialect, split_statements
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, qualified_names, table_names
 from layoutopt.sql.templates import ScanFinder, take_constants
@@ -210,17 +210,28 @@ def _draw_scans(
 
 
 def check_log(entries: Iterable[LogEntry], dialect: str) -> list[LogEntry]:
-    """Return the entries of a log.
+    """Return the entries of a log, one for each statement: a record may have several.
 
     Raises:
         LogError: no record has a statement.
         SettingError: unknown dialect.
     """
     get_dialect(dialect)
-    entries = list(entries)
+    records = list(entries)
+    entries = [entry for record in records for entry in _split_record(record, dialect)]
+    if len(entries) > len(records):
+        entries = [replace(entry, id=number) for number, entry in enumerate(entries)]
     if entries and all(entry.problem for entry in entries):
         raise LogError(f"no record of the log has a statement; the first: {entries[0].problem}")
     return entries
+
+
+def _split_record(record: LogEntry, dialect: str) -> list[LogEntry]:
+    """Return an entry for each statement of a record; values of parameters by place belong to one statement only."""
+    if record.problem or ";" not in record.sql or (record.parameters and not isinstance(record.parameters, Mapping)):
+        return [record]
+    statements = split_statements(record.sql, record.dialect or dialect)
+    return [replace(record, sql=sql) for sql in statements] if len(statements) > 1 else [record]
 
 
 # A text without its constants, and its dialect.

@@ -206,6 +206,13 @@ def _quote(value: str) -> str:
     return f"'{escaped}'"
 
 
+# The kinds of statements that may read a table, in the words of all systems. Statements of a script have their own
+# records.
+_READING: Final = frozenset(
+    {"select", "insert", "merge", "merge_into", "update", "delete", "ctas", "create_table_as_select"}
+)
+
+
 @dataclass(frozen=True)
 class System:
     """The history format of a system. Names are in lower case, nested ones with dots; the first existing field counts.
@@ -217,7 +224,7 @@ class System:
         user: who submitted it.
         scanned: the bytes that it scanned.
         state: how it ended, and the values (in lower case) of success.
-        kind: its kind, and the values of a query.
+        kind: its kind, one of :data:`_READING` if it may read a table.
         cached: whether it was answered from a cache.
         failed: exists if it failed.
         parameters: the values of its parameters: a list, or a mapping by name.
@@ -232,7 +239,7 @@ class System:
     user: tuple[str, ...] = ()
     scanned: tuple[str, ...] = ()
     state: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset())
-    kind: tuple[tuple[str, ...], frozenset[str]] = ((), frozenset())
+    kind: tuple[str, ...] = ()
     cached: tuple[str, ...] = ()
     failed: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
@@ -244,7 +251,7 @@ class System:
     def names(self) -> frozenset[str]:
         """Return every field of the description but the text's."""
         return frozenset(
-            (*self.time, *self.user, *self.scanned, *self.state[0], *self.kind[0], *self.cached, *self.failed,
+            (*self.time, *self.user, *self.scanned, *self.state[0], *self.kind, *self.cached, *self.failed,
              *self.parameters, *self.pieces[0], *self.pieces[1], *(name for name, _ in self.only))
         )  # fmt: skip
 
@@ -260,7 +267,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             user=("user_name",),
             scanned=("bytes_scanned",),
             state=(("execution_status",), frozenset({"success"})),
-            kind=(("query_type",), frozenset({"select"})),
+            kind=("query_type",),
             longest=100_000,
         ),
         # INFORMATION_SCHEMA.JOBS
@@ -271,7 +278,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             user=("user_email",),
             scanned=("total_bytes_processed", "total_bytes_billed"),
             state=(("state",), frozenset({"done"})),
-            kind=(("statement_type",), frozenset({"select"})),
+            kind=("statement_type",),
             cached=("cache_hit",),
             failed=("error_result.reason", "error_result"),
         ),
@@ -283,7 +290,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             user=("executed_by",),
             scanned=("read_bytes",),
             state=(("execution_status",), frozenset({"finished"})),
-            kind=(("statement_type",), frozenset({"select"})),
+            kind=("statement_type",),
             cached=("from_result_cache",),
             parameters=("query_parameters.named_parameters", "query_parameters.pos_parameters"),
         ),
@@ -294,7 +301,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             time=("start_time", "starttime"),
             user=("user_id", "userid", "username"),
             state=(("status",), frozenset({"success"})),
-            kind=(("query_type",), frozenset({"select"})),
+            kind=("query_type",),
             cached=("result_cache_hit",),
             failed=("aborted",),
             pieces=(("query_id", "query"), ("sequence",)),
@@ -307,7 +314,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             user=("user", "context.user"),
             scanned=("physical_input_bytes", "statistics.physicalinputbytes"),
             state=(("query_state", "metadata.querystate"), frozenset({"finished"})),
-            kind=(("query_type", "context.querytype"), frozenset({"select"})),
+            kind=("query_type", "context.querytype"),
         ),
         # GetQueryExecution, or BatchGetQueryExecution
         "athena": System(
@@ -317,7 +324,7 @@ SYSTEMS: Final[Mapping[str, System]] = MappingProxyType(
             user=("workgroup", "queryexecution.workgroup"),
             scanned=("statistics.datascannedinbytes", "queryexecution.statistics.datascannedinbytes"),
             state=(("status.state", "queryexecution.status.state"), frozenset({"succeeded"})),
-            kind=(("substatementtype", "queryexecution.substatementtype"), frozenset({"select"})),
+            kind=("substatementtype", "queryexecution.substatementtype"),
             cached=(
                 "statistics.resultreuseinformation.reusedpreviousresult",
                 "queryexecution.statistics.resultreuseinformation.reusedpreviousresult",
@@ -420,12 +427,12 @@ def _make_entry(number: int, record: Record, system: System, count: float) -> Lo
 
 def _find_problem(record: Record, system: System, text: str | None) -> tuple[str, str]:
     """Return the code and the description of a record's problem; both empty if there is none."""
-    state, kind = _first_value(record, system.state[0]), _first_value(record, system.kind[0])
+    state, kind = _first_value(record, system.state[0]), _first_value(record, system.kind)
     if state is not None and str(state).lower() not in system.state[1]:
         return "failed", f"the statement ended as {state}"
     if any(str(record.get(name) or "").lower() not in _EMPTY_TEXTS for name in system.failed):
         return "failed", "the statement failed"
-    if kind is not None and str(kind).lower() not in system.kind[1]:
+    if kind is not None and str(kind).lower() not in _READING:
         return "no-read", f"the statement is a {kind}"
     if str(_first_value(record, system.cached)).lower() in _TRUE_TEXTS:
         return "cached", "the answer came from a cache of results"

@@ -71,6 +71,27 @@ def equal(name: str, value: int) -> InSet:
         ("WITH t AS (SELECT 1 AS a) SELECT a FROM t", []),
         ("SELECT 1", []),
         ("INSERT INTO other SELECT a FROM t", [("t", ("a",))]),
+        ("INSERT INTO other TABLE u", [("u", ("a", "y", "z"))]),
+        ("WITH q AS (SELECT a FROM t WHERE b = 1) INSERT INTO other SELECT a FROM q", [("t", ("a", "b"))]),
+        ("CACHE TABLE q AS SELECT a FROM t", [("t", ("a",))]),
+        ("FROM t x INSERT INTO p SELECT x.a WHERE b = 1 INSERT INTO q SELECT c", [("t", ("a", "b")), ("t", ("c",))]),
+        ("DELETE FROM other WHERE k IN (SELECT a FROM t WHERE b = 1)", [("t", ("a", "b"))]),
+        (
+            "UPDATE other SET v = (SELECT max(a) FROM t) WHERE EXISTS (SELECT 1 FROM u WHERE y = k)",
+            [("t", ("a",)), ("u", ("y",))],
+        ),
+        ("MERGE INTO other o USING u ON o.k = u.a WHEN MATCHED AND y = 1 THEN DELETE", [("u", ("a", "y"))]),
+        ("MERGE INTO other o USING u ON o.k = u.a WHEN MATCHED THEN UPDATE SET *", [("u", ("a", "y", "z"))]),
+        (
+            "MERGE INTO other o USING u ON o.k = u.a WHEN NOT MATCHED THEN INSERT (k, v) VALUES (u.a, z)",
+            [("u", ("a", "z"))],
+        ),
+        ("SELECT to_json(u) FROM u", [("u", ("a", "y", "z"))]),
+        ("SELECT to_json(q) FROM (SELECT a, y FROM u) q", [("u", ("a", "y"))]),
+        ("SELECT if(u.a IS NULL, o, u).* FROM u JOIN other o ON o.k = u.a", [("u", ("a", "y", "z"))]),
+        ("SELECT a FROM t WHERE EXISTS (SELECT 1 FROM other WHERE k = to_json(t))", [("t", ("a", "b", "c", "st"))]),
+        ("FROM t |> WHERE a = 1 |> SELECT b |> ORDER BY b |> LIMIT 3", [("t", ("a", "b"))]),
+        ("FROM u |> DROP z |> SELECT y", [("u", ("y", "z"))]),
     ],
 )
 def test_columns_read(sql: str, expected: list[tuple[str, tuple[str, ...]]]) -> None:
@@ -92,7 +113,16 @@ def test_columns_read(sql: str, expected: list[tuple[str, tuple[str, ...]]]) -> 
         ("SELECT a FROM t, VALUES (1) AS v(q) UNPIVOT (a FOR n IN (a, b)) WHERE a = 1", "unsupported"),
         ("SELECT a FROM t JOIN u ON t.a = u.a UNPIVOT (a FOR n IN (a, b)) WHERE a = 1", "unsupported"),
         ("SELECT a FROM u JOIN (t JOIN v ON a = d PIVOT (max(b) FOR c IN ('x'))) ON TRUE", "unsupported"),
-        ("FROM t |> LIMIT 3 |> WHERE a = 1", "unsupported"),
+        ("FROM t |> TABLESAMPLE (3 ROWS) |> WHERE a = 1", "unsupported"),
+        ("FROM t |> SET a = 1 |> WHERE a = 1", "unsupported"),
+        ("FROM t |> SELECTED a", "unsupported"),
+        ("SELECT a FROM (FROM t |> WHERE a = 1)", "unsupported"),
+        ("VALUES (1) |> WHERE a = 1", "unsupported"),
+        ("FROM t JOIN u ON t.a = u.a |> LIMIT 3 |> WHERE t.a = 1", "unsupported"),
+        ("FROM t |> AGGREGATE count(*) GROUP BY 1", "unsupported"),
+        ("DELETE FROM t WHERE a IN (SELECT a FROM u)", "not-a-query"),
+        ("MERGE INTO t USING u ON t.a = u.a WHEN MATCHED THEN DELETE", "not-a-query"),
+        ("CACHE TABLE t", "not-a-query"),
         ("SELECT a FROM (t) TABLESAMPLE (5 ROWS) WHERE a = 1", "unsupported"),
         ("SELECT x.b FROM (t JOIN u ON t.a = u.a) AS x WHERE x.b = 1", "unsupported"),
         ("SELECT a FROM t WHERE c || a + 1 = '5'", "unsupported"),
@@ -162,12 +192,77 @@ def test_what_looks_like_them_is_followed(sql: str) -> None:
         ("SELECT 1 FROM t GROUP BY a HAVING a = 1", [TRUE]),
         ("SELECT 1 FROM t WHERE 1 = 0", [FALSE]),
         ("SELECT 1 FROM t JOIN u USING (a) WHERE a = 1", [equal("a", 1), TRUE]),
+        ("FROM t |> LIMIT 3 |> WHERE a = 1", [TRUE]),
+        ("FROM t |> WHERE a = 1 |> LIMIT 3", [equal("a", 1)]),
+        ("FROM t x |> SELECT x.a AS k, b -- c\n |> WHERE k = 1", [equal("a", 1)]),
+        ("FROM t |> AGGREGATE sum(a) AS s GROUP BY b |> WHERE b = 2 AND s = 1", [equal("b", 2)]),
+        ("FROM t |> EXTEND a + 1 AS k |> WHERE t.b = 2", [equal("b", 2)]),
+        ("FROM t |> EXTEND rank() OVER (ORDER BY b) AS r |> WHERE b = 2", [TRUE]),
+        ("FROM t |> LEFT JOIN u ON t.a = u.a |> WHERE t.b = 1 AND u.y = 2", [equal("b", 1), equal("y", 2)]),
+        ("FROM t |> LEFT JOIN u ON t.a = u.a |> WHERE u.y IS NULL", [TRUE, TRUE]),
+        ("FROM t |> WHERE b = 1 |> RIGHT JOIN u ON t.a = u.a |> WHERE u.y = 2", [equal("b", 1), equal("y", 2)]),
+        ("FROM t |> AS q |> WHERE q.a = 1", [equal("a", 1)]),
+        ("SELECT a FROM t LIMIT 5 |> WHERE a = 1", [TRUE]),
+        ("FROM t |> WHERE a = 1 |> UNION ALL (SELECT * FROM t WHERE b = 2)", [equal("a", 1), equal("b", 2)]),
+        (
+            "FROM t INSERT INTO p SELECT a WHERE a = 1 INSERT INTO q SELECT b WHERE b = 2",
+            [equal("a", 1), equal("b", 2)],
+        ),
+        ("MERGE INTO o USING t ON o.k = t.a AND t.b = 2 WHEN MATCHED THEN DELETE", [equal("b", 2)]),
+        ("MERGE INTO o USING t ON o.k = t.a AND t.b = 2 WHEN NOT MATCHED THEN INSERT *", [TRUE]),
+        ("MERGE INTO o USING t ON o.k = t.a AND t.b = 2 WHEN NOT MATCHED BY SOURCE THEN DELETE", [equal("b", 2)]),
+        (
+            "MERGE INTO o USING t ON o.k = t.a AND t.b = 2 WHEN NOT MATCHED BY SOURCE THEN DELETE "
+            "WHEN NOT MATCHED THEN INSERT *",
+            [TRUE],
+        ),
+        (
+            "MERGE INTO o USING (SELECT * FROM t WHERE b = 2) s ON o.k = s.a WHEN NOT MATCHED THEN INSERT *",
+            [equal("b", 2)],
+        ),
+        ("DELETE FROM o WHERE k IN (SELECT a FROM t WHERE b = 1)", [equal("b", 1)]),
+        ("DELETE FROM o WHERE NOT EXISTS (SELECT 1 FROM t WHERE t.a = o.k AND b = 1)", [equal("b", 1)]),
+        ("SELECT 1 FROM t WHERE _PARTITIONTIME > '2020-01-01' AND a = 1", [equal("a", 1)]),
+        ("SELECT 1 FROM t WHERE (_TABLE_SUFFIX = '2020' OR a = 1) AND NOT b <> 1", [equal("b", 1)]),
+        ("SELECT 1 FROM t WHERE a IN (SELECT explode(array(1)))", [equal("a", 1)]),
     ],
 )
 def test_filters_stand_where_they_change_no_answer(sql: str, expected: list[object] | None) -> None:
     found = [scan.filter.root for scan in scans(sql)]
     if expected is not None:
         assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql", "expected"),
+    [
+        ("postgres", "UPDATE o SET v = t.c FROM t WHERE t.a = o.k AND t.b = 1", equal("b", 1)),
+        ("postgres", "DELETE FROM o USING t WHERE t.a = o.k AND t.b = 1", equal("b", 1)),
+        ("mysql", "UPDATE o JOIN t ON t.a = o.k SET o.v = t.c WHERE t.b = 1", equal("b", 1)),
+        ("bigquery", "FROM x.t |> WHERE b = 1 |> SELECT a", equal("b", 1)),
+        ("postgres", "SELECT row_to_json(t) FROM t WHERE b = ANY(ARRAY[1])", equal("b", 1)),
+        ("postgres", "SELECT a FROM t WHERE NOT b <> ALL(ARRAY[1])", equal("b", 1)),
+        ("bigquery", "SELECT a FROM t WHERE b IN UNNEST([1])", equal("b", 1)),
+        ("bigquery", "SELECT a FROM t WHERE b IN UNNEST([])", FALSE),
+    ],
+)
+def test_other_dialects_statements_are_read_alike(dialect: str, sql: str, expected: object) -> None:
+    (scan,) = find_scans(sql, TABLES, dialect, any_qualifier=True)
+    assert scan.filter.root == expected
+
+
+def test_pseudo_columns_are_left_out_with_a_reason() -> None:
+    (scan,) = scans(
+        "SELECT _PARTITIONTIME FROM t WHERE _PARTITIONTIME > '2020-01-01' AND a = 1 AND t._TABLE_SUFFIX = 'x'"
+    )
+    assert (scan.columns, scan.filter.root) == (("a",), equal("a", 1))
+    assert [condition.code for condition in scan.unusable] == ["pseudo-column", "pseudo-column"]
+
+
+def test_spans_are_places_in_the_text_with_pipes() -> None:
+    sql = "FROM db.t AS x -- t\n|> WHERE a IN (SELECT a FROM u) |> UNION ALL (SELECT * FROM t)"
+    found = [sql[slice(*scan.span)] for scan in find_scans(sql, TABLES, any_qualifier=True) if scan.span]
+    assert found == ["db.t", "u", "t"]
 
 
 D = Schema(

@@ -59,7 +59,7 @@ def snowflake(path: Path) -> Path:
     rows = [record(i, text) for i, text in enumerate(texts(lambda n: f"DATEADD(day, -{n}, CURRENT_DATE())"))]
     rows += [
         record(900, rows[0]["QUERY_TEXT"], EXECUTION_STATUS="FAIL"),
-        record(901, "INSERT INTO events SELECT * FROM staging", QUERY_TYPE="INSERT"),
+        record(901, "DROP TABLE events", QUERY_TYPE="DROP"),
         record(902, "SELECT price FROM events WHERE kind IN (" + "'k', " * 20_000, PARTITIONS_SCANNED=1),
     ]
     rows[-1]["QUERY_TEXT"] = rows[-1]["QUERY_TEXT"].ljust(100_000, "x")[:100_000]
@@ -87,7 +87,7 @@ def bigquery(path: Path) -> Path:
     rows += [
         record(900, rows[0]["query"], cache_hit=True),
         record(901, rows[0]["query"], error_result={"reason": "invalidQuery", "message": "no"}),
-        record(902, "CREATE TABLE x AS SELECT * FROM events", statement_type="CREATE_TABLE_AS_SELECT"),
+        record(902, "DECLARE n INT64; SELECT * FROM events", statement_type="SCRIPT"),
         record(903, rows[0]["query"], state="RUNNING"),
     ]
     return _lines(path / "jobs.jsonl", rows)
@@ -184,7 +184,7 @@ def trino(path: Path) -> Path:
     rows[2] = record(2, "EXECUTE q USING 'k2'", preparedQuery="SELECT price FROM events WHERE kind = 'k2'")
     rows += [
         record(900, "SELECT price FROM events", state="FAILED"),
-        record(901, "INSERT INTO events SELECT * FROM x", kind="INSERT"),
+        record(901, "DROP TABLE events", kind="DATA_DEFINITION"),
     ]
     return _lines(path / "events.json", rows)
 
@@ -212,7 +212,7 @@ def athena(path: Path) -> Path:
     rows += [
         record(900, rows[0]["Query"], Status={"State": "FAILED", "SubmissionDateTime": time_of(900).isoformat()}),
         record(901, rows[0]["Query"], Statistics=reused),
-        record(902, "CREATE TABLE y AS SELECT * FROM events", SubstatementType="CREATE_TABLE_AS_SELECT"),
+        record(902, "CREATE TABLE y (kind string)", SubstatementType="CREATE_TABLE"),
     ]
     (path / "executions.json").write_text(json.dumps({"QueryExecutions": rows, "UnprocessedQueryExecutionIds": []}))
     return path / "executions.json"

@@ -67,6 +67,22 @@ def test_each_scan_is_a_query_and_each_other_statement_has_a_reason() -> None:
     assert found.counts["unusable:non-deterministic"] == 1
 
 
+def test_each_statement_of_a_record_is_an_entry() -> None:
+    log = [
+        LogEntry(0, "SET x = 1; SELECT a FROM t WHERE b = ';'; SELECT c FROM t", "2024-01-01", "ann", 5.0),
+        LogEntry(1, "SELECT a FROM t; SELECT a FROM t WHERE a = ?", parameters=[7]),
+        LogEntry(2, "SELECT a FROM t;"),
+    ]
+    found = analyze(log, SCHEMA, "t")
+    assert [(q.id, q.columns, q.weight, q.user) for q in found.queries] == [
+        (1, ("a", "b"), 5.0, "ann"),
+        (2, ("c",), 5.0, "ann"),
+        (4, ("a",), 1.0, None),
+    ]
+    assert [(s.id, s.reason) for s in found.skipped] == [(0, "not-a-query"), (3, "several-statements")]
+    assert found.counts["statements"] == 5
+
+
 def test_tables_of_other_schemas_do_not_count() -> None:
     log = entries(
         "SELECT a FROM sales.t WHERE a = 1",

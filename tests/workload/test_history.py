@@ -15,7 +15,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import compare
 from layoutopt.workload.analyze import Analysis, analyze
-from layoutopt.workload.history import SYSTEMS
+from layoutopt.workload.history import SYSTEMS, read_entries
 from layoutopt.workload.log import read_log
 from tests.workload.histories import HISTORIES, USABLE
 
@@ -61,6 +61,28 @@ def test_all_reads_are_used_and_all_else_has_a_reason(tmp_path: Path, system: st
     # what people ask for is understood, not only read
     assert not any(name.startswith("unusable:") for name in found.counts), found.counts
     assert all(query.filter.predicates for query in found.queries)
+
+
+@pytest.mark.parametrize(
+    ("system", "kind", "sql"),
+    [
+        (
+            "snowflake",
+            "MERGE",
+            "MERGE INTO o USING events e ON o.k = e.user_id AND e.price > 1 WHEN MATCHED THEN DELETE",
+        ),
+        ("bigquery", "CREATE_TABLE_AS_SELECT", "CREATE TABLE x AS SELECT user_id FROM events WHERE price > 1"),
+        ("athena", "INSERT", "INSERT INTO x SELECT user_id FROM events WHERE price > 1"),
+        ("trino", "DELETE", "DELETE FROM o WHERE k IN (SELECT user_id FROM events WHERE price > 1)"),
+    ],
+)
+def test_changes_of_other_tables_are_reads_of_this_one(system: str, kind: str, sql: str) -> None:
+    description = SYSTEMS[system]
+    record = {description.text[0]: sql, description.kind[0]: kind.lower()}
+    record[description.state[0][0]] = min(description.state[1])
+    (query,) = analyze(read_entries([record], system), SCHEMA, "events").queries
+    assert (query.columns, query.exact) == (("user_id", "price"), True)
+    assert "price" in repr(query.filter)
 
 
 @pytest.mark.parametrize("system", ["snowflake", "bigquery", "databricks", "redshift", "trino", "athena", "duckdb"])

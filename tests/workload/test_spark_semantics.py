@@ -53,6 +53,47 @@ def test_whole_numbers_of_doubles_are_those_of_spark(spark: SparkSession) -> Non
         assert [text for text, (ours, node) in zip(texts, row[1:], strict=True) if ours != node] == [], row["x"]
 
 
+# Conditions whose filter holds for more rows in the far past and future.
+_WIDENED = [
+    "date_format(d, 'yyyy-MM') = '1994-01'",
+    "date_format(d, 'yyyyMMdd') >= '19940101'",
+    "NOT (date_format(d, 'yyyy-MM-dd') < '1994-12-31')",
+    "date_format(d, 'yyyy') IN ('1970', '1996')",
+    "date_format(ts, 'yyyy-MM-dd') = '1994-01-01'",
+    "date_format(ts, 'yyyy-MM-dd HH:mm:ss') > '1993-12-31 23:59:58'",
+    "date_format(n, 'yyyy/MM') <> '1994/01'",
+    "from_unixtime(b) < '1970-01-01 00:00:05'",
+    "from_unixtime(i, 'yyyy-MM-dd') = '1970-01-01'",
+    "from_unixtime(y, 'yyyyMMdd HH') BETWEEN '19691231 23' AND '19700101 00'",
+]
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("_nasty_rows")
+def test_texts_of_times_keep_every_row_and_few_more(spark: SparkSession) -> None:
+    far = "d BETWEEN '1600-01-01' AND '9999-12-30' AND (b IS NULL OR b BETWEEN -11676096000 AND 253402214399)"
+    for text in _WIDENED:
+        found = spark.sql(
+            f"SELECT ({text}) AS ours, ({_node_sql(text)}) AS node, {far} AS near FROM nasty_rows"
+        ).collect()
+        assert not [row for row in found if row["ours"] and not row["node"]], text
+        assert not [row for row in found if row["near"] and row["node"] and not row["ours"]], text
+        assert [row for row in found if not row["node"]], text
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("_nasty_rows")
+def test_elements_of_a_subquery_are_compared_as_spark_does(spark: SparkSession) -> None:
+    for condition in ("i IN (SELECT explode(array(1, 5)))", "i NOT IN (SELECT explode(array(1, 5)))",
+                      "x IN (SELECT explode(array(0.1, 0.5)))", "b NOT IN (SELECT explode(array(1, NULL)))",
+                      "s IN (SELECT explode(array('a', '')))", "p IN (SELECT explode(array(5, 1)))"):  # fmt: skip
+        texts = (condition, _node_sql(condition))
+        ours, node = (
+            [row.id for row in spark.sql(f"SELECT id FROM nasty_rows WHERE {t} ORDER BY id").collect()] for t in texts
+        )
+        assert ours == node, texts
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("_nasty_rows")
 def test_nodes_are_true_where_spark_says_so(spark: SparkSession) -> None:

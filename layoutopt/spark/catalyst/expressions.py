@@ -235,8 +235,11 @@ def absolute_value(tree: Tree, reader: Reader) -> Subject:
     return sql_arithmetic.absolute_value(reader.subject(tree.only), describe(tree))
 
 
-def floor_or_ceil_double(tree: Tree, reader: Reader) -> Subject | None:
-    """Read ``floor(x)`` or ``ceil(x)`` of a double, compared with a constant; None for other expressions."""
+def compared_only(tree: Tree, reader: Reader) -> Subject | None:
+    """Read ``floor(x)`` of a double or ``a DIV 10``, compared with a constant; None for other expressions."""
+    if tree.name == "IntegralDivide":
+        divisor = get_constant(tree.pair[1])
+        return sql_arithmetic.divide_whole(reader.subject(tree.pair[0]), divisor and divisor.value, describe(tree))
     if tree.name not in ("Floor", "Ceil") or len(tree.children) != 1 or not is_floating(tree.children[0].type):
         return None
     _check_ansi_mode(tree)

@@ -27,7 +27,7 @@ from layoutopt.model.types import nested_parts
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind
 from layoutopt.model.values.keys import Key, successor
 from layoutopt.spark.catalyst.expressions import (
-    floor_or_ceil_double,
+    compared_only,
     make_array_contains,
     text_argument,
     to_python_number,
@@ -94,8 +94,8 @@ def _compare_constant(tree: Tree, sign: str, constant: Const, reader: Reader) ->
 
 
 def read_compared(tree: Tree, reader: Reader) -> Subject:
-    """Read an expression that is compared with a constant; it may be ``floor`` or ``ceil`` of a double."""
-    return floor_or_ceil_double(tree, reader) or reader.subject(tree)
+    """Read an expression that is compared with a constant; it may be ``floor`` of a double or ``a DIV 10``."""
+    return compared_only(tree, reader) or reader.subject(tree)
 
 
 def match_values(subject: Subject, values: ValueSet, reader: Reader, null: bool = False) -> Node:
@@ -105,7 +105,7 @@ def match_values(subject: Subject, values: ValueSet, reader: Reader, null: bool 
         Unusable: the expression may fail and can't be replaced.
     """
     if fails_unless_replaced(subject.expr):
-        raise Unusable("can-fail", "floor or ceil of a double is supported only beside whole numbers")
+        raise Unusable("can-fail", "the expression is supported only beside constants of its type")
     return in_set(subject.expr, values, null, reader.zone)
 
 

@@ -8,9 +8,58 @@ import math
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.model.predicates import Call, Col, InSet
+from layoutopt.model.predicates import Call, Col, Const, InSet
 from layoutopt.model.values import NAN_KEY, ValueSet, to_key
+from layoutopt.sql.time_formats import format_time
 from layoutopt.sql.types import in_set
+from tests.workload.oracle import holds
+
+
+@given(divisor=st.integers(1, 2**63 - 1) | st.integers(1, 5), ends=st.tuples(st.integers(-9, 9), st.integers(-9, 9)),
+       value=st.integers(-(2**63), 2**63 - 1) | st.integers(-50, 50))  # fmt: skip
+def test_whole_numbers_of_quotients(divisor: int, ends: tuple[int, int], value: int) -> None:
+    quotient = abs(value) // divisor * (1 if value >= 0 else -1)
+    low, high = sorted(ends)
+    for values in (ValueSet.interval(low, high), ValueSet.interval(None, high), ValueSet.interval(low, None)):
+        call = Call("div", (Col("b", "bigint"), Const(divisor, "bigint")), "bigint")
+        node = in_set(call, values, False, "UTC")
+        assert holds(node, {"b": value}) == values.contains(quotient)
+
+
+PATTERNS = [
+    "%Y",
+    "%Y%mstrict",
+    "%Y-%mstrict-%dstrict",
+    "%Y/%mstrict",
+    "%Y-%mstrict-%dstrict %Hstrict:%Mstrict:%Sstrict",
+]
+EDGES = st.sampled_from(["", "+", "1", "2", "2020", "2020-", "2020-02-30", "20200101", "9999-12-31 24", "\U0001f600"])
+
+
+@given(
+    pattern=st.sampled_from(PATTERNS),
+    kind=st.sampled_from(["date", "timestamp", "timestamp_ntz", "bigint"]),
+    moments=st.tuples(*[st.datetimes(dt.datetime(1590, 1, 1), dt.datetime(2050, 1, 1))] * 3)
+    | st.tuples(*[st.datetimes()] * 3),
+    edge=EDGES | st.none(),
+)
+def test_times_of_texts(
+    pattern: str, kind: str, moments: tuple[dt.datetime, dt.datetime, dt.datetime], edge: str | None
+) -> None:
+    if kind == "date":
+        moments = tuple(dt.datetime(*moment.timetuple()[:3]) for moment in moments)  # type: ignore[assignment]
+    *ends, text = (format_time(moment, pattern) for moment in moments)
+    low, high = sorted([ends[0], ends[1] if edge is None else edge])
+    unit = {"date": 86_400_000_000, "bigint": 1_000_000}.get(kind, 1)
+    key = (moments[2] - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) // unit
+    name = "from_unixtime" if kind == "bigint" else "date_format"
+    call = Call(name, (Col("v", kind), Const(pattern, "string")), "string")
+    for values in (ValueSet.interval(low, high), ValueSet.interval(None, high), ValueSet.interval(low, None),
+                   ValueSet.point(ends[0]), ValueSet.point(text)):  # fmt: skip
+        is_kept = holds(in_set(call, values, False, "UTC"), {"v": key})
+        assert is_kept or not values.contains(text)
+        if dt.datetime(1600, 1, 1) <= moments[2] < dt.datetime(9999, 12, 31):
+            assert is_kept == values.contains(text)
 
 
 @given(
