@@ -22,6 +22,7 @@ from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import calls
 from layoutopt.sql.constant_folding import fold
+from layoutopt.sql.dialect_checks import is_check, read_check
 from layoutopt.sql.functions import (
     EXTRACT_UNITS,
     PARSED,
@@ -61,6 +62,8 @@ def _read_operand(node: exp.Expr, context: Context) -> Operand:
             raise Unusable("non-deterministic", f"{part.sql('spark')} may differ from run to run")
         if isinstance(part, exp.Query):
             raise Unusable("subquery", f"{part.sql('spark')[:80]} is a subquery")
+    if is_check(node):
+        return read_check(node, context.settings.time_zone, lambda part: read_operand(part, context))
     if node.find(exp.Column) is None and not isinstance(node, exp.Anonymous):
         return fold(node, context.settings.time_zone)
     return read_subject(node, context)
