@@ -39,7 +39,10 @@ def make_rows() -> list[Row]:
     """Return rows of every kind: each value of a column stands in some row, beside some of the others."""
     whole = [None, 0, 1, 2, 3, 5, 6, 7, -1, -2, -3, -5, -7, 8, 1000, -1000, 2147483000]
     doubles = [None, 0.0, -0.0, 0.1, 0.5, 2.5, -2.5, 5.0, 1e10, float("nan"), float("inf"), float("-inf"), 3.0]
-    decimals = [None, *map(Decimal, ["0.00", "0.05", "0.15", "-0.05", "2.45", "2.55", "-2.55", "7.00", "3.99", "-3.99"])]
+    decimals = [
+        None,
+        *map(Decimal, ["0.00", "0.05", "0.15", "-0.05", "2.45", "2.55", "-2.55", "7.00", "3.99", "-3.99"]),
+    ]
     jsons = [None, '{"a":"x"}', '{"a":5}', '{"a":null}', "{}", '{"a":{"b":"x"}}', '{"a":"X","c":[1]}', '{"a":true}']
     arrays: list[list[str | None] | None] = [None, [], ["k"], ["a", "k"], ["a"], [None], [None, "k"], ["K"]]
     days = [None, *map(dt.date.fromisoformat, _DAYS)]
@@ -82,7 +85,9 @@ class DuckDb(System):
 
     def _ask(self, expression: str) -> list[Any] | str:
         try:
-            return [value for (value,) in self._connection.execute(f"SELECT {expression} FROM t ORDER BY id").fetchall()]
+            return [
+                value for (value,) in self._connection.execute(f"SELECT {expression} FROM t ORDER BY id").fetchall()
+            ]
         except Exception as error:
             return str(error)
 
@@ -101,8 +106,7 @@ class ClickHouse(System):
             for name, type in TYPES.items()
         ]
         self._session.query(f"CREATE TABLE t ({', '.join(columns)}) ENGINE = Memory")
-        # It has no array that is NULL, so this column has no such rows.
-        lines = (", ".join("[]" if v is None and n == "arr" else _literal(v, "\\") for n, v in zip(TYPES, row, strict=True)) for row in rows)
+        lines = (", ".join(_literal(value, "\\") for value in row) for row in rows)
         self._session.query(f"INSERT INTO t VALUES {', '.join(f'({line})' for line in lines)}")
 
     def ask(self, expressions: Sequence[str]) -> list[list[Any] | str]:
@@ -114,6 +118,13 @@ class ClickHouse(System):
         except Exception as error:
             return str(error)
         return [None if line == "\\N" else line for line in text.splitlines()]
+
+
+def clickhouse_value(type: str, value: object) -> object:
+    """The value of a row: there is no array that is NULL, and functions of days know none before 1970."""
+    if value is None and type == "array<string>":
+        return []
+    return None if isinstance(value, dt.date) and value.year < 1971 else value
 
 
 def _literal(value: object, escape: str) -> str:
@@ -148,14 +159,20 @@ class Postgres(System):
         user = ["--username=tester", "--encoding=UTF8", "--locale=C.UTF-8", "--auth=trust", "--no-sync"]
         self._run("initdb", "--pgdata", f"{self._folder}/data", *user)
         options = f"-c listen_addresses= -c unix_socket_directories={self._folder} -c TimeZone=UTC -c fsync=off"
-        self._run("pg_ctl", "--pgdata", f"{self._folder}/data", "-w", "-l", f"{self._folder}/log", "-o", options, "start")
+        self._run(
+            "pg_ctl", "--pgdata", f"{self._folder}/data", "-w", "-l", f"{self._folder}/log", "-o", options, "start"
+        )
 
     def stop(self) -> None:
         self._run("pg_ctl", "--pgdata", f"{self._folder}/data", "-m", "immediate", "stop")
 
     def _run(self, program: str, *arguments: str, input: str = "") -> str:
         # The server refuses to run as root.
-        owner = {"user": self._folder.owner(), "group": self._folder.group(), "extra_groups": []} if os.geteuid() == 0 else {}
+        owner = (
+            {"user": self._folder.owner(), "group": self._folder.group(), "extra_groups": []}
+            if os.geteuid() == 0
+            else {}
+        )
         done = subprocess.run(
             [self._programs / program, *arguments], input=input, capture_output=True, text=True, cwd=self._folder,
             check=False, **owner,
@@ -169,7 +186,9 @@ class Postgres(System):
 
     def load(self, rows: Sequence[Row]) -> None:
         types = {"string": "text", "array<string>": "text[]", "double": "double precision", "timestamp": "timestamptz"}
-        columns = ", ".join(f"{name} {'jsonb' if name == 'js' else types.get(type, type)}" for name, type in TYPES.items())
+        columns = ", ".join(
+            f"{name} {'jsonb' if name == 'js' else types.get(type, type)}" for name, type in TYPES.items()
+        )
         lines = ", ".join(f"({', '.join(map(self._to_sql, row))})" for row in rows)
         self._query(f"CREATE TABLE t ({columns}); INSERT INTO t VALUES {lines};")
 
@@ -180,9 +199,7 @@ class Postgres(System):
 
     def ask(self, expressions: Sequence[str]) -> list[list[Any] | str]:
         rest = "ORDER BY id) TO STDOUT (FORMAT csv, NULL '\\N', FORCE_QUOTE *);"
-        script = "".join(
-            f"\\echo ==start\nCOPY (SELECT {expression} FROM t {rest}\n" for expression in expressions
-        )
+        script = "".join(f"\\echo ==start\nCOPY (SELECT {expression} FROM t {rest}\n" for expression in expressions)
         texts = self._query(f"\\set VERBOSITY terse\n{script}").split("==start\n")[1:]
         return [self._parse(text) for text in texts]
 
@@ -196,7 +213,9 @@ def start_postgres(rows: Sequence[Row]) -> Iterator[System]:
     """Start a server with the rows, and stop it."""
     programs = find_postgres()
     assert programs is not None
-    with tempfile.TemporaryDirectory(dir="/tmp", prefix="pg", ignore_cleanup_errors=True) as name:  # sockets have short paths
+    with tempfile.TemporaryDirectory(
+        dir="/tmp", prefix="pg", ignore_cleanup_errors=True
+    ) as name:  # sockets have short paths
         folder = Path(name)
         if os.geteuid() == 0:
             shutil.chown(folder, "nobody", "nogroup")
