@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeGuard
 
 from sqlglot import exp
 
@@ -76,10 +76,10 @@ def read_check(node: exp.Expr, zone: str, read: Callable[[exp.Expr], Operand]) -
 
 def _check_type(operand: Operand, kinds: Sequence[str], zone: str, node: exp.Expr) -> Operand:
     type = "decimal" if operand.type.startswith("decimal") else operand.type
-    if isinstance(operand, TypedConstant):
-        if type == "void" or any(kind in _CONSTANTS and _CONSTANTS[kind](operand.value) for kind in kinds):
-            _check_zone(operand, zone, "isoinstant" in kinds)
-            return operand
+    accepted = (_CONSTANTS[kind] for kind in kinds if kind in _CONSTANTS)
+    if isinstance(operand, TypedConstant) and (type == "void" or any(accepts(operand.value) for accepts in accepted)):
+        _check_zone(operand, zone, "isoinstant" in kinds)
+        return operand
     if type not in kinds:
         known = " or ".join(kinds)
         raise Unusable("dialect", f"{node.sql('spark')} is {operand.type}; what the dialect means is known for {known}")
@@ -160,7 +160,7 @@ def _fits_double(type: str) -> bool:
     return digits is None or digits[0] <= _EXACT_DIGITS
 
 
-def has_ordinary_nan(operand: Operand) -> bool:
+def has_ordinary_nan(operand: Operand) -> TypeGuard[Subject]:
     """Return whether NaN is not larger than numbers to the dialect of an operand's text."""
     if not isinstance(operand, Subject) or not operand.dialect:
         return False
@@ -237,7 +237,7 @@ def to_java_regexp(pattern: str, dialect: str, is_whole: bool, ignores_case: boo
     To Java ``$`` stands before a last line break too, and ``.`` for no character that breaks lines.
 
     >>> to_java_regexp("^a.$", "postgres", False, False), to_java_regexp("AB.*", "snowflake", True, True)
-    ('^a[\\s\\S]\\z', '\\A(?i:AB[^\\n]*)\\z')
+    ('^a[\\s\\S]\\z', '^(?i:AB[^\\n]*)\\z')
     """
     kind = TRAITS[dialect].regexp
     if kind == "plain" and re.search(r"[.$]", pattern):
@@ -246,7 +246,7 @@ def to_java_regexp(pattern: str, dialect: str, is_whole: bool, ignores_case: boo
         raise Unusable("dialect", f"{pattern!r} may match letters outside ASCII if case is ignored")
     java = pattern.replace(".", r"[\s\S]" if kind == "any" else r"[^\n]").replace("$", r"\z")
     if is_whole:
-        return rf"\A(?{'i' * ignores_case}:{java})\z"
+        return rf"^(?{'i' * ignores_case}:{java})\z" if ignores_case or "|" in java else rf"^{java}\z"
     return f"(?i){java}" if ignores_case else java
 
 
@@ -272,6 +272,8 @@ def plain_text(text: str) -> str:
         inner = text[match.end() : end]
         if match[0].casefold().startswith(UNPROVED):
             inner = re.sub(r"\\(.)|''", lambda quoted: quoted[1] or "'", match[1]).rpartition(" of ")[0]
+        elif match[0].casefold().startswith(REGEXP):
+            inner = f"regexp_like({inner})"
         text = text[: match.start()] + inner + text[end + 1 :]
         match = _CALL.search(text, match.start())
     return text

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias, TypeGuard
 from zoneinfo import ZoneInfo
 
 import sqlglot
@@ -113,7 +113,6 @@ _DAYS: Final = """
     extract(hour from _time)        => hour(_time)
     extract(minute from _time)      => minute(_time)
     CAST(_day AS DATE)              => CAST(_day AS DATE)
-    CAST(_whole AS SMALLINT)        => CAST(_whole AS SMALLINT)
     CAST(_whole AS INT)             => CAST(_whole AS INT)
     CAST(_whole AS BIGINT)          => CAST(_whole AS BIGINT)
 """
@@ -232,7 +231,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
             round(_decimal, _natural)   => round(_decimal, _natural)
             floor(_exact)               => floor(_exact)
             ceil(_exact)                => ceil(_exact)
-            list_contains(_array, _word) => array_contains(_array, _word)
+            list_contains(_array, _word) => IF(_array IS NULL, NULL, coalesce(array_contains(_array, _word), FALSE))
         """,
         "snowflake": _DAYS + _NAMED_DAYS + _TRUNCATED + _TEXTS + _WIDE_ARITHMETIC + """
             extract(year from _day)     => year(_day)
@@ -315,8 +314,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
             contains(_array, _word)     => array_contains(_array, _word)
         """,
         "clickhouse": """
-            CAST(_day AS DATE)          => CAST(_day AS DATE)
-            toDate(_day)                => CAST(_day AS DATE)
+            toDate(_calendar)           => CAST(_calendar AS DATE)
             toYear(_day)                => year(_day)
             toQuarter(_day)             => quarter(_day)
             toMonth(_day)               => month(_day)
@@ -344,7 +342,7 @@ MEANINGS: Final[Mapping[str, str]] = MappingProxyType(
             empty(_text)                => length(_text) = 0
             notEmpty(_text)             => length(_text) > 0
             _text || _text2             => concat(_text, _text2)
-            has(_array, _word)          => array_contains(_array, _word)
+            has(_array, _word)          => coalesce(array_contains(_array, _word), FALSE)
         """,
         "tsql": _DAYS + """
             YEAR(_day)                  => year(_day)
@@ -569,25 +567,22 @@ class _Translator:
                 node.replace(condition)
                 calls = [call for call in condition.find_all(exp.Anonymous) if call.name == TYPED]
                 return [call.expressions[1] for call in calls]
-        elif isinstance(node, _COMPARISONS) and len(operands) == 2 and type(operands[1].unnest()) in _MAPPED:
-            if _is_text(operands[0]):  # '2024-02' = to_char(d, 'YYYY-MM')
-                mirrored = _MIRRORED[type(node)](this=operands[1].copy(), expression=operands[0].copy())
-                node.replace(mirrored)
-                return self._translate_comparison(mirrored)
+        elif isinstance(node, _COMPARISONS) and _is_text(node.this) and type(node.expression.unnest()) in _MAPPED:
+            mirrored = _MIRRORED[type(node)](this=node.expression.copy(), expression=node.this.copy())
+            node.replace(mirrored)  # '2024-02' = to_char(d, 'YYYY-MM')
+            return self._translate_comparison(mirrored)
         rest = [value for key, value in node.args.items() if key in ("query", "unnest", "field")]
         return [*self._mark_compared(operands), *(value for value in rest if isinstance(value, exp.Expr))]
 
     def _translate_quantified(self, node: exp.Expr) -> list[exp.Expr]:
-        """Translate ``x = ANY(ARRAY[1, 2])``, ``x <> ALL(ARRAY[1, 2])`` and ``'k' = ANY(xs)``."""
+        """Translate ``x = ANY(ARRAY[1, 2])`` and ``'k' = ANY(xs)``."""
         values = node.expression.this.unnest()
         is_any = isinstance(node, exp.EQ) and isinstance(node.expression, exp.Any)
         if isinstance(values, exp.Query):
             return _children(node)
-        if isinstance(values, exp.Array) and (is_any or isinstance(node, exp.NEQ)):
+        if isinstance(values, exp.Array) and is_any:
             listed = exp.In(this=node.this.copy(), expressions=[value.copy() for value in values.expressions])
-            if not is_any and isinstance(node.expression, exp.Any):
-                return self._refuse(node)
-            node.replace(listed if is_any else exp.Not(this=listed))
+            node.replace(listed)
             return [listed]
         return self._translate_contains(node, node.this, [values]) if is_any else self._refuse(node)
 
@@ -659,8 +654,10 @@ class _Translator:
         """Translate a match of a regular expression: of the whole text, or of a part of it."""
         pattern, flags, is_clear = node.expression, node.args.get("flag") or node.args.get("options"), True
         is_whole = bool(node.args.get("full_match")) or isinstance(node, exp.RegexpFullMatch)
-        if self._dialect == "duckdb" and self._words & {"~", "!~", "RLIKE", "REGEXP"}:  # the parser confuses the two
-            is_whole, is_clear = True, "REGEXP_MATCHES" not in self._words
+        if self._dialect == "duckdb" and self._words & {"~", "!~", "RLIKE", "REGEXP"}:
+            # The operator matches whole texts in DuckDB 1, and parts in DuckDB 2; the parser takes both for a function.
+            text = pattern.name
+            is_clear = text.startswith("^") and text.endswith("$") and "|" not in text
         names = ["i"] if isinstance(node, exp.RegexpILike) else list(flags.name) if _is_text(flags) else []
         if isinstance(pattern, exp.RawString):
             pattern = exp.Literal.string(pattern.name)
@@ -673,9 +670,9 @@ class _Translator:
         if not is_known or not is_clear:
             return self._refuse(node)
         typed = self._typed(node.this, node.this, "string")
-        texts = [self._dialect, "whole" if is_whole else "part", "i" if names[-1:] == ["i"] else ""]
-        call = _call(REGEXP, typed, pattern.copy(), *map(exp.Literal.string, texts))
-        node.replace(call)
+        texts = ["whole" if is_whole else "part", "i" if names[-1:] == ["i"] else ""]
+        dialect = exp.Literal.string(self._dialect)
+        node.replace(_call(REGEXP, dialect, typed, pattern.copy(), *map(exp.Literal.string, texts)))
         return [typed.expressions[1]]
 
 
@@ -694,7 +691,7 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
     return [part for value in values if value is not None for part in (value if isinstance(value, list) else [value])]
 
 
-def _is_text(node: object) -> bool:
+def _is_text(node: object) -> TypeGuard[exp.Literal]:
     return isinstance(node, exp.Literal) and bool(node.is_string)
 
 
@@ -819,7 +816,12 @@ def _map_local_day(node: exp.Expr, call: exp.Expr, texts: Sequence[exp.Expr], di
     if isinstance(node, exp.EQ | exp.NEQ | exp.In):
         equal = exp.paren(exp.or_(*(exp.and_(at_least(first), before(last)) for first, last in ranges)))
         return exp.Not(this=equal) if isinstance(node, exp.NEQ) else equal
-    bounds = {exp.LT: before(start), exp.GTE: at_least(start), exp.LTE: before(end), exp.GT: at_least(end)}
+    bounds: dict[type[exp.Expr], exp.Expr] = {
+        exp.LT: before(start),
+        exp.GTE: at_least(start),
+        exp.LTE: before(end),
+        exp.GT: at_least(end),
+    }
     return exp.paren(bounds[type(node)])
 
 
@@ -861,6 +863,7 @@ def _map_formatted_day(node: exp.Expr, call: exp.Expr, texts: Sequence[exp.Expr]
     return None
 
 
-_MAPPED: Final = MappingProxyType(
+_Mapping: TypeAlias = Callable[[exp.Expr, exp.Expr, Sequence[exp.Expr], str], exp.Expr | None]
+_MAPPED: Final[Mapping[type[exp.Expr], _Mapping]] = MappingProxyType(
     {exp.Date: _map_local_day, exp.TimeToStr: _map_formatted_day, exp.ToChar: _map_formatted_day}
 )

@@ -253,10 +253,13 @@ def _read_regex(node: exp.Expr, truth: bool, context: Context) -> Node:
 
 
 def _read_dialect_regex(node: exp.Expr, truth: bool, context: Context) -> Node:
-    tested, pattern, dialect, extent, flags = node.expressions
+    dialect, tested, pattern, extent, flags = node.expressions
     if not safe_regex(pattern.name):
         raise Unusable("can-fail", f"Java may reject the pattern {pattern.name!r}")
     text, _ = _read_text_and_pattern(exp.EQ(this=tested.copy(), expression=pattern.copy()), context)
+    if extent.name == "whole" and not flags.name and not re.search(r"[.^$*+?|]", pattern.name):
+        value = ValueSet.point(pattern.name)
+        return in_set(text, value if truth else value.complement(), False, context.settings.time_zone)
     java = to_java_regexp(pattern.name, dialect.name, extent.name == "whole", flags.name == "i")
     call = Call("rlike", (text, to_const(TypedConstant(java, "string"))), "boolean")
     return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
@@ -292,9 +295,8 @@ def _read_comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     return _compare_operands(left, _OPERATORS[type(node)], right, truth, context, node)
 
 
-def _add_ordinary_nan(node: Node, operand: Operand, truth: bool, context: Context) -> Node:
+def _add_ordinary_nan(node: Node, operand: Subject, truth: bool, context: Context) -> Node:
     """Return the rows for which ``x > 5`` is TRUE (or FALSE) where NaN is larger than no number."""
-    assert isinstance(operand, Subject)
     nan = ValueSet.point(NAN_KEY)
     is_nan = in_set(operand.expr, nan.complement() if truth else nan, False, context.settings.time_zone)
     return conjunction([node, is_nan]) if truth else disjunction([node, is_nan])
