@@ -18,6 +18,7 @@ from sqlglot import exp
 
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import to_key
+from layoutopt.sql.dialect_checks import is_check, read_check
 from layoutopt.sql.functions import PARSED, SUFFIXED, list_arguments
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.schema import spark_type
@@ -306,6 +307,13 @@ def _fold_call(node: exp.Expr, zone: str) -> TypedConstant:
     return TypedConstant(value, str(function.gives))
 
 
+def _fold_check(node: exp.Expr, zone: str) -> TypedConstant:
+    operand = read_check(node, zone, lambda part: fold(part, zone)) if is_check(node) else None
+    if not isinstance(operand, TypedConstant):
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
+    return operand
+
+
 def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
     operands = [fold(argument, zone) for argument in (node.this, *node.expressions)]
     kinds = {operand.type for operand in operands} - {"void"}
@@ -316,6 +324,7 @@ def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
 
 _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
     exp.Literal: _fold_literal,
+    exp.Anonymous: _fold_check,
     exp.RawString: lambda node, zone: TypedConstant(node.name, "string"),
     exp.HexString: lambda node, zone: TypedConstant(
         bytes.fromhex(node.name.zfill(len(node.name) + len(node.name) % 2)), "binary"

@@ -19,6 +19,7 @@ from sqlglot.errors import ErrorLevel, ParseError, SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from layoutopt.errors import SettingError, expected_names
+from layoutopt.sql.dialect_meaning import to_spark_meaning
 from layoutopt.sql.functions import DATE_TRUNC_UNITS, SUFFIXED
 from layoutopt.sql.lexing import is_spark_function, without_comments
 from layoutopt.sql.pipes import remove_pipes
@@ -28,6 +29,8 @@ _OTHER_DIALECTS = ("postgres", "mysql", "tsql", "bigquery", "snowflake", "oracle
 _MOST_SHOWN: Final = 60  # characters of a text in a message
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT, exp.LTE, exp.GT, exp.GTE)
 _PREDICATES = (exp.Between, exp.In, exp.Is, exp.Like, exp.ILike, exp.RegexpLike)
+# Dialects of Spark's own SQL: its functions have their names, arguments and meanings there.
+_SPARK_LIKE: Final = frozenset({"databricks", "spark2"})
 # Spark's units of ``trunc`` and ``date_trunc``; the value is NULL for others.
 _UNITS: Final = DATE_TRUNC_UNITS | {"MILLISECOND", "MICROSECOND"}
 _OPERANDS: Final = frozenset(
@@ -112,7 +115,13 @@ def _parse_cached(sql: str, dialect: str) -> exp.Expr:
         _refuse_misread(tokens)
         _refuse_other_precedence(tree)
         _refuse_hidden_columns(tree)
+        _refuse_versions(tree)
         return tree
+    _refuse_versions(tree)
+    name = dialect.casefold()
+    if name not in _SPARK_LIKE:
+        words = frozenset(token.text.upper() for token in tokens)
+        tree = to_spark_meaning(tree, name, _FUNCTIONS, words)
     try:
         translated = tree.sql(dialect=Spark4, unsupported_level=ErrorLevel.IGNORE)
     except (SqlglotError, ValueError, RecursionError) as error:
@@ -181,6 +190,13 @@ def guess_dialect(texts: Sequence[str]) -> str | None:
     readable = {name: sum(is_readable(text, name) for text in texts) for name in _OTHER_DIALECTS}
     best = max(_OTHER_DIALECTS, key=readable.__getitem__)
     return best if readable[best] else None
+
+
+def _refuse_versions(tree: exp.Expr) -> None:
+    """Refuse ``t@v3``, a version of a table, which sqlglot takes for an alias."""
+    for alias in tree.find_all(exp.TableAlias):
+        if isinstance(alias.this, exp.Parameter):
+            raise StatementError("unsupported", "a table's version (@) is not supported; query the current version")
 
 
 def _refuse_misread(tokens: Sequence[Token]) -> None:

@@ -23,6 +23,7 @@ from layoutopt.model.types import INTEGER_BITS, nested_parts
 from layoutopt.model.values import key_kind
 from layoutopt.sql import calls
 from layoutopt.sql.constant_folding import fold, is_folded
+from layoutopt.sql.dialect_checks import is_check, read_check
 from layoutopt.sql.functions import (
     EXTRACT_UNITS,
     PARSED,
@@ -62,6 +63,8 @@ def _read_operand(node: exp.Expr, context: Context) -> Operand:
             raise Unusable("non-deterministic", f"{part.sql('spark')} may differ from run to run")
         if isinstance(part, exp.Query):
             raise Unusable("subquery", f"{part.sql('spark')[:80]} is a subquery")
+    if is_check(node):
+        return read_check(node, context.settings.time_zone, lambda part: read_operand(part, context))
     is_named = isinstance(node, exp.Anonymous) and (node.name.casefold() in context.udfs or not is_folded(node))
     if node.find(exp.Column) is None and not is_named:
         return fold(node, context.settings.time_zone)

@@ -33,6 +33,15 @@ from layoutopt.model.predicates import (
 from layoutopt.model.udf import NO_UDFS
 from layoutopt.model.values import NAN_KEY, ValueSet, compare, key_kind, to_key
 from layoutopt.sql.calls import Choice, find_choice, read_compared_only
+from layoutopt.sql.dialect_checks import (
+    check_comparison,
+    has_ordinary_nan,
+    is_check,
+    plain_text,
+    read_patterns,
+    to_java_regexp,
+)
+from layoutopt.sql.dialect_meaning import REGEXP
 from layoutopt.sql.elements import some_element_node, without_lambda
 from layoutopt.sql.expressions import MIRRORED, OPPOSITE, check_compared, compare_subjects, read_operand
 from layoutopt.sql.operands import Context, Operand, Subject, cast_subject, explicit_cast, to_const
@@ -92,12 +101,15 @@ class FilterReader:
             if self._strict:
                 raise
             if problem.code != OTHER_TABLE:
-                self.unusable.append(UnusableCondition(problem.code, problem.detail, condition.sql("spark")))
+                self._leave_out(problem.code, problem.detail, condition)
         except (ValueError, OverflowError, ArithmeticError, LayoutoptError) as error:
             if self._strict:
                 raise
-            self.unusable.append(UnusableCondition("inexact", str(error), condition.sql("spark")))
+            self._leave_out("inexact", str(error), condition)
         return TRUE
+
+    def _leave_out(self, code: str, detail: str, condition: exp.Expr) -> None:
+        self.unusable.append(UnusableCondition(code, plain_text(detail), plain_text(condition.sql("spark"))))
 
     def _read_implied(self, condition: exp.Expr, truth: bool) -> list[Node]:
         """Return what the condition's user-defined functions imply about plain columns."""
@@ -200,6 +212,11 @@ def _read_like(node: exp.Expr, truth: bool, context: Context, escape: str = "\\"
     """Return ``x LIKE 'a%'`` or ILIKE, of one pattern, or of ANY or ALL of several."""
     if isinstance(node.expression, exp.Any | exp.All):
         return _read_like_list(node, truth, context, escape)
+    patterns = read_patterns(node.expression)
+    if patterns is not None:
+        plain = [type(node)(this=node.this.copy(), expression=exp.Literal.string(pattern)) for pattern in patterns]
+        parts = [_read_like(part, truth, context) for part in plain]
+        return disjunction(parts) if truth else conjunction(parts)
     text, pattern = _read_text_and_pattern(node, context)
     if pattern is None:
         return FALSE
@@ -253,6 +270,19 @@ def _read_regex(node: exp.Expr, truth: bool, context: Context) -> Node:
     return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
 
 
+def _read_dialect_regex(node: exp.Expr, truth: bool, context: Context) -> Node:
+    dialect, tested, pattern, extent, flags = node.expressions
+    if not safe_regex(pattern.name):
+        raise Unusable("can-fail", f"Java may reject the pattern {pattern.name!r}")
+    text, _ = _read_text_and_pattern(exp.EQ(this=tested.copy(), expression=pattern.copy()), context)
+    if extent.name == "whole" and not flags.name and not re.search(r"[.^$*+?|]", pattern.name):
+        value = ValueSet.point(pattern.name)
+        return in_set(text, value if truth else value.complement(), False, context.settings.time_zone)
+    java = to_java_regexp(pattern.name, dialect.name, extent.name == "whole", flags.name == "i")
+    call = Call("rlike", (text, to_const(TypedConstant(java, "string"))), "boolean")
+    return in_set(call, ValueSet.point(int(truth)), False, context.settings.time_zone)
+
+
 def safe_regex(pattern: str) -> bool:
     """Return whether Java certainly accepts a pattern and matches it in bounded time and stack.
 
@@ -283,10 +313,26 @@ def _read_comparison(node: exp.Expr, truth: bool, context: Context) -> Node:
     return _compare_operands(left, _OPERATORS[type(node)], right, truth, context, node)
 
 
+def _add_ordinary_nan(node: Node, operand: Subject, truth: bool, context: Context) -> Node:
+    """Return the rows for which ``x > 5`` is TRUE (or FALSE) where NaN is larger than no number."""
+    nan = ValueSet.point(NAN_KEY)
+    is_nan = in_set(operand.expr, nan.complement() if truth else nan, False, context.settings.time_zone)
+    return conjunction([node, is_nan]) if truth else disjunction([node, is_nan])
+
+
 def _compare_operands(
     left: Operand, operator: str, right: Operand, truth: bool, context: Context, node: exp.Expr
 ) -> Node:
     """Return a comparison, which is (a part of) the node's condition."""
+    check_comparison(operator, left, [right], context.settings.time_zone)
+    if operator in (">", ">=", "<", "<="):
+        larger = left if operator[0] == ">" else right
+        other = right if larger is left else left
+        if has_ordinary_nan(larger) and isinstance(other, TypedConstant) and other.value is not None:
+            without = replace(larger, dialect="")
+            sides = (without, right) if larger is left else (left, without)
+            compared = _compare_operands(sides[0], operator, sides[1], truth, context, node)
+            return _add_ordinary_nan(compared, larger, truth, context)
     if not truth:
         operator = OPPOSITE[operator]
     if isinstance(left, TypedConstant):
@@ -400,6 +446,7 @@ def _read_null_safe_equal(node: exp.Expr, truth: bool, context: Context) -> Node
         raise Unusable("unsupported-expression", f"{node.sql('spark')} is supported for a column and a constant only")
     if right.value is None:
         return _is_null(left, truth, context)
+    check_comparison("=", left, [right], context.settings.time_zone)
     kind, _ = _common_type([right], left, context)
     subject, (values,) = _value_sets(left, "=" if truth else "<>", [right], kind, context)
     return in_set(subject.expr, values, not truth, context.settings.time_zone)
@@ -423,6 +470,7 @@ def _read_in(node: exp.Expr, truth: bool, context: Context) -> Node:
         return _read_constant_in(tested, constants, truth, context)
     if isinstance(tested, TypedConstant) or len(constants) < len(items):
         raise Unusable("unsupported-expression", f"{node.sql('spark')[:80]} is supported for lists of constants only")
+    check_comparison("=", tested, constants, context.settings.time_zone)
     kind, has_null = _common_type(constants, tested, context, in_list=True)
     if has_null and not truth:
         return FALSE  # x NOT IN (..., NULL) is FALSE or NULL, never TRUE
@@ -465,6 +513,8 @@ def _read_named_function(node: exp.Expr, truth: bool, context: Context) -> Node:
     name = node.name.casefold()
     if name in ("isnull", "isnotnull") and len(node.expressions) == 1:
         return _read_null_test(node.expressions[0], truth == (name == "isnull"), context)
+    if name == REGEXP and is_check(node):
+        return _read_dialect_regex(node, truth, context)
     return _read_boolean(node, truth, context)
 
 

@@ -27,10 +27,12 @@ class Subject:
         expr: the expression as it is evaluated.
         type: the type it is compared as. It may be wider than the expression's own type where the widening keeps
             every value and order (``cast(x as bigint)`` of an int x), so that the cast can be left out.
+        dialect: whose rules its comparisons follow; "" for Spark's.
     """
 
     expr: Expr
     type: str
+    dialect: str = ""
 
 
 Operand = TypedConstant | Subject

@@ -24,6 +24,7 @@ CONDITION_REASONS = {
     "can-fail": "the expression can fail on some row and has no error-free form that is known to be exact",
     "coercion": "Spark's types of the two sides have no common type that is compared exactly",
     "correlated": "the condition compares with a column of an outer query",
+    "dialect": "the expression is not proved to mean in Spark what it means in the log's dialect",
     "inexact": "the constant can't be computed exactly as Spark would",
     "non-deterministic": "the value may differ from run to run or row to row",
     "outer-join": "applied early, the condition could change what an outer, semi or anti join returns",

@@ -19,6 +19,7 @@ from layoutopt.model.predicates import TRUE, Expr, Filter, InSet, Node, conjunct
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import NO_UDFS, Udf, Udfs
 from layoutopt.sql.dialect import Spark4, get_dialect, parse_statement
+from layoutopt.sql.dialect_checks import plain_text
 from layoutopt.sql.filters import OTHER_TABLE, FilterReader
 from layoutopt.sql.operands import Context
 from layoutopt.sql.problems import StatementError, Unusable, UnusableCondition
@@ -174,7 +175,7 @@ def _read_condition(placed: PlacedCondition, item: FromItem, context: Context) -
     if is_local:
         code = "sampled" if item.frozen else "outer-join"
         detail = f"{placed.condition.sql('spark')} can't be applied before the rest of the query"
-        omitted.append(UnusableCondition(code, detail, placed.condition.sql("spark")))
+        omitted.append(UnusableCondition(code, plain_text(detail), plain_text(placed.condition.sql("spark"))))
     return TRUE, omitted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from unittest.mock import patch
 
@@ -132,10 +133,14 @@ def test_analysis_does_not_depend_on_the_dialect_for_meaning() -> None:
     assert [q.filter for q in spark.queries] == [q.filter for q in other.queries]
 
 
+# A collation that no log names orders the texts of PostgreSQL.
+_TEXT_RANGE = re.compile(r"[<>]=? '[A-Za-z]")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
 def test_public_bi_is_analysed_and_every_other_query_has_a_reason() -> None:
-    statements = used = with_condition = with_filter = 0
+    statements = used = exact = with_condition = with_filter = 0
     for folder in sorted(path for path in PUBLIC_BI.iterdir() if path.is_dir()):
         schemas = schemas_from((folder / "schema.sql").read_text(encoding="utf-8"))
         log = list(read_log(folder / "queries.sql", dialect="postgres"))
@@ -147,8 +152,10 @@ def test_public_bi_is_analysed_and_every_other_query_has_a_reason() -> None:
             with_condition += len(filtered)
             with_filter += sum(q.filter.root != TRUE for q in filtered)
             assert found.skipped == ()
-            assert all(q.exact for q in found.queries)
+            exact += sum(q.exact for q in found.queries)
+            assert all(q.exact or _TEXT_RANGE.search(q.sql) for q in found.queries)
     assert statements == 421
+    assert exact >= 0.93 * used
     assert used >= 0.95 * statements
     assert with_filter >= 0.95 * with_condition
 
