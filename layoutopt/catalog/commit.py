@@ -227,10 +227,14 @@ def _name_operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
 
 
 def _list_plans(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
-    """Return the listed plans after the load; none while the partitions name the only plan."""
     known = () if latest is None or load.whole_table else latest.plans_in_order
     if (load.entries or not partitions) and load.plan.digest not in known:
         known = (*known, load.plan.digest)
+    return list_plans(known, partitions)
+
+
+def list_plans(known: Sequence[str], partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
+    """Return the plans that a snapshot lists, of those known; none while its partitions name the only plan."""
     kept = {*known[-_MOST_PLANS:], *(entry.plan for entry in partitions)}
     noted = len(known) > 1 or not partitions
     return tuple(digest for digest in known if digest in kept) if noted else ()

@@ -734,6 +734,26 @@ class DriftSettings(VerbSettings):
     column: SqlColumn = None
 
 
+class ExpireSettings(VerbSettings):
+    """Settings of `expire`."""
+
+    table_path: TablePath
+    partition: Names = Field((), description="drop these partitions, each COLUMN=VALUE")
+    before: Text | None = Field(
+        None,
+        description="drop the partitions whose value is less than this one, of the partition column's type, like "
+        "2024-01-01, 2024 or 202401; times are in UTC unless an offset is given; NULL stays",
+    )
+    keep: Span | None = Field(
+        None,
+        description="drop the partitions that are older than this, like 400d, by a partition column of dates or "
+        "timestamps; for nightly runs",
+    )
+    all: bool = Field(False, description="drop them even if no partition is left")
+    dry_run: bool = Field(False, description="only print what would be dropped")
+    publish: PublishTo = ()
+
+
 class VacuumSettings(VerbSettings):
     """Settings of `vacuum`."""
 

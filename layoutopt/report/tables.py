@@ -22,6 +22,7 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.catalog.expire import ExpireReport
     from layoutopt.catalog.snapshot import HistoryEntry
     from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.loading.load import LoadsReport
@@ -123,6 +124,17 @@ def print_load(console: Console, report: LoadReport) -> None:
 def history_report(snapshots: Iterable[HistoryEntry]) -> list[dict[str, object]]:
     """Return the JSON value of a table's snapshots."""
     return [{"snapshot": entry.number, **{name: vars(entry)[name] for name in _HISTORY}} for entry in snapshots]
+
+
+def print_expire(console: Console, report: ExpireReport) -> None:
+    """Print what was dropped or would be dropped."""
+    if not report.partitions:
+        console.print(f"No partition to drop; {report.left} stay")
+        return
+    verb = "Would drop" if report.dry_run else f"Snapshot {report.snapshot} drops"
+    names = _join_first(report.partitions, _MAX_PARTITIONS)
+    console.print(Text(printable(f"{verb} {len(report.partitions)} partition(s), {report.left} stay: {names}")))
+    console.print(f"{report.rows:,} rows; `vacuum` frees {format_bytes(report.bytes)}, `restore` works until then")
 
 
 def print_vacuum(console: Console, report: VacuumReport) -> None:
