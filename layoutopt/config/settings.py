@@ -366,6 +366,19 @@ class LoadSettings(VerbSettings):
     )
     first: First = None
     last: Last = None
+    group: int | None = Field(
+        None,
+        ge=1,
+        description="commit so many partitions at a time; a group fills more cores than a small partition [default: 1 "
+        "where some are chosen, else all]",
+    )
+    parallel: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="with Spark, load so many groups at once; its cores bound the tasks and their memory. Processes of "
+        "this machine (--executor local) load one group after another",
+    )
     replace: bool = Field(
         False,
         description="replace existing partitions; without it, the same rows count as done and other rows are refused",

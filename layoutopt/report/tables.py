@@ -84,12 +84,14 @@ def _join_first(names: Sequence[str], limit: int) -> str:
 
 
 def print_loads(console: Console, report: LoadsReport) -> None:
-    """Print the loads, and the partitions that were loaded before."""
+    """Print the loads, the partitions that were loaded before, and those without rows and with failures."""
     for load in report.loads:
         print_load(console, load)
-    if report.already:
-        names = _join_first(report.already, _MAX_PARTITIONS)
-        console.print(Text(f"{len(report.already)} partition(s) already loaded, not changed: {names}"))
+    for keys, meaning in ((report.already, "already loaded, not changed"), (report.empty, "without rows")):
+        if keys:
+            console.print(Text(f"{len(keys)} partition(s) {meaning}: {_join_first(keys, _MAX_PARTITIONS)}"))
+    for failure in report.failed:
+        console.print(Text(printable(f"not loaded: {failure.partition}: {failure.error}")))
 
 
 def _make_curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
