@@ -147,11 +147,17 @@ def _change(settings: Changing, session: Session, title: str, change: Callable[.
 def history(settings: HistorySettings, session: Session) -> None:
     """List a table's snapshots, oldest first."""
     from layoutopt.catalog.snapshot import history as history_of
+    from layoutopt.catalog.source_lists import read_new_sources
     from layoutopt.catalog.table import Catalog
     from layoutopt.report.tables import history_report, print_history
 
-    snapshots = history_of(Catalog.open(settings.table_path).files)
-    session.show(history_report(snapshots), lambda console: print_history(console, snapshots))
+    files = Catalog.open(settings.table_path).files
+    snapshots = history_of(files)
+    sources = read_new_sources(files, [entry.number for entry in snapshots]) if settings.sources else None
+    session.show(
+        history_report(snapshots, sources),
+        lambda console: print_history(console, snapshots, sources),
+    )
 
 
 @add_verb(verbs, ExpireSettings, example="layoutopt expire tables/events --before 2024-01-01 --dry-run")

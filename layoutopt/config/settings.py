@@ -722,6 +722,9 @@ class HistorySettings(VerbSettings):
     """Settings of `history`."""
 
     table_path: TablePath
+    sources: bool = Field(
+        False, description="also list the source's files that each snapshot's new rows came from, where they are known"
+    )
 
 
 class StatusSettings(VerbSettings):

@@ -18,7 +18,7 @@ from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Lock
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +32,7 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
 from layoutopt.catalog.snapshot import Snapshot, check_table_root
+from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
@@ -81,6 +82,8 @@ _MOST_ROWS = 1 << 31
 _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
 # A message names at most so many partitions.
 _MOST_NAMED = 5
+# The most days of a range of which those without rows are listed.
+_MOST_DAYS = 3_660
 
 
 class RowSource(ABC):
@@ -129,6 +132,7 @@ class Basis:
         source: names the source in messages.
         values: the partitions to load; None where texts select them, or all are loaded.
         fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
+        files: by partition key, the source's files, which the table lists; a DataFrame has none.
         rows: by partition key, the rows counted in the source.
         content: the expected content of all rows, where it is known better than from the source.
         operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
@@ -141,6 +145,7 @@ class Basis:
     source: str
     values: tuple[PlainValue, ...] | None = None
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    files: SourceLists = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     content: Content | None = None
     operation: str | None = None
@@ -231,10 +236,16 @@ def load(
             batch=basis.batch,
             marks=basis.marks,
             shares=basis.shares,
+            sources={key: basis.files.get(key, ()) for key in run.values} if basis.files else None,
             at=at,
         )
         counts["snapshot"] = snapshot.number
     return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), written, stages.seconds)
+
+
+def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...]:
+    """Return the files of a partition of a source as a table lists them."""
+    return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
 def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
@@ -394,8 +405,7 @@ class LoadSource(Protocol):
         ...
 
 
-# The most days of a range of which those without rows are listed.
-_MOST_DAYS = 3_660
+_Error = TypeVar("_Error", bound=Exception)
 
 # Opens the source of a load, for a plan.
 OpenSource = Callable[[str, Plan], LoadSource]
@@ -528,11 +538,12 @@ class _Outcome:
     failed: list[Failure] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
 
-    def fail(self, key: str, error: Exception) -> None:
-        """Note the failure of a partition; raise it where it stops the load."""
+    def fail(self, request: _Request, partitions: Iterable[SourcePartition], error: Exception) -> None:
+        """Note the failure of partitions; raise it where it stops the load."""
         if not self.goes_on:
             raise error
-        self.failed.append(Failure(key, error))
+        reason = _explain(request.settings, error)
+        self.failed += [Failure(request.key(partition), reason) for partition in partitions]
 
 
 def run_load(
@@ -575,7 +586,7 @@ def run_load(
             request = _open_request(open_source, settings, say, log, make_plan)
             # Each group is committed by itself, so that a retry resumes.
             groups = _cut_groups(request)
-            outcome.goes_on = len(groups) > 1 or (settings.group or 1) > 1
+            outcome.goes_on = len(request.partitions) > 1 and (request.is_partial or settings.group is not None)
             _load_groups(request, groups, outcome, at_once)
             if not outcome.loads and not outcome.failed and _open_newest(settings) is not None:
                 publish_all(settings.table_path, settings.publish, say, log)  # a crash may have left it undone
@@ -607,8 +618,8 @@ def run_load(
 def _cut_groups(request: _Request) -> list[tuple[SourcePartition, ...]]:
     """Return the partitions of each commit."""
     partitions, size = request.partitions, request.settings.group or (1 if request.is_partial else None)
-    if size is None:
-        return [partitions]
+    if size is None or not partitions:
+        return [] if request.is_partial else [partitions]  # a source without a row still makes a table
     return [partitions[start : start + size] for start in range(0, len(partitions), size)]
 
 
@@ -644,7 +655,7 @@ def _find_empty_days(request: _Request) -> tuple[str, ...]:
     return tuple(names.key(day) for day in range(first, last + 1) if day not in known)
 
 
-def _explain(settings: LoadSettings, error: LayoutoptError) -> LayoutoptError:
+def _explain(settings: LoadSettings, error: _Error) -> _Error | SettingError:
     return needs_spark(settings.source, error) if isinstance(error, NeedsSparkError) else error
 
 
@@ -796,7 +807,7 @@ def _load_group(request: _Request, group: tuple[SourcePartition, ...], outcome: 
                 missing.append(partition)
                 continue
         except (LayoutoptError, OSError) as error:
-            outcome.fail(request.key(partition), error)
+            outcome.fail(request, [partition], error)
         else:
             outcome.already.append(request.key(partition))
             request.say(f"partition {request.key(partition)} is there")
@@ -804,17 +815,22 @@ def _load_group(request: _Request, group: tuple[SourcePartition, ...], outcome: 
         return
     try:
         report = _load_missing(request, missing, outcome)
-        if report is not None:
-            outcome.loads.append(report)
-            with outcome.lock:
-                publish_all(request.settings.table_path, request.settings.publish, request.say, request.log)
     except (LayoutoptError, OSError) as error:
-        if not outcome.goes_on or len(missing) == 1 or not missing:
-            outcome.fail(request.key(missing[0]) if missing else "", error)
+        if not outcome.goes_on or len(missing) == 1:
+            outcome.fail(request, missing, error)
             return
         request.log.write("group_failed", partitions=list(map(request.key, missing)), error=str(error))
         for partition in missing:
             _load_group(replace(request, table=_open_newest(request.settings)), (partition,), outcome)
+        return
+    if report is None:
+        return
+    outcome.loads.append(report)
+    try:
+        with outcome.lock:
+            publish_all(request.settings.table_path, request.settings.publish, request.say, request.log)
+    except (LayoutoptError, OSError) as error:
+        outcome.fail(request, missing, error)
 
 
 def _load_missing(request: _Request, missing: list[SourcePartition], outcome: _Outcome) -> LoadReport | None:
@@ -840,6 +856,7 @@ def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadRepor
         source=repr(settings.source),
         values=tuple(partition.value for partition in partitions) if has_values else None,
         fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
+        files={request.key(partition): list_files(settings.source, partition) for partition in partitions},
         rows={request.key(partition): partition.rows for partition in partitions},
     )
     rows = request.source.open_rows(None if is_whole else partitions)
