@@ -8,12 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.snapshot import history
-from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.cli.app import main
 from layoutopt.errors import (
     AlreadyLoadedError,
     LayoutoptError,
@@ -22,38 +18,7 @@ from layoutopt.errors import (
 )
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import LoadsReport
-from layoutopt.scan.table import open_table
-from tests.loading.test_local_source import Place
-from tests.scan.tables import some_rows
-
-DAYS = ("2026-11-18", "2026-11-19", "2026-11-20", "2026-11-22")
-
-
-class Days(Place):
-    """A source with a folder for each of some days."""
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root, by="day")
-        for number, day in enumerate(DAYS):
-            self.write_day(day, 20 + number)
-
-    def write_day(self, day: str, rows: int) -> Path:
-        folder = self.source / f"day={day}"
-        folder.mkdir(exist_ok=True)
-        pq.write_table(some_rows(rows).drop_columns(["day"]), folder / "a.parquet")
-        return folder / "a.parquet"
-
-    def run(self, *words: str) -> int:
-        flags = ["--plan", str(self.root / "plan.json"), "--executor", "local"]
-        return main(["load", str(self.source), self.table, *flags, *words])
-
-    @property
-    def loaded(self) -> dict[str, int]:
-        return {entry.key: entry.rows for entry in open_table(self.table).catalog.partitions}
-
-    @property
-    def commits(self) -> list[tuple[str, ...] | None]:
-        return [entry.changed for entry in history(TableFiles(self.table))]
+from tests.loading.days import DAYS, Days
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_locally, join_few_rows
 from layoutopt.scan.table import open_table
-from tests.loading.test_backfill import DAYS, Days
+from tests.loading.days import DAYS, Days
 from tests.scan.tables import some_rows
 
 
