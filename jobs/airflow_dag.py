@@ -2,10 +2,11 @@
 
 ``layoutopt_nightly`` loads the date partition of each past day, one run per day. Airflow catches up missed days, and
 ``airflow backfill create`` loads a range; retries do not load twice. A day without rows is tried again, then skipped.
-``layoutopt_follow_log`` rewrites partitions for the recent log each night, once their queries have lost as much as
-rewriting costs; then it verifies the table and removes old snapshots. ``layoutopt_plan_check`` checks each week whether
-the recent log still fits the plan. If not, it updates the asset ``layoutopt-plan-outdated``, on which other DAGs can be
-scheduled. A day without rows and an outdated plan are no failures.
+``layoutopt_follow_log`` drops each night the partitions that are too old, and rewrites others for the recent log, once
+their queries have lost as much as rewriting costs; then it verifies the table and removes old snapshots.
+``layoutopt_plan_check`` checks each week whether the recent log still fits the plan. If not, it updates the asset
+``layoutopt-plan-outdated``, on which other DAGs can be scheduled. A day without rows and an outdated plan are no
+failures.
 
 Each run has tasks for each table; tables do not wait for each other. Airflow needs only this file; the
 work is done by commands in the environment of layoutopt, in the folder of the configuration file. A setting is the
@@ -16,7 +17,8 @@ default:
     conf, layoutopt_conf      LAYOUTOPT_CONF        the tables' TOML files, with commas between them: layoutopt.toml.
                                                     A relative path begins at $AIRFLOW_HOME. Each file has [load] source
                                                     and table, [drift] and [optimize] table and log, [verify] and
-                                                    [vacuum] table.
+                                                    [vacuum] table; and where partitions expire, [expire] table and
+                                                    keep.
     -, layoutopt_submit       LAYOUTOPT_SUBMIT      the command before a job: spark-submit
     -, layoutopt_jobs         LAYOUTOPT_JOBS        the folder of the jobs: that of this file, if that is a link, of its
                                                     target
@@ -32,6 +34,7 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+import tomllib
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -211,7 +214,13 @@ def layoutopt_plan_check() -> None:
     tags=["layoutopt"],
 )
 def layoutopt_follow_log() -> None:
-    """Rewrite partitions for recent queries where that pays, then verify the table and remove old snapshots."""
+    """Drop old partitions, rewrite others where that pays, then verify the table and remove old snapshots."""
+
+    @task
+    def expire(conf: str) -> None:
+        # A skipped task would skip those after it.
+        if "expire" in tomllib.loads(Path(conf).read_text(encoding="utf-8")):
+            run(conf, make_command("expire"))
 
     @task
     def optimize(conf: str) -> None:
@@ -227,7 +236,7 @@ def layoutopt_follow_log() -> None:
 
     @task_group
     def maintain(conf: str) -> None:
-        optimize(conf) >> verify(conf) >> vacuum(conf)
+        expire(conf) >> optimize(conf) >> verify(conf) >> vacuum(conf)
 
     maintain.expand(conf=list_tables())
 

@@ -12,6 +12,7 @@
         ├── CatalogError ── NoSnapshotError (2)
         ├── CommitConflictError (3) ── AlreadyLoadedError
         ├── StalePlanError (5)
+        ├── PartitionsFailedError (the lowest of the partitions')
         └── DataFileError, SkippingError, ContentMismatchError, BoundError
 
 Each message is one sentence with the offending value and what to do.
@@ -23,7 +24,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Final
+from typing import Any, Final
 
 
 class LayoutoptError(Exception):
@@ -151,6 +152,14 @@ class StalePlanError(TableError):
     """Current queries skip much less than those of the plan."""
 
     exit_code = 5
+
+
+class PartitionsFailedError(TableError):
+    """Some of several partitions were not loaded; ``report`` says which and why, and what was loaded."""
+
+    def __init__(self, message: str, report: Any = None, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.report, self.exit_code = report, exit_code
 
 
 class ContentMismatchError(TableError):

@@ -33,6 +33,13 @@ from layoutopt.catalog.optimistic_commit import (
 from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
 from layoutopt.catalog.snapshot import RESTORE, Snapshot, ensure_table_root, latest_snapshot
+from layoutopt.catalog.source_lists import (
+    SourceLists,
+    carry_sources,
+    list_source_lists,
+    name_source_lists,
+    write_source_lists,
+)
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, add_index_files, count_blocks, write_indexes
 from layoutopt.catalog.table import Catalog
@@ -47,6 +54,9 @@ CRASH_POINTS = ("started", "plan-written", "blocks-written", "before-snapshot", 
 
 # The operation of a load whose rows are added to their partitions.
 APPEND: Final = "append"
+
+# The operations whose rows are those of the table, perhaps changed.
+REWRITES: Final = frozenset({"delete", "update", "merge", "join", "optimize"})
 
 # How many plans without partitions stay listed, the newest ones.
 _MOST_PLANS: Final = 100
@@ -87,6 +97,7 @@ def commit_load(
     batch: str | None = None,
     marks: Marks | None = None,
     shares: bool = True,
+    sources: SourceLists | None = None,
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Write a load's plan and blocks, commit the next snapshot and return it.
@@ -105,6 +116,8 @@ def commit_load(
         batch: the name of the appended batch; a batch is appended once.
         marks: rows of ``base`` that the same commit deletes; the entries are added to the rest.
         shares: whether the snapshot may name manifests of earlier ones.
+        sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
+            file, except where they are the table's own: these keep the files of the entries that they were in.
         at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
@@ -128,11 +141,16 @@ def commit_load(
     at("plan-written")
     number = next_number(base)
     index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
-    path, digest = write_blocks(files, load_id, number, encode_blocks(add_index_files(blocks, index_files)))
+    if sources is None:
+        sources = _carry_sources(files, load)
+    lists = write_source_lists(files, load_id, number, sources)
+    named = name_source_lists(add_index_files(blocks, index_files), lists)
+    path, digest = write_blocks(files, load_id, number, encode_blocks(named))
     load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
+    written += [] if lists is None else [lists.path]
     with write_vectors(files, base, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
@@ -141,6 +159,18 @@ def commit_load(
         digests |= vectors
         change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), shares)
         return append_snapshot(files, change, at)
+
+
+def _carry_sources(files: TableFiles, load: _Load) -> SourceLists:
+    """Return the source lists of a change that writes rows of the table anew."""
+    if load.base is None or load.operation not in REWRITES:
+        return {}
+    keys = {entry.key for entry in load.entries}
+    rewritten = [entry for entry in load.base.partitions if entry.key in keys]
+    if load.marks is not None:
+        names = {*load.marks.deleted, *load.marks.replaced}
+        rewritten = [entry for entry in rewritten if entry.name in names]
+    return carry_sources(files, load.base, rewritten)
 
 
 def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
@@ -227,10 +257,14 @@ def _name_operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
 
 
 def _list_plans(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
-    """Return the listed plans after the load; none while the partitions name the only plan."""
     known = () if latest is None or load.whole_table else latest.plans_in_order
     if (load.entries or not partitions) and load.plan.digest not in known:
         known = (*known, load.plan.digest)
+    return list_plans(known, partitions)
+
+
+def list_plans(known: Sequence[str], partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
+    """Return the plans that a snapshot lists, of those known; none while its partitions name the only plan."""
     kept = {*known[-_MOST_PLANS:], *(entry.plan for entry in partitions)}
     noted = len(known) > 1 or not partitions
     return tuple(digest for digest in known if digest in kept) if noted else ()
@@ -315,7 +349,8 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
 
     load_id = f"restore-{new_load_id()}"
     # Planned on the old snapshot: files with a tombstone since then can't be named again.
-    change = Change(load_id, target, names_of(target.partitions, data | index_files), after)
+    lists = {name.path for name in list_source_lists(files, target).values()}
+    change = Change(load_id, target, names_of(target.partitions, data | index_files | lists), after)
     return append_snapshot(files, change, at)
 
 

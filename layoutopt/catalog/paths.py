@@ -25,6 +25,7 @@ INDEXES = f"{CATALOG}/indexes"
 PLANS = f"{CATALOG}/plans"
 DELETES = f"{CATALOG}/deletes"
 MANIFESTS = f"{CATALOG}/manifests"
+SOURCES = f"{CATALOG}/sources"
 DATA = "data"
 
 NULL_PARTITION = "__null__"
@@ -64,6 +65,11 @@ def plan_path(digest: str) -> str:
 def blocks_path(load_id: str, number: int, version: int = 1) -> str:
     """Return the file of a load's blocks; a retry with different blocks takes the next version."""
     return f"{BLOCKS}/{load_id}_{number}{_suffix(version)}.parquet"
+
+
+def sources_path(load_id: str, number: int, version: int = 1) -> str:
+    """Return the file of a load's source lists; a retry with different ones takes the next version."""
+    return f"{SOURCES}/{load_id}_{number}{_suffix(version)}.parquet"
 
 
 def manifest_path(load_id: str, number: int, version: int = 1) -> str:

@@ -30,6 +30,7 @@ from layoutopt.catalog.paths import (
     INDEXES,
     MANIFESTS,
     SNAPSHOTS,
+    SOURCES,
     load_folder,
     load_of,
     new_load_id,
@@ -44,6 +45,7 @@ from layoutopt.catalog.snapshot import (
     read_snapshot,
     snapshot_numbers,
 )
+from layoutopt.catalog.source_lists import find_source_lists
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.storage.index_files import list_index_files
@@ -222,7 +224,7 @@ def _find_kept(
 
 
 def _list_named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[str]:
-    """Return every stored manifest, blocks, vectors, index and data file that the snapshots name."""
+    """Return every stored manifest, blocks, vectors, index, source list and data file that the snapshots name."""
     partitions: dict[str, set[str]] = defaultdict(set)
     paths: set[str] = set()
     sources: dict[str, Snapshot] = {}
@@ -238,14 +240,16 @@ def _list_named_files(files: TableFiles, kept: Sequence[Snapshot]) -> frozenset[
 
 
 def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]) -> set[str]:
-    """Return the data files of some partitions in a blocks file, and the index files of its load."""
+    """Return the data files of some partitions in a blocks file, and the index files and source lists of its load."""
     where = files.full_path(path)
     data = read_checked(files, snapshot, path)
     try:
         check_expansion(pq.read_metadata(io.BytesIO(data)), len(data), where)
         table = pq.read_table(io.BytesIO(data), columns=["file", "partition"])
         rows = table.filter(pc.is_in(table["partition"], pa.array(sorted(keys), pa.string())))
-        return {*rows["file"].to_pylist(), *(index.path for index in list_index_files(table.schema.metadata, where))}
+        lists = find_source_lists(table.schema.metadata, where)
+        index_files = (index.path for index in list_index_files(table.schema.metadata, where))
+        return {*rows["file"].to_pylist(), *index_files, *([] if lists is None else [lists.path])}
     except (pa.ArrowException, OSError, KeyError) as error:
         raise damage_error(where, str(error)) from error
 
@@ -253,7 +257,9 @@ def _list_names(files: TableFiles, snapshot: Snapshot, path: str, keys: set[str]
 def _is_removable(path: str) -> bool:
     """Return whether a load or a delete writes such files; all others are kept."""
     folder, _, name = path.rpartition("/")
-    if load_of(path) is not None or (folder in (BLOCKS, DELETES, INDEXES, MANIFESTS) and name.endswith(".parquet")):
+    if load_of(path) is not None or (
+        folder in (BLOCKS, DELETES, INDEXES, MANIFESTS, SOURCES) and name.endswith(".parquet")
+    ):
         return True
     return name.startswith(TEMPORARY) and (folder == CATALOG or folder.startswith(f"{CATALOG}/"))
 

@@ -1,4 +1,4 @@
-"""Define the verbs that change a table, from `append` to `optimize`, and `history`, `vacuum` and `restore`."""
+"""Define the verbs that change a table, from `append` to `optimize`, then `history`, `expire`, `vacuum`, `restore`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
     DeleteSettings,
+    ExpireSettings,
     HistorySettings,
     MergeSettings,
     OptimizeSettings,
@@ -146,11 +147,42 @@ def _change(settings: Changing, session: Session, title: str, change: Callable[.
 def history(settings: HistorySettings, session: Session) -> None:
     """List a table's snapshots, oldest first."""
     from layoutopt.catalog.snapshot import history as history_of
+    from layoutopt.catalog.source_lists import read_new_sources
     from layoutopt.catalog.table import Catalog
     from layoutopt.report.tables import history_report, print_history
 
-    snapshots = history_of(Catalog.open(settings.table_path).files)
-    session.show(history_report(snapshots), lambda console: print_history(console, snapshots))
+    files = Catalog.open(settings.table_path).files
+    snapshots = history_of(files)
+    sources = read_new_sources(files, [entry.number for entry in snapshots]) if settings.sources else None
+    session.show(
+        history_report(snapshots, sources),
+        lambda console: print_history(console, snapshots, sources),
+    )
+
+
+@add_verb(verbs, ExpireSettings, example="layoutopt expire tables/events --before 2024-01-01 --dry-run")
+def expire(settings: ExpireSettings, session: Session) -> None:
+    """Drop old partitions.
+
+    Changes the catalog alone, and reads no row. `vacuum` frees the files later; `restore` brings the partitions back
+    until then.
+    """
+    from layoutopt.catalog.expire import expire as expire_partitions
+    from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.publish.publishing import publish_after
+    from layoutopt.report.tables import print_expire
+
+    places = () if settings.dry_run else settings.publish
+    with session.working("expiring") as work, publish_after(settings.table_path, places, work.say):
+        report = expire_partitions(
+            TableFiles(settings.table_path),
+            partitions=settings.partition,
+            before=settings.before,
+            keep=None if settings.keep is None else parse_age(settings.keep),
+            everything=settings.all,
+            dry_run=settings.dry_run,
+        )
+    session.show(report.to_json(), lambda console: print_expire(console, report))
 
 
 @add_verb(

@@ -17,7 +17,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Ask": ("query", "shell", "explain", "files"),
         "Check": ("status", "evaluate", "drift", "verify", "history"),
         "Change rows": ("delete", "update", "merge"),
-        "Maintain": ("optimize", "vacuum", "restore"),
+        "Maintain": ("optimize", "expire", "vacuum", "restore"),
         "Other formats and engines": ("index", "refresh", "publish", "serve"),
         "Measure": ("calibrate", "mine", "bench"),
     }

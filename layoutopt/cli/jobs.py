@@ -18,11 +18,13 @@ from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_inter
 from layoutopt.cli.inputs import plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
-from layoutopt.errors import DataFileError, LayoutoptError, SettingError, find_interrupt
+from layoutopt.errors import DataFileError, LayoutoptError, PartitionsFailedError, SettingError, find_interrupt
 from layoutopt.events import STDERR, EventLog, event_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from layoutopt.loading.load import LoadsReport
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 # Writes a sentence to the job's log.
@@ -70,16 +72,28 @@ def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Te
     from layoutopt.spark.loading.load import run_load
 
     make_plan = partial(plan_new_table, settings, session, tell, lambda _: spark) if settings.plan_first else None
-    with event_log(settings.log_json) as log:
-        report = run_load(spark, settings, tell, log, make_plan)
+    try:
+        with event_log(settings.log_json) as log:
+            report = run_load(spark, settings, tell, log, make_plan)
+    except PartitionsFailedError as error:
+        _tell_loads(error.report, tell)
+        raise
+    _tell_loads(report, tell)
+
+
+def _tell_loads(report: LoadsReport, tell: Tell) -> None:
     for note in report.notes:
         tell(note)
     for key in report.already:
         tell(f"partition {key} was loaded before: nothing to do")
+    for key in report.empty:
+        tell(f"partition {key} has no rows in the source")
+    for failure in report.failed:
+        tell(f"partition {failure.partition} was not loaded: {failure.error}")
     for loaded in report.loads:
         tell(
             f"loaded {loaded.rows} rows into {loaded.blocks} blocks of {len(loaded.partitions)} partitions: "
-            f"snapshot {loaded.snapshot} of {settings.table_path}"
+            f"snapshot {loaded.snapshot} of {report.table}"
         )
 
 

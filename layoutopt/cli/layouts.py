@@ -21,7 +21,7 @@ from layoutopt.cli.inputs import (
 from layoutopt.config.files import make_settings
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
-from layoutopt.errors import SettingError, find_interrupt
+from layoutopt.errors import PartitionsFailedError, SettingError, find_interrupt
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -160,7 +160,8 @@ def _show_advice(advice: Advice, settings: AdviseSettings, session: Session) -> 
 def load(settings: LoadSettings, session: Session) -> None:
     """Load a source's partitions into a table.
 
-    Loads each partition once, and commits only if rows and checksums agree.
+    Loads each partition once, and commits only if rows and checksums agree. Of several partitions those that fail are
+    listed at the end, after the others are loaded; the same command then loads the rest.
     """
     from layoutopt.events import event_log
 
@@ -168,19 +169,26 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.report.tables import print_loads
 
     table, encrypt = settings.table_path, settings.encrypt
-    with event_log(settings.log_json) as log, session.working("loading", log) as work:
-        open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
-        make_plan = partial(plan_new_table, settings, session, work.say, open_spark) if settings.plan_first else None
-        if is_loaded_locally(settings.executor, session, settings.source):
-            from layoutopt.loading.load import run_load
-            from layoutopt.loading.local_source import LocalSource
+    try:
+        with event_log(settings.log_json) as log, session.working("loading", log) as work:
+            open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
+            make_plan = (
+                partial(plan_new_table, settings, session, work.say, open_spark) if settings.plan_first else None
+            )
+            if is_loaded_locally(settings.executor, session, settings.source):
+                from layoutopt.loading.load import run_load
+                from layoutopt.loading.readable_days import open_readable
 
-            report = run_load(LocalSource, settings, work.say, log, make_plan)
-        else:
-            spark = prepare_spark(session, table=table, encrypt=encrypt)
-            from layoutopt.spark.loading import load as spark_load
+                report = run_load(open_readable, settings, work.say, log, make_plan)
+            else:
+                spark = prepare_spark(session, table=table, encrypt=encrypt)
+                from layoutopt.spark.loading import load as spark_load
 
-            report = spark_load.run_load(spark, settings, work.say, log, make_plan)
+                report = spark_load.run_load(spark, settings, work.say, log, make_plan)
+    except PartitionsFailedError as error:
+        failed = error.report
+        session.show(failed.to_json(), lambda console: print_loads(console, failed))
+        raise
     session.show(report.to_json(), lambda console: print_loads(console, report))
 
 

@@ -117,6 +117,10 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         result = scan.explain()
         seconds = predicted_seconds(find_costs(table, load_calibration(settings.calibration)), scan_work(scan))
         value = {**result.to_json(), "predicted_seconds": seconds}
+        if session.json and table.catalog.others is None:
+            from layoutopt.scan.explain import list_entries
+
+            value["entries"] = list_entries(table, scan.reads)
         text = f"{result}\npredicted: {seconds_text(seconds)}"
         if table.catalog.files.local_root is None:
             traffic = table.catalog.files.traffic.so_far

@@ -44,6 +44,7 @@ from layoutopt.config.settings import (
     DeleteSettings,
     DriftSettings,
     EvaluateSettings,
+    ExpireSettings,
     ExplainSettings,
     FilesSettings,
     HistorySettings,
@@ -73,9 +74,9 @@ if TYPE_CHECKING:
 _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     UpSettings, AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings,
     DeleteSettings, UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings,
-    ShellSettings, ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, VacuumSettings,
-    RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings, MineSettings,
-    BenchSettings,
+    ShellSettings, ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, ExpireSettings,
+    VacuumSettings, RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings,
+    MineSettings, BenchSettings,
 )  # fmt: skip
 # The settings of each verb, by the verb's name on the command line.
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})

@@ -366,6 +366,19 @@ class LoadSettings(VerbSettings):
     )
     first: First = None
     last: Last = None
+    group: int | None = Field(
+        None,
+        ge=1,
+        description="commit so many partitions at a time; a group fills more cores than a small partition [default: 1 "
+        "where some are chosen, else all]",
+    )
+    parallel: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="with Spark, load so many groups at once; its cores bound the tasks and their memory. Processes of "
+        "this machine (--executor local) load one group after another",
+    )
     replace: bool = Field(
         False,
         description="replace existing partitions; without it, the same rows count as done and other rows are refused",
@@ -709,6 +722,9 @@ class HistorySettings(VerbSettings):
     """Settings of `history`."""
 
     table_path: TablePath
+    sources: bool = Field(
+        False, description="also list the source's files that each snapshot's new rows came from, where they are known"
+    )
 
 
 class StatusSettings(VerbSettings):
@@ -732,6 +748,26 @@ class DriftSettings(VerbSettings):
     half_life: HalfLife = None
     dialect: Dialect = "spark"
     column: SqlColumn = None
+
+
+class ExpireSettings(VerbSettings):
+    """Settings of `expire`."""
+
+    table_path: TablePath
+    partition: Names = Field((), description="drop these partitions, each COLUMN=VALUE")
+    before: Text | None = Field(
+        None,
+        description="drop the partitions whose value is less than this one, of the partition column's type, like "
+        "2024-01-01, 2024 or 202401; times are in UTC unless an offset is given; NULL stays",
+    )
+    keep: Span | None = Field(
+        None,
+        description="drop the partitions that are older than this, like 400d, by a partition column of dates or "
+        "timestamps; for nightly runs",
+    )
+    all: bool = Field(False, description="drop them even if no partition is left")
+    dry_run: bool = Field(False, description="only print what would be dropped")
+    publish: PublishTo = ()
 
 
 class VacuumSettings(VerbSettings):

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 import numpy as np
 
 from layoutopt.catalog.partition_names import PlainValue
+from layoutopt.errors import LayoutoptError
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import Schema
 from layoutopt.sql.schema import folder_values
@@ -75,11 +76,15 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class SourcePartition:
-    """A partition of the source; the plain value is None for NULL, or for a table without partitions."""
+    """A partition of the source; the plain value is None for NULL, or for a table without partitions.
+
+    ``problem`` is why its files can't be read, where those of other partitions can.
+    """
 
     value: PlainValue
     files: tuple[SourceFile, ...]
     rows: int = 0
+    problem: LayoutoptError | None = None
 
     @property
     def fingerprint(self) -> str:

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.bounds import sum_groups
+from layoutopt.catalog.source_lists import list_source_lists, read_source_list
 from layoutopt.catalog.statistics import Measured
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
@@ -443,6 +444,15 @@ def check_index_files(catalog: Catalog) -> Iterator[FileProblem]:
                     read_index(catalog.files, file, blocks.n)
                 except CatalogError as error:
                     yield file.path, str(error)
+
+
+def check_source_lists(catalog: Catalog) -> Iterator[FileProblem]:
+    """Yield the source lists that can't be read or differ from what was written, and what is wrong."""
+    for name in dict.fromkeys(list_source_lists(catalog.files, catalog.snapshot).values()):
+        try:
+            read_source_list(catalog.files, name)
+        except CatalogError as error:
+            yield name.path, str(error)
 
 
 def find_unchecked_reason(spec: IndexSpec) -> str | None:

@@ -30,6 +30,7 @@ from layoutopt.inspect.file_check import (
     check_index_files,
     check_master_columns,
     check_rest_blocks,
+    check_source_lists,
     find_unchecked_reason,
 )
 from layoutopt.model.arrays import draw_share
@@ -150,6 +151,7 @@ def verify(
     sampled = draw_share(paths, sample, seed)
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
     problems += [Problem("index", *pair) for pair in check_index_files(table.catalog)]
+    problems += [Problem("sources", *pair) for pair in check_source_lists(table.catalog)]
     if sample == 1:
         for source in table.sources:
             problems += [Problem("deletes", *pair) for pair in find_wrong_deletes(table.catalog.files, source)]

@@ -34,7 +34,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, LoadSource, RowSource, load, needs_spark
+from layoutopt.loading.load import Basis, LoadSource, RowSource, list_files, load, needs_spark
 from layoutopt.loading.local_source import LocalSource, check_plan, check_settings, read_entries
 from layoutopt.local.second_reader import sum_rows
 from layoutopt.local.segments import Chunk, Segment
@@ -167,6 +167,7 @@ def append_rows(
                 repr(settings.source),
                 values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
                 fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
+                files={names.key(partition.value): list_files(settings.source, partition) for partition in partitions},
                 rows={names.key(partition.value): partition.rows for partition in partitions},
                 operation=APPEND,
                 batch=settings.batch_id or name_batch(partitions),

@@ -6,16 +6,19 @@ compared with what was written; the commit makes it visible.
 
 :func:`run_load` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
 it from the same files, or from other files with the same rows. One with other rows, or by another plan than the one
-named, is refused unless the settings say to replace it.
+named, is refused unless the settings say to replace it. Of several partitions one that fails does not stop the others.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import ClassVar, Protocol
+from threading import Lock
+from typing import ClassVar, Protocol, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,9 +29,10 @@ from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests
+from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
 from layoutopt.catalog.snapshot import Snapshot, check_table_root
+from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
@@ -44,6 +48,7 @@ from layoutopt.errors import (
     MissingPartitionError,
     NeedsSparkError,
     NotATableError,
+    PartitionsFailedError,
     PlanError,
     SettingError,
     find_interrupt,
@@ -75,6 +80,10 @@ from layoutopt.writer.task_result import LoadReport, TaskResult, WriteResult, co
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
 _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
+# A message names at most so many partitions.
+_MOST_NAMED = 5
+# The most days of a range of which those without rows are listed.
+_MOST_DAYS = 3_660
 
 
 class RowSource(ABC):
@@ -123,6 +132,7 @@ class Basis:
         source: names the source in messages.
         values: the partitions to load; None where texts select them, or all are loaded.
         fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
+        files: by partition key, the source's files, which the table lists; a DataFrame has none.
         rows: by partition key, the rows counted in the source.
         content: the expected content of all rows, where it is known better than from the source.
         operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
@@ -135,6 +145,7 @@ class Basis:
     source: str
     values: tuple[PlainValue, ...] | None = None
     fingerprints: Mapping[str, str] = field(default_factory=dict)
+    files: SourceLists = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     content: Content | None = None
     operation: str | None = None
@@ -225,10 +236,16 @@ def load(
             batch=basis.batch,
             marks=basis.marks,
             shares=basis.shares,
+            sources={key: basis.files.get(key, ()) for key in run.values} if basis.files else None,
             at=at,
         )
         counts["snapshot"] = snapshot.number
     return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), written, stages.seconds)
+
+
+def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...]:
+    """Return the files of a partition of a source as a table lists them."""
+    return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
 def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
@@ -388,8 +405,39 @@ class LoadSource(Protocol):
         ...
 
 
+_Error = TypeVar("_Error", bound=Exception)
+
 # Opens the source of a load, for a plan.
 OpenSource = Callable[[str, Plan], LoadSource]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A partition that was not loaded, by its key, and why."""
+
+    partition: str
+    error: Exception
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a load of this partition alone."""
+        return self.error.exit_code if isinstance(self.error, LayoutoptError) else LayoutoptError.exit_code
+
+    def to_json(self) -> dict[str, object]:
+        """Return the failure as a JSON object."""
+        return {"partition": self.partition, "error": str(self.error), "exit": self.exit_code}
+
+
+def _make_error(report: LoadsReport) -> PartitionsFailedError:
+    first, count = report.failed[0], len(report.failed)
+    names = ", ".join(failure.partition for failure in report.failed[:_MOST_NAMED])
+    return PartitionsFailedError(
+        f"{count} partition(s) were not loaded ({names}{', ...' if count > _MOST_NAMED else ''}), the first because "
+        f"{first.error}; the same command loads the rest",
+        report,
+        # Failures that a retry may mend come first: after it the others are left.
+        min(failure.exit_code for failure in report.failed),
+    )
 
 
 @dataclass(frozen=True)
@@ -403,6 +451,8 @@ class LoadsReport:
         already: the keys of the partitions that the table had already, sorted.
         seconds: in all.
         source: what was loaded; a table of another format with its version.
+        empty: the days of the requested range that have no rows in the source.
+        failed: the partitions that were not loaded, where several were requested.
     """
 
     table: str
@@ -411,6 +461,8 @@ class LoadsReport:
     already: tuple[str, ...] = ()
     seconds: float = 0.0
     source: str = ""
+    empty: tuple[str, ...] = ()
+    failed: tuple[Failure, ...] = ()
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -433,6 +485,8 @@ class LoadsReport:
             "snapshot": None if last is None else last.snapshot,
             "partitions": list(self.partitions),
             "already": list(self.already),
+            "empty": list(self.empty),
+            "failed": [failure.to_json() for failure in self.failed],
             **sums,
             "seconds": self.seconds,
             "notes": list(self.notes),
@@ -470,14 +524,40 @@ class _Request:
         return () if self.table is None else self.table.catalog.snapshot.by_key.get(self.key(partition), ())
 
 
+@dataclass
+class _Outcome:
+    """What a load has done so far; groups of partitions add to it, perhaps from several threads.
+
+    Attributes:
+        goes_on: whether a partition that fails is noted, and does not stop the others.
+    """
+
+    goes_on: bool
+    loads: list[LoadReport] = field(default_factory=list)
+    already: list[str] = field(default_factory=list)
+    failed: list[Failure] = field(default_factory=list)
+    lock: Lock = field(default_factory=Lock)
+
+    def fail(self, request: _Request, partitions: Iterable[SourcePartition], error: Exception) -> None:
+        """Note the failure of partitions; raise it where it stops the load."""
+        if not self.goes_on:
+            raise error
+        reason = _explain(request.settings, error)
+        self.failed += [Failure(request.key(partition), reason) for partition in partitions]
+
+
 def run_load(
     open_source: OpenSource,
     settings: LoadSettings,
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
     make_plan: Callable[[], Plan] | None = None,
+    at_once: int = 1,
 ) -> LoadsReport:
-    """Load what the settings request and the table lacks, with a commit for each partition where some are named.
+    """Load what the settings request and the table lacks, with a commit for each group of partitions.
+
+    A group is one partition where some are named, else the whole source, unless the settings give a size. Where several
+    partitions are loaded in groups, one that fails is noted, and the others are loaded: those of its group one by one.
 
     Args:
         open_source: opens the source in an engine.
@@ -485,52 +565,98 @@ def run_load(
         say: called with a short sentence as each stage begins.
         log: gets an event for each stage, and one ``load`` at the end that sums up.
         make_plan: makes the plan of a table that has none; by default it is read from the file that the settings name.
+        at_once: how many groups are loaded at once, from threads. That is for Spark, whose tasks share the executors'
+            cores, so the memory of the tasks stays the same. Processes of this machine take one group after another.
 
     Raises:
         AlreadyLoadedError: a partition has other rows, or another plan's, and ``replace`` is not set.
         MissingPartitionError: the source has no rows for a named partition, or none in the range.
+        PartitionsFailedError: some of several partitions failed; the others are loaded.
         SettingError: only Spark can read the source, and another executor was chosen.
         LayoutoptError: as :func:`load`.
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
     _check_target(settings)
-    loads: list[LoadReport] = []
-    already: list[str] = []
-    before: Table | None = None
+    outcome, before = _Outcome(goes_on=False), None
     try:
         with watch.stage("all", "looking at the source"):
             settings = settings.model_copy(update={"source": pin_version(settings.source)})
             before = _open_newest(settings)
             request = _open_request(open_source, settings, say, log, make_plan)
-            # Each named partition is committed by itself, so that a retry resumes; a whole source at once.
-            partitions = request.partitions
-            for group in [(partition,) for partition in partitions] if request.is_partial else [partitions]:
-                report = _load_group(request, group, already)
-                request = replace(request, table=_open_newest(settings))
-                if report is not None:
-                    loads.append(report)
-                    publish_all(settings.table_path, settings.publish, say, log)
-            if not loads and request.table is not None:  # a crash may have left the last commit unpublished
-                publish_all(settings.table_path, settings.publish, say, log)
+            # Each group is committed by itself, so that a retry resumes.
+            groups = _cut_groups(request)
+            outcome.goes_on = len(request.partitions) > 1 and (request.is_partial or settings.group is not None)
+            _load_groups(request, groups, outcome, at_once)
+            if not outcome.loads and not outcome.failed and _open_newest(settings) is not None:
+                publish_all(settings.table_path, settings.publish, say, log)  # a crash may have left it undone
+        result = LoadsReport(
+            settings.table_path,
+            request.plan.digest,
+            tuple(sorted(outcome.loads, key=lambda load: load.snapshot)),
+            tuple(sorted(outcome.already)),
+            watch.seconds["all"],
+            settings.source,
+            _find_empty_days(request),
+            tuple(sorted(outcome.failed, key=lambda failure: failure.partition)),
+        )
+        if result.failed:
+            raise _make_error(result)
     except LayoutoptError as error:
-        failure = needs_spark(settings.source, error) if isinstance(error, NeedsSparkError) else error
-        _log_result(log, settings, LoadsReport(settings.table_path, "", tuple(loads), tuple(already)), watch, failure)
+        failure = _explain(settings, error)
+        done = LoadsReport(settings.table_path, "", tuple(outcome.loads), tuple(outcome.already))
+        _log_result(log, settings, getattr(failure, "report", done), watch, failure)
         raise failure from (error if failure is not error else error.__cause__)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None:
             raise
         raise KeyboardInterrupt(_describe_commits(before, settings)) from error
-    result = LoadsReport(
-        settings.table_path,
-        request.plan.digest,
-        tuple(loads),
-        tuple(sorted(already)),
-        watch.seconds["all"],
-        settings.source,
-    )
     _log_result(log, settings, result, watch)
     return result
+
+
+def _cut_groups(request: _Request) -> list[tuple[SourcePartition, ...]]:
+    """Return the partitions of each commit."""
+    partitions, size = request.partitions, request.settings.group or (1 if request.is_partial else None)
+    if size is None or not partitions:
+        return [] if request.is_partial else [partitions]  # a source without a row still makes a table
+    return [partitions[start : start + size] for start in range(0, len(partitions), size)]
+
+
+def _load_groups(
+    request: _Request, groups: Sequence[tuple[SourcePartition, ...]], outcome: _Outcome, at_once: int
+) -> None:
+    def run(group: tuple[SourcePartition, ...]) -> None:
+        _load_group(replace(request, table=_open_newest(request.settings)), group, outcome)
+
+    if min(at_once, len(groups)) <= 1:
+        for group in groups:
+            run(group)
+        return
+    with ThreadPoolExecutor(at_once) as pool:
+        futures = [pool.submit(copy_context().run, run, group) for group in groups]
+        try:
+            for future in futures:
+                future.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _find_empty_days(request: _Request) -> tuple[str, ...]:
+    """Return the days without rows of a range with two ends; of other types no value need exist."""
+    settings, names = request.settings, request.names
+    if settings.first is None or settings.last is None or names.type != "date":
+        return ()
+    first, last = (parse_plain_value(text, "date", "") for text in (settings.first, settings.last))
+    if not (isinstance(first, int) and isinstance(last, int)) or last - first >= _MOST_DAYS:
+        return ()
+    known = {partition.value for partition in request.partitions}
+    return tuple(names.key(day) for day in range(first, last + 1) if day not in known)
+
+
+def _explain(settings: LoadSettings, error: _Error) -> _Error | SettingError:
+    return needs_spark(settings.source, error) if isinstance(error, NeedsSparkError) else error
 
 
 def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
@@ -644,39 +770,70 @@ def _choose_plan(settings: LoadSettings, table: Table | None, new_plan: Plan | N
 
 
 def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
-    """Find the requested partitions, including those without rows where that is allowed."""
-    settings, by = request.settings, request.plan.partition_by
-    is_range = settings.first is not None or settings.last is not None
-    if is_range:
-        partitions = request.source.select_range(settings.first, settings.last)
-        if not partitions and not settings.allow_empty:
-            raise MissingPartitionError(
-                f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
-            )
-        return partitions
-    if not settings.partition:
+    """Find the requested partitions, including those without rows that are named."""
+    settings = request.settings
+    if settings.partition:
+        return request.source.select_partitions(settings.partition)
+    if settings.first is None and settings.last is None:
         return request.source.list_partitions()
-    partitions = request.source.select_partitions(settings.partition)
-    missing = [partition.value for partition in partitions if not partition.files]
-    if missing and not settings.allow_empty:
-        null = f" (NULL is {by}=__null__)" if missing[0] == "null" else ""
+    partitions = request.source.select_range(settings.first, settings.last)
+    if not partitions and not settings.allow_empty:
         raise MissingPartitionError(
-            f"{settings.source!r} has no rows for {request.names.shown(missing[0])}{null}; load when they have come, "
-            "or give --allow-empty"
+            f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
         )
     return partitions
 
 
-def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: list[str]) -> LoadReport | None:
-    """Load what the table lacks of a group, and add the other keys to ``already``; None where it lacks nothing."""
-    loaded = [_is_loaded(request, partition) for partition in group]
-    missing = [partition for partition, done in zip(group, loaded, strict=True) if not done]
-    keys = [request.key(partition) for partition, done in zip(group, loaded, strict=True) if done]
-    already += keys
-    for key in keys:
-        request.say(f"partition {key} is there")
+def _check_readable(request: _Request, partition: SourcePartition) -> None:
+    """Raise the error of a partition that can't be read, or MissingPartitionError for one without rows."""
+    if partition.problem is not None:
+        raise partition.problem
+    settings = request.settings
+    if settings.partition and not partition.files and not settings.allow_empty:
+        null = f" (NULL is {request.plan.partition_by}=__null__)" if partition.value == "null" else ""
+        raise MissingPartitionError(
+            f"{settings.source!r} has no rows for {request.names.shown(partition.value)}{null}; load when they have "
+            "come, or give --allow-empty"
+        )
+
+
+def _load_group(request: _Request, group: tuple[SourcePartition, ...], outcome: _Outcome) -> None:
+    """Load what the table lacks of a group in one commit, and publish it."""
+    missing = []
+    for partition in group:
+        try:
+            _check_readable(request, partition)
+            if not _is_loaded(request, partition):
+                missing.append(partition)
+                continue
+        except (LayoutoptError, OSError) as error:
+            outcome.fail(request, [partition], error)
+        else:
+            outcome.already.append(request.key(partition))
+            request.say(f"partition {request.key(partition)} is there")
     if group and not missing:
-        return None
+        return
+    try:
+        report = _load_missing(request, missing, outcome)
+    except (LayoutoptError, OSError) as error:
+        if not outcome.goes_on or len(missing) == 1:
+            outcome.fail(request, missing, error)
+            return
+        request.log.write("group_failed", partitions=list(map(request.key, missing)), error=str(error))
+        for partition in missing:
+            _load_group(replace(request, table=_open_newest(request.settings)), (partition,), outcome)
+        return
+    if report is None:
+        return
+    outcome.loads.append(report)
+    try:
+        with outcome.lock:
+            publish_all(request.settings.table_path, request.settings.publish, request.say, request.log)
+    except (LayoutoptError, OSError) as error:
+        outcome.fail(request, missing, error)
+
+
+def _load_missing(request: _Request, missing: list[SourcePartition], outcome: _Outcome) -> LoadReport | None:
     try:
         return _load(request, missing)
     except CommitConflictError:
@@ -685,7 +842,7 @@ def _load_group(request: _Request, group: tuple[SourcePartition, ...], already: 
         again = replace(request, table=_open_newest(request.settings), settings=settings)
         if again.table is None or not all(_is_same(again, partition) for partition in missing):
             raise
-        already += [request.key(partition) for partition in missing]
+        outcome.already += map(request.key, missing)
         return None
 
 
@@ -699,6 +856,7 @@ def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadRepor
         source=repr(settings.source),
         values=tuple(partition.value for partition in partitions) if has_values else None,
         fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
+        files={request.key(partition): list_files(settings.source, partition) for partition in partitions},
         rows={request.key(partition): partition.rows for partition in partitions},
     )
     rows = request.source.open_rows(None if is_whole else partitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,9 @@ from layoutopt.report.texts import format_bytes, printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.catalog.expire import ExpireReport
     from layoutopt.catalog.snapshot import HistoryEntry
+    from layoutopt.catalog.source_lists import LoadedFile
     from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.loading.load import LoadsReport
     from layoutopt.model.layout import Plan
@@ -83,12 +86,14 @@ def _join_first(names: Sequence[str], limit: int) -> str:
 
 
 def print_loads(console: Console, report: LoadsReport) -> None:
-    """Print the loads, and the partitions that were loaded before."""
+    """Print the loads, the partitions that were loaded before, and those without rows and with failures."""
     for load in report.loads:
         print_load(console, load)
-    if report.already:
-        names = _join_first(report.already, _MAX_PARTITIONS)
-        console.print(Text(f"{len(report.already)} partition(s) already loaded, not changed: {names}"))
+    for keys, meaning in ((report.already, "already loaded, not changed"), (report.empty, "without rows")):
+        if keys:
+            console.print(Text(f"{len(keys)} partition(s) {meaning}: {_join_first(keys, _MAX_PARTITIONS)}"))
+    for failure in report.failed:
+        console.print(Text(printable(f"not loaded: {failure.partition}: {failure.error}")))
 
 
 def _make_curve_table(budgets: Mapping[float, Mapping[str, float]]) -> Table:
@@ -120,9 +125,33 @@ def print_load(console: Console, report: LoadReport) -> None:
         console.print(Text(note))
 
 
-def history_report(snapshots: Iterable[HistoryEntry]) -> list[dict[str, object]]:
+# By snapshot and partition, the files that new rows came from; None where they are unknown.
+NewSources = Mapping[int, Mapping[str, Sequence["LoadedFile"] | None]]
+
+
+def history_report(snapshots: Iterable[HistoryEntry], sources: NewSources | None = None) -> list[dict[str, object]]:
     """Return the JSON value of a table's snapshots."""
-    return [{"snapshot": entry.number, **{name: vars(entry)[name] for name in _HISTORY}} for entry in snapshots]
+    report = []
+    for entry in snapshots:
+        value = {"snapshot": entry.number, **{name: vars(entry)[name] for name in _HISTORY}}
+        if sources is not None:
+            value["sources"] = {
+                key: None if files is None else [file.to_json() for file in files]
+                for key, files in sources[entry.number].items()
+            }
+        report.append(value)
+    return report
+
+
+def print_expire(console: Console, report: ExpireReport) -> None:
+    """Print what was dropped or would be dropped."""
+    if not report.partitions:
+        console.print(f"No partition to drop; {report.left} stay")
+        return
+    verb = "Would drop" if report.dry_run else f"Snapshot {report.snapshot} drops"
+    names = _join_first(report.partitions, _MAX_PARTITIONS)
+    console.print(Text(printable(f"{verb} {len(report.partitions)} partition(s), {report.left} stay: {names}")))
+    console.print(f"{report.rows:,} rows; `vacuum` frees {format_bytes(report.bytes)}, `restore` works until then")
 
 
 def print_vacuum(console: Console, report: VacuumReport) -> None:
@@ -138,8 +167,8 @@ def print_vacuum(console: Console, report: VacuumReport) -> None:
         console.print(f"Kept for published tables: snapshots {kept}")
 
 
-def print_history(console: Console, snapshots: Iterable[HistoryEntry]) -> None:
-    """Print a table's snapshots and the partitions that each changed."""
+def print_history(console: Console, snapshots: Iterable[HistoryEntry], sources: NewSources | None = None) -> None:
+    """Print a table's snapshots and the partitions that each changed, then the files that these came from."""
     table = Table()
     for name in ("snapshot", "created at", "operation", "partitions", "rows"):
         table.add_column(name, justify="right")
@@ -148,6 +177,24 @@ def print_history(console: Console, snapshots: Iterable[HistoryEntry]) -> None:
         cells = (str(entry.number), entry.created_at, entry.operation, str(entry.partitions), f"{entry.rows:,}")
         table.add_row(*cells, Text(printable(describe_changed(entry, _MAX_CHANGED))))
     console.print(table)
+    for number, by_partition in (sources or {}).items():
+        for key, files in by_partition.items():
+            console.print(Text(printable(f"snapshot {number}, partition {key}: {_describe_files(files)}")))
+
+
+def _describe_files(files: Sequence[LoadedFile] | None) -> str:
+    if files is None:
+        return "from unknown files"
+    lines = [
+        f"\n  {file.path}, {file.size:,} bytes of {_format_time(file.modified)}" for file in files[:_MAX_PARTITIONS]
+    ]
+    rest = len(files) - len(lines)
+    names = ", ".join(dict.fromkeys(file.source for file in files))
+    return f"{len(files):,} files of {names}{''.join(lines)}" + (f"\n  and {rest:,} more" if rest else "")
+
+
+def _format_time(micros: int) -> str:
+    return f"{datetime.fromtimestamp(micros / 1e6, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def describe_changed(entry: HistoryEntry, limit: int) -> str:

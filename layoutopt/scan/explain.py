@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from layoutopt.catalog.partition_entry import EntryName
+from layoutopt.catalog.source_lists import read_sources
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import (
     Call,
@@ -345,6 +347,27 @@ class Explanation:
 def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explanation:
     """Explain every read of a text."""
     return Explanation(table.name, table.catalog.snapshot.number, sql, tuple(_explain_read(read) for read in reads))
+
+
+def list_entries(table: OpenedTable, reads: Sequence[TableRead]) -> list[dict[str, Any]]:
+    """Return the entries of a table whose blocks are read, as JSON: with the source's files that they came from."""
+    counts: dict[EntryName, int] = {}
+    by_name = {entry.name: entry for entry in table.catalog.partitions}
+    for pruned in chain.from_iterable(read.pruned for read in reads if read.table.catalog is table.catalog):
+        places, blocks = np.unique(pruned.source.entry_of[pruned.read], return_counts=True)
+        for place, n in zip(places.tolist(), blocks.tolist(), strict=True):
+            name = pruned.source.entries[place].name
+            counts[name] = counts.get(name, 0) + n
+    sources = read_sources(table.catalog.files, table.catalog.snapshot, [by_name[name] for name in counts])
+    return [
+        {
+            "partition": key,
+            "load_id": load_id,
+            "blocks": n,
+            "sources": [file.to_json() for file in sources[key, load_id]] if (key, load_id) in sources else None,
+        }
+        for (key, load_id), n in sorted(counts.items())
+    ]
 
 
 def _explain_read(read: TableRead) -> ReadExplanation:

@@ -103,6 +103,8 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("query table 'SELECT 1 FROM sales' --engine duckdbb", 2, ("engine", "'duckdbb'", "did you mean 'duckdb'")),
     ("query table 'SELECT 1 FROM sales' --limit 0", 2, ("limit", "'0'")),
     ("load rows.parquet table --executor loca", 2, ("executor", "'loca'", "did you mean 'local'")),
+    ("expire table", 2, ("--before", "exactly one")),
+    ("expire table --keep 0d", 2, ("keep", "'0d'")),
     ("vacuum table --older-than yesterday", 2, ("older-than", "'yesterday'", "7d")),
     ("vacuum table --retain-snapshots 0", 2, ("retain-snapshots", "'0'")),
     ("publish table --as hudi", 2, ("as", "'hudi'", "delta", "iceberg")),

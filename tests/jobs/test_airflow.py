@@ -127,7 +127,7 @@ def test_three_days_are_loaded_once_each_though_one_fails_and_is_retried(airflow
     # The second table's log has queries that the plan does not know.
     assert found["check"]["tasks"]["check.tell_outdated"] == ["skipped", "success"]
     assert {name: states for name, states in found["follow"]["tasks"].items() if name.startswith("maintain")} == {
-        f"maintain.{task}": ["success", "success"] for task in ("optimize", "verify", "vacuum")
+        f"maintain.{task}": ["success", "success"] for task in ("expire", "optimize", "verify", "vacuum")
     }
     for name in ("table", "second"):
         table = open_table(str(place / name))

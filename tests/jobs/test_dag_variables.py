@@ -184,6 +184,20 @@ def test_a_table_is_verified_and_vacuumed_beside_optimize(airflow: Airflow) -> N
     ]
 
 
+def test_partitions_expire_where_the_configuration_says_so(airflow: Airflow, tmp_path: Path) -> None:
+    airflow.load()
+    conf = tmp_path / "a.toml"
+    conf.write_text('[load]\ntable = "t"\n', encoding="utf-8")
+    airflow.tasks["expire"](str(conf))
+    assert airflow.ran == []
+    conf.write_text('[expire]\ntable = "t"\nkeep = "400d"\n', encoding="utf-8")
+    airflow.codes = [0, 3]
+    airflow.tasks["expire"](str(conf))
+    assert airflow.ran == [(["layoutopt", "expire", "--conf", str(conf)], str(tmp_path))]
+    with pytest.raises(FailedError, match="exited with 3"):
+        airflow.tasks["expire"](str(conf))
+
+
 def test_codes_are_those_of_the_errors(airflow: Airflow) -> None:
     found = airflow.load()
     assert found["NO_ROWS"] == MissingPartitionError.exit_code

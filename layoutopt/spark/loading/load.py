@@ -16,6 +16,7 @@ from layoutopt.catalog.commit import CommitHook, ensure_table_root
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
+from layoutopt.errors import SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
@@ -35,7 +36,7 @@ from layoutopt.spark.core.source import (
     rename_columns,
 )
 from layoutopt.spark.loading.job import SparkRows, open_files
-from layoutopt.spark.loading.source_files import between, check_reachable, read_partition, source_partitions
+from layoutopt.spark.loading.source_files import between, check_reachable, count_each, read_partition, source_partitions
 from layoutopt.spark.loading.verify import holds_same_rows
 from layoutopt.writer.task_result import LoadReport
 
@@ -104,7 +105,8 @@ def run_load(
 ) -> LoadsReport:
     """Load by Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
     is_partial = bool(settings.partition) or settings.first is not None or settings.last is not None
-    return loading.run_load(partial(SparkSource, spark, is_partial=is_partial), settings, say, log, make_plan)
+    open_spark = partial(SparkSource, spark, is_partial=is_partial)
+    return loading.run_load(open_spark, settings, say, log, make_plan, settings.parallel)
 
 
 class SparkSource:
@@ -143,11 +145,19 @@ class SparkSource:
     def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
         """Return the partitions from one value to another."""
         rows, by = self._rows, self._plan.partition_by
-        return source_partitions(rows, self._source, by, between(rows, by, first, last))
+        condition = between(rows, by, first, last)
+        try:
+            return source_partitions(rows, self._source, by, condition)
+        except SourceError:  # perhaps of one day
+            by_day = count_each(rows, self._source, str(by), condition)
+            if by_day is None or all(partition.problem for partition in by_day):
+                raise
+            return by_day
 
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
         """Raise SourceError if the partitions' values select other rows than were counted."""
-        check_reachable(self._rows, self._source, str(self._plan.partition_by), partitions)
+        readable = [partition for partition in partitions if partition.problem is None]
+        check_reachable(self._rows, self._source, str(self._plan.partition_by), readable)
 
     def open_rows(self, partitions: Sequence[SourcePartition] | None) -> SparkRows:
         """Open the rows of some partitions, or of all with None."""

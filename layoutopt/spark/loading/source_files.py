@@ -24,7 +24,7 @@ from layoutopt.external.whole_files import check_row_counts
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.partition_values import filter_partitions, partition_column
+from layoutopt.spark.core.partition_values import filter_partitions, is_one_of, partition_column
 from layoutopt.spark.core.source import FILE, escape_pattern, open_source, read_files, rename_columns, snapshot_rows
 from layoutopt.spark.core.versions import file_metadata, try_cast
 from layoutopt.sql.schema import folder_values
@@ -81,8 +81,31 @@ def source_partitions(
     )
 
 
-def _select_files(rows: DataFrame, partition_by: str | None, condition: SparkColumn) -> list[str] | None:
-    """Select the files whose folders' names meet a condition on the partition column; None if files have the column."""
+def count_each(
+    rows: DataFrame, source: str, partition_by: str, condition: SparkColumn
+) -> tuple[SourcePartition, ...] | None:
+    """Return the partitions that a condition selects, each read by itself; one that can't be read has its problem.
+
+    None where partitions are no folders: then which partitions a file has is known only to who reads it.
+    """
+    folders = _type_folders(rows, partition_by)
+    if folders is None:
+        return None
+    named = folders[0].where(condition).select(partition_column(folders[0], partition_by).alias("value")).distinct()
+    partitions: list[SourcePartition] = []
+    for value in sorted((row["value"] for row in named.collect()), key=null_first_key):
+        try:
+            partitions += source_partitions(rows, source, partition_by, is_one_of(rows, partition_by, [value]))
+        except SourceError as error:
+            partitions.append(SourcePartition(value, (), problem=error))
+    return tuple(partitions)
+
+
+def _type_folders(rows: DataFrame, partition_by: str | None) -> tuple[DataFrame, dict[str, str | None]] | None:
+    """Return the partition column's values in folders' names, as text and typed, and the text of each file by its URI.
+
+    None if files have the column.
+    """
     key = str(partition_by).lower()
     in_folders = {
         uri: {name.lower(): value for name, value in folder_values(unquote(uri)).items()} for uri in rows.inputFiles()
@@ -91,7 +114,15 @@ def _select_files(rows: DataFrame, partition_by: str | None, condition: SparkCol
         return None
     texts = {uri: values[key] for uri, values in in_folders.items()}
     distinct = rows.sparkSession.createDataFrame([(text,) for text in set(texts.values())], "_w_text string")
-    typed = distinct.withColumn(partition_by, F.col("_w_text").cast(rows.schema[partition_by].dataType))
+    return distinct.withColumn(partition_by, F.col("_w_text").cast(rows.schema[partition_by].dataType)), texts
+
+
+def _select_files(rows: DataFrame, partition_by: str | None, condition: SparkColumn) -> list[str] | None:
+    """Select the files whose folders' names meet a condition on the partition column; None if files have the column."""
+    folders = _type_folders(rows, partition_by)
+    if folders is None:
+        return None
+    typed, texts = folders
     wanted = {row["_w_text"] for row in typed.where(condition).collect()}
     return [uri for uri, text in texts.items() if text in wanted]
 

@@ -26,6 +26,7 @@ from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
     MissingPartitionError,
+    PartitionsFailedError,
     PlanError,
     SchemaError,
     SettingError,
@@ -143,24 +144,38 @@ def test_a_partition_is_loaded_once_however_often_it_is_asked_for(place: Path, a
 
 
 @pytest.mark.long
-def test_a_range_resumes_where_it_stopped(
-    place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("group", "parallel"), [(None, 1), (None, 3), (2, 2)])
+def test_a_range_goes_on_and_a_rerun_does_the_rest(
+    group: int | None, parallel: int, place: Path, ask: Callable[..., LoadsReport], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def failing(*arguments: Any, **named: Any) -> Any:
-        if arguments[3].values == (days_since_1970(DAYS[1]),):
+        if days_since_1970(DAYS[1]) in arguments[3].values:
             raise TableError("the disk is full, nothing was committed; make room and load again")
         return load_rows(*arguments, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr("layoutopt.loading.load.load", failing)
-        with pytest.raises(TableError, match="disk is full"):
-            ask(first=DAYS[0], last=DAYS[2])
-    assert set(held(place)) == {DAYS[0]}
+        with pytest.raises(PartitionsFailedError, match="disk is full"):
+            ask(first=DAYS[0], last=DAYS[2], group=group, parallel=parallel)
+    assert set(held(place)) == {DAYS[0], DAYS[2]}
     (failed,) = Log(place / "log.jsonl").events("load")
-    assert (failed["outcome"], failed["exit"], failed["partitions"]) == ("failed", 1, [DAYS[0]])
+    assert (failed["outcome"], failed["exit"]) == ("failed", 1)
+    assert sorted(failed["partitions"]) == [DAYS[0], DAYS[2]]
     assert "disk is full" in failed["error"]
     resumed = ask(first=DAYS[0], last=DAYS[2])
-    assert (resumed.partitions, resumed.already) == (DAYS[1:], (DAYS[0],))
+    assert (resumed.partitions, resumed.already) == ((DAYS[1],), (DAYS[0], DAYS[2]))
+    assert len(ids(place)) == 120
+
+
+def test_a_damaged_file_stops_its_day_alone(place: Path, ask: Callable[..., LoadsReport]) -> None:
+    file = place / "source" / f"dt={DAYS[1]}" / "part-0.parquet"
+    content = file.read_bytes()
+    file.write_bytes(content[: len(content) // 2])
+    with pytest.raises(PartitionsFailedError, match=f"not loaded .{DAYS[1]}."):
+        ask(first=DAYS[0], last=DAYS[2], parallel=2)
+    assert set(held(place)) == {DAYS[0], DAYS[2]}
+    file.write_bytes(content)
+    assert ask(first=DAYS[0], last=DAYS[2]).partitions == (DAYS[1],)
     assert len(ids(place)) == 120
 
 

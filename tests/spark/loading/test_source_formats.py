@@ -17,12 +17,14 @@ from deltalake import write_deltalake
 from pyarrow import orc
 from pyiceberg.catalog.memory import InMemoryCatalog
 
+from layoutopt.catalog.source_lists import read_sources
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import AlreadyLoadedError, LayoutoptError, SchemaError, SourceError
 from layoutopt.external import formats
 from layoutopt.external.external_tables import read_schema
+from layoutopt.external.snapshot import strip_scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import measure_content, open_source, schema_of
 from layoutopt.spark.loading.source_files import source_partitions
@@ -148,6 +150,13 @@ def test_a_source_lives(spark: SparkSession, tmp_path: Path, capsys: pytest.Capt
     run("append", table, batch)
     run("append", table, batch)
     assert Catalog.open(str(table)).snapshot.number == loaded + 1
+
+    catalog = Catalog.open(str(table))
+    lists = read_sources(catalog.files, catalog.snapshot, catalog.partitions)
+    assert set(lists) == {entry.name for entry in catalog.partitions}
+    for files in lists.values():
+        assert all(file.source.startswith((source, batch)) and file.size and file.modified for file in files)
+        assert all(strip_scheme(file.path).startswith(strip_scheme(f"{tmp_path}/")) for file in files)
 
     both = pa.concat_tables([rows, more])
     found = open_table(str(table)).sql(f"SELECT {', '.join(SCHEMA.names)} FROM t").cast(SCHEMA)
