@@ -69,7 +69,7 @@ TRAITS: Final[Mapping[str, Traits]] = MappingProxyType(
         "postgres": Traits(
             equal_texts=True, largest_nan=True, single_is_double=True, escape="\\", regexp="any"
         ),  # the order of texts is that of a locale
-        "redshift": Traits(equal_texts=True, ordered_texts=True, escape="\\"),
+        "redshift": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="\\"),
         "duckdb": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="", regexp="re2"),
         "snowflake": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="", regexp="re2"),
         "bigquery": Traits(

@@ -283,7 +283,7 @@ def test_values_of_the_documentation(spark: SparkSession) -> None:
         "d = '1/2/2024'"),
         ("postgres", "i = '5.5'"), ("hive", "dayofweek(d) = 1"), ("hive", "s = 'a'"), ("clickhouse", "length(s) = 1"),
         ("bigquery", "EXTRACT(HOUR FROM ts AT TIME ZONE 'America/New_York') = 3"), ("snowflake", "s LIKE i"),
-        ("bigquery", "DATE(ts, 'Europe/Nowhere') = '2024-03-01'"), ("trino", "s = 5"), ("redshift", "g > 5"),
+        ("bigquery", "DATE(ts, 'Europe/Nowhere') = '2024-03-01'"), ("trino", "s = 5"), ("oracle", "g > 5"),
         ("snowflake", "i = ANY(arr)"), ("snowflake", "regexp_like(s, 'ask', 'i')"), ("trino",
         "date_trunc('decade', d) = d"),
     ],
