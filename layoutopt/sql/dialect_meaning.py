@@ -69,7 +69,7 @@ TRAITS: Final[Mapping[str, Traits]] = MappingProxyType(
         "postgres": Traits(
             equal_texts=True, largest_nan=True, single_is_double=True, escape="\\", regexp="any"
         ),  # the order of texts is that of a locale
-        "redshift": Traits(equal_texts=True, ordered_texts=True, escape="\\"),
+        "redshift": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="\\"),
         "duckdb": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="", regexp="re2"),
         "snowflake": Traits(equal_texts=True, ordered_texts=True, largest_nan=True, escape="", regexp="re2"),
         "bigquery": Traits(
@@ -427,6 +427,8 @@ def _refuse_clauses(select: exp.Select, dialect: str) -> None:
         words = {str(join.args.get(key) or "").upper() for key in ("method", "kind")}
         if words - _JOINS:
             raise StatementError("unsupported", f"{' '.join(filter(None, words))} joins are not supported")
+        if dialect == "clickhouse" and join.args.get("side"):
+            raise StatementError("unsupported", "outer joins of ClickHouse fill rows with 0 and '', not with NULL")
     where = select.args.get("where")
     if dialect == "clickhouse" and where is not None:
         used = {column.name for column in where.find_all(exp.Column)}
@@ -526,8 +528,9 @@ class _Translator:
             elif isinstance(operand, exp.Query | exp.Subquery | exp.Any | exp.All) or operand.find(exp.Column) is None:
                 remaining.append(operand)
             elif isinstance(inner, exp.Collate) and _is_binary(inner):
-                operand.replace(inner.this)
-                remaining += self._mark_compared([inner.this], "binary")
+                text = inner.this.copy()
+                operand.replace(text)
+                remaining += self._mark_compared([text], "binary")
             elif self._is_json_text(inner):
                 operand.replace(_call(COMPARED, exp.Literal.string("json"), operand.copy()))
             else:
@@ -627,7 +630,7 @@ class _Translator:
         like = node.this if isinstance(node, exp.Escape) else node
         escape = node.expression if isinstance(node, exp.Escape) else None
         dialect, text = self._dialect, like.this
-        if isinstance(text.unnest(), exp.Collate) and _is_binary(text.unnest()):
+        if isinstance(text.unnest(), exp.Collate) and _is_binary(text.unnest()) and self._traits.escape == "[":
             dialect, text = "binary", text.unnest().this
         default = TRAITS.get(dialect, Traits()).escape
         is_list = isinstance(like.expression, exp.Any | exp.All)
