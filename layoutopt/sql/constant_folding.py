@@ -123,12 +123,17 @@ def _fold_time_text(node: exp.Expr, zone: str) -> TypedConstant:
 
 def is_folded(node: exp.Expr) -> bool:
     """Return whether a call without a class in sqlglot is folded."""
-    return node.name.casefold() == "make_date"
+    return node.name.casefold() == "make_date" or is_check(node)
 
 
 def _fold_named(node: exp.Expr, zone: str) -> TypedConstant:
+    if is_check(node):
+        operand = read_check(node, zone, lambda part: fold(part, zone))
+        if isinstance(operand, TypedConstant):
+            return operand
+        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
     parts = [fold(part, zone).value for part in node.expressions]
-    if is_folded(node) and len(parts) == 3 and all(isinstance(part, int) for part in parts):
+    if node.name.casefold() == "make_date" and len(parts) == 3 and all(isinstance(part, int) for part in parts):
         return TypedConstant(dt.date(*parts), "date")  # type: ignore[arg-type]  # they are whole numbers
     raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
 
@@ -307,13 +312,6 @@ def _fold_call(node: exp.Expr, zone: str) -> TypedConstant:
     return TypedConstant(value, str(function.gives))
 
 
-def _fold_check(node: exp.Expr, zone: str) -> TypedConstant:
-    operand = read_check(node, zone, lambda part: fold(part, zone)) if is_check(node) else None
-    if not isinstance(operand, TypedConstant):
-        raise Unusable("unsupported-expression", f"{node.sql('spark')} is not supported")
-    return operand
-
-
 def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
     operands = [fold(argument, zone) for argument in (node.this, *node.expressions)]
     kinds = {operand.type for operand in operands} - {"void"}
@@ -324,7 +322,6 @@ def _fold_coalesce(node: exp.Expr, zone: str) -> TypedConstant:
 
 _FOLDERS: dict[type[exp.Expr], Callable[[exp.Expr, str], TypedConstant]] = {
     exp.Literal: _fold_literal,
-    exp.Anonymous: _fold_check,
     exp.RawString: lambda node, zone: TypedConstant(node.name, "string"),
     exp.HexString: lambda node, zone: TypedConstant(
         bytes.fromhex(node.name.zfill(len(node.name) + len(node.name) % 2)), "binary"
