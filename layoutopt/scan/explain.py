@@ -349,7 +349,10 @@ def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explana
 
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
-    unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
+    parts = explain_conjuncts(read.table, root)
+    skipping = {part.text for part in parts if part.reason == Reason.SKIPS}
+    unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable if problem.sql not in skipping)
+    left_out = {part.text for part in unusable}
     return ReadExplanation(
         table=read.scan.table,
         columns=tuple(read.scan.columns),
@@ -358,7 +361,7 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         skipped_by=sum_skipped(read.pruned),
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(find_subsumed_features(read.table, root)),
-        conjuncts=explain_conjuncts(read.table, root) + unusable,
+        conjuncts=tuple(part for part in parts if part.text not in left_out) + unusable,
     )
 
 

@@ -12,6 +12,7 @@ TRUE.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from types import MappingProxyType
 from typing import Final
 
@@ -22,7 +23,7 @@ from layoutopt.functions.function import Function
 from layoutopt.functions.ranges import Range, has_int_keys
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.arrays import Bits, Ints, Keys
-from layoutopt.model.predicates import Call, Col, Const, Expr, InSet
+from layoutopt.model.predicates import Call, Col, Const, Expr, InSet, Opaque
 from layoutopt.model.values import Key, ValueSet, key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
 
@@ -91,6 +92,8 @@ def _derive_argument(expr: Expr, statistics: BlockStatistics, depth: int) -> Col
 
 
 def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
+    if isinstance(call, Opaque):
+        return _compute_opaque(call, statistics)
     # A boolean function may be a UDF, whatever its name is.
     function = FUNCTIONS.get(call.fn) if call.type != "boolean" or call.fn in ("rlike", *_SELECTIONS) else None
     if depth > _MAX_DEPTH or function is None:
@@ -143,6 +146,45 @@ def _compute_single_values(
             low[place] = high[place] = value
         known[place] = value is not None
     return ColumnBounds(low, high, known, nulls, call.type)
+
+
+def _compute_opaque(call: Opaque, statistics: BlockStatistics) -> ColumnBounds | None:
+    """Return the values of an opaque condition where each column has one value, or is NULL, in all rows of a block."""
+    args = [derive_bounds(arg, statistics) for arg in call.args]
+    choices = [_list_choices(arg, statistics.rows) for arg in args if arg is not None]
+    if len(choices) < len(args) or not np.logical_and.reduce([place > 0 for _, place in choices]).any():
+        return None
+    distinct, place_of_block = np.unique(np.stack([place for _, place in choices]), axis=1, return_inverse=True)
+    groups = [
+        list(product(*(options[place] for (options, _), place in zip(choices, places, strict=True))))
+        for places in distinct.T[:_MAX_EVALUATED].tolist()
+    ]
+    rows = list(dict.fromkeys(row for group in groups for row in group))
+    value_of = dict(zip(rows, call.compute(rows), strict=True))
+    low, high, nulls = np.zeros((3, len(distinct.T)), np.int64)
+    known = np.zeros(len(distinct.T), np.bool_)
+    for number, values in enumerate({value_of[row] for row in group} for group in groups):
+        is_known = bool(values) and ... not in values
+        known[number] = is_known and values != {None}
+        low[number], high[number] = False not in values, True in values
+        nulls[number] = (1 if values == {None} else 2 if None in values else 0) if is_known else 2
+    nulls[len(groups) :] = 2
+    of_block = place_of_block.reshape(-1)
+    counts = np.choose(nulls[of_block], [0, statistics.rows, UNKNOWN_NULLS])
+    return ColumnBounds(low[of_block], high[of_block], known[of_block], counts, call.type)
+
+
+def _list_choices(bounds: ColumnBounds, rows: Ints) -> tuple[list[tuple[Key | None, ...]], Ints]:
+    """Return the possible values of an expression, and the place of each block's among these.
+
+    They are one value, NULL, or both; at place 0 is nothing, for blocks that may have other values.
+    """
+    is_null: Bits = bounds.nulls == rows
+    single = bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_) & ~is_null
+    keys, number = np.unique(bounds.low[single], return_inverse=True)
+    place = np.where(is_null, 1, 0)
+    place[single] = 2 + 2 * number + (bounds.nulls[single] != 0)
+    return [(), (None,), *(choice for key in keys.tolist() for choice in ((key,), (key, None)))], place
 
 
 def _writable(bounds: ColumnBounds) -> tuple[Keys, Keys, Bits, Ints]:

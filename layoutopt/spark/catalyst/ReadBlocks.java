@@ -456,6 +456,47 @@ public class ReadBlocks extends Rule {
             + table.name);
     }
 
+    /**
+     * The values of a part of the condition for rows of constants, a letter each: t, f, n for NULL, ? if it fails.
+     *
+     * path: the places of the operands that lead from the condition to the part.
+     * columns: the names of its columns, one a line.
+     * rows: the values of these columns row by row, as {@link Text#value} reads them, one a line.
+     */
+    public String compute(String path, String columns, String rows) {
+      Expression part = all();
+      int[] places = Text.ints(path);
+      for (int i = 0; i < places.length; i++) part = (Expression) part.children().apply(places[i]);
+      String[] names = Text.lines(columns);
+      String[] values = Text.lines(rows);
+      AttributeReference[] attributes = new AttributeReference[names.length];
+      scala.collection.immutable.Seq output = relation.output();
+      for (int i = 0; i < output.size(); i++)
+        for (int j = 0; j < names.length; j++)
+          if (((AttributeReference) output.apply(i)).name().equals(names[j]))
+            attributes[j] = (AttributeReference) output.apply(i);
+      char[] results = new char[values.length / names.length];
+      for (int row = 0; row < results.length; row++) {
+        Map constants = new HashMap();
+        for (int i = 0; i < names.length; i++) {
+          DataType type = attributes[i].dataType();
+          constants.put(attributes[i].exprId(), new Literal(Text.value(values[row * names.length + i], type), type));
+        }
+        results[row] = letter((Expression) new Replacing(constants).apply(part));
+      }
+      return new String(results);
+    }
+
+    private static char letter(Expression constant) {
+      if (!constant.deterministic() || constant.containsPattern(TreePattern.PLAN_EXPRESSION())) return '?';
+      try {
+        Object value = constant.eval(null);
+        return value == null ? 'n' : ((Boolean) value).booleanValue() ? 't' : 'f';
+      } catch (Throwable failure) {
+        return '?';
+      }
+    }
+
     /** See {@link Snapshot}. */
     public Snapshot snapshot(String key, String block, StructType schema, String paths, String partition,
         String partitionOf, String values, Map options) {

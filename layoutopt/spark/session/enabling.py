@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -30,6 +31,7 @@ from layoutopt.model.predicates import (
     InSet,
     Like,
     Node,
+    Opaque,
     Or,
     conjunction,
     disjunction,
@@ -42,6 +44,7 @@ from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
 from layoutopt.scan.table import SourceTable, Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
+from layoutopt.spark.catalyst.opaque import ComputePart
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import (
     add_rule,
@@ -326,7 +329,7 @@ def _translate_condition(
         return Condition(TRUE, (), table.settings), ""
     try:
         udfs = select_same_code(spark, scan, {**table.udfs, **find_declared_udfs(spark)}, tree)
-        condition = read_condition(tree, table.schema, table.settings, udfs)
+        condition = read_condition(tree, table.schema, table.settings, udfs, _compute_while_planning(scan))
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
@@ -340,6 +343,17 @@ def _translate_condition(
     return replace(condition, root=_drop_functions(condition.root)), note
 
 
+def _compute_while_planning(scan: Any) -> ComputePart:
+    """Return a function that computes parts of a scan's condition, and no longer keeps the scan than its planning."""
+    reference = weakref.ref(scan)
+
+    def compute(path: str, columns: str, rows: str) -> str:
+        scan = reference()
+        return "" if scan is None else str(scan.compute(path, columns, rows))
+
+    return compute
+
+
 def _drop_functions(node: Node) -> Node:
     """Return a weaker condition without function calls."""
     match node:
@@ -350,7 +364,7 @@ def _drop_functions(node: Node) -> Node:
         case Comparison():
             return node if isinstance(node.left, Col) and isinstance(node.right, Col) else TRUE
         case InSet() | Like():
-            return node if isinstance(node.subject, Col) else TRUE
+            return node if isinstance(node.subject, Col | Opaque) else TRUE
     return node
 
 

@@ -356,7 +356,8 @@ def _cast_value(source: str, target: str, zone: str, value: Any) -> Any:
         return _format_time(_cast_value(source, "timestamp_ntz", zone, value))
     if target == "string" and isinstance(value, Decimal) and "E" not in str(value):
         return str(value)
-    result = cast_constant(TypedConstant(from_key(value, source) if source in TIMES else value, source), target, zone)
+    constant: Any = from_key(value, source) if source in TIMES else value
+    result = cast_constant(TypedConstant(constant, source), target, zone)
     return _time_to_int(result.value) if isinstance(result.value, dt.date) else result.value
 
 
