@@ -23,6 +23,7 @@ from layoutopt.model.predicates import (
     Like,
     Literal,
     Node,
+    Opaque,
     Or,
     conjuncts,
     describe,
@@ -349,10 +350,6 @@ def explain(table: OpenedTable, sql: str, reads: Sequence[TableRead]) -> Explana
 
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
-    parts = explain_conjuncts(read.table, root)
-    skipping = {part.text for part in parts if part.reason == Reason.SKIPS}
-    unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable if problem.sql not in skipping)
-    left_out = {part.text for part in unusable}
     return ReadExplanation(
         table=read.scan.table,
         columns=tuple(read.scan.columns),
@@ -361,8 +358,25 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         skipped_by=sum_skipped(read.pruned),
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(find_subsumed_features(read.table, root)),
-        conjuncts=tuple(part for part in parts if part.text not in left_out) + unusable,
+        conjuncts=_explain_parts(read),
     )
+
+
+def _explain_parts(read: TableRead) -> tuple[Conjunct, ...]:
+    """Return all parts of a condition, with those that the filter leaves out.
+
+    An opaque part is both: it is shown by what it skips, or else by why it was left out.
+    """
+    root = read.scan.filter.root
+    parts = explain_conjuncts(read.table, root)
+    opaque = {
+        part: node.subject.text
+        for part, node in zip(map(id, parts), conjuncts(root), strict=False)
+        if isinstance(node, InSet) and isinstance(node.subject, Opaque)
+    }
+    shown = [part for part in parts if id(part) not in opaque or part.reason == Reason.SKIPS]
+    skipping = {opaque.get(id(part)) for part in shown}
+    return (*shown, *(unusable_conjunct(problem) for problem in read.scan.unusable if problem.sql not in skipping))
 
 
 def _path_json(pruned: PrunedPlan) -> dict[str, Any]:
