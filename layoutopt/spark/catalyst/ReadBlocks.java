@@ -359,6 +359,8 @@ public class ReadBlocks extends Rule {
     final RegisteredIndex table;
     final LogicalRelation relation;
     final Expression condition;
+    /** The settings of the session: Python may call from another thread. */
+    private final org.apache.spark.sql.internal.SQLConf settings = org.apache.spark.sql.internal.SQLConf.get();
     /** What rows must meet further up in the plan, besides the condition; null if unknown. */
     Expression above;
     final boolean projected;
@@ -482,19 +484,10 @@ public class ReadBlocks extends Rule {
           DataType type = attributes[i].dataType();
           constants.put(attributes[i].exprId(), new Literal(Text.value(values[row * names.length + i], type), type));
         }
-        results[row] = letter((Expression) new Replacing(constants).apply(part));
+        Object value = org.apache.spark.sql.internal.SQLConf.withExistingConf(settings, new Computing(part, constants));
+        results[row] = ((Character) value).charValue();
       }
       return new String(results);
-    }
-
-    private static char letter(Expression constant) {
-      if (!constant.deterministic() || constant.containsPattern(TreePattern.PLAN_EXPRESSION())) return '?';
-      try {
-        Object value = constant.eval(null);
-        return value == null ? 'n' : ((Boolean) value).booleanValue() ? 't' : 'f';
-      } catch (Throwable failure) {
-        return '?';
-      }
     }
 
     /** See {@link Snapshot}. */
@@ -640,6 +633,28 @@ public class ReadBlocks extends Rule {
       return scala.Option.apply(Versions.make(CatalogTable.class, CatalogTable$.MODULE$, new Object[] {
           new TableIdentifier(label), CatalogTableType.EXTERNAL(), CatalogStorageFormat.empty(), schema, null, null,
           null, null, createTime}));
+    }
+  }
+
+  /** Computes a condition for constants in place of columns. */
+  static class Computing extends scala.runtime.AbstractFunction0 {
+    private final Expression condition;
+    private final Map constants;
+
+    Computing(Expression condition, Map constants) {
+      this.condition = condition;
+      this.constants = constants;
+    }
+
+    public Object apply() {
+      if (!condition.deterministic() || condition.containsPattern(TreePattern.PLAN_EXPRESSION()))
+        return new Character('?');
+      try {
+        Object value = ((Expression) new Replacing(constants).apply(condition)).eval(null);
+        return new Character(value == null ? 'n' : ((Boolean) value).booleanValue() ? 't' : 'f');
+      } catch (Throwable failure) {
+        return new Character('?');
+      }
     }
   }
 

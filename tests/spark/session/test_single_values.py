@@ -59,6 +59,7 @@ def session(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> It
         ("sha2(s, 256) = 'x'", 6),
         ("concat_ws('/', year, s, d) LIKE '2010/1b%'", 5),
         ("concat_ws('/', s, d) = '5b-5'", 5),
+        ("concat_ws('/', s, d) = '4b-4'", 5),
         ("NOT (date_format(d, 'yyyyMM') >= '202402')", 4),
         ("(soundex(s) = 'zz' OR initcap(s) = '3b-3') AND i >= 0", 5),
         ("lpad(cast(year AS string), 6, '0') = '002010' OR i = 59", 2),
