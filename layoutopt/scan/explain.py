@@ -368,14 +368,13 @@ def _explain_parts(read: TableRead) -> tuple[Conjunct, ...]:
     An opaque part is both: it is shown by what it skips, or else by why it was left out.
     """
     root = read.scan.filter.root
-    parts = explain_conjuncts(read.table, root)
-    opaque = {
-        part: node.subject.text
-        for part, node in zip(map(id, parts), conjuncts(root), strict=False)
-        if isinstance(node, InSet) and isinstance(node.subject, Opaque)
-    }
-    shown = [part for part in parts if id(part) not in opaque or part.reason == Reason.SKIPS]
-    skipping = {opaque.get(id(part)) for part in shown}
+    shown: list[Conjunct] = []
+    skipping: set[str | None] = set()
+    for node, part in zip(conjuncts(root), explain_conjuncts(read.table, root), strict=False):
+        text = node.subject.text if isinstance(node, InSet) and isinstance(node.subject, Opaque) else None
+        if text is None or part.reason == Reason.SKIPS:
+            shown.append(part)
+            skipping.add(text)
     return (*shown, *(unusable_conjunct(problem) for problem in read.scan.unusable if problem.sql not in skipping))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from layoutopt.model.predicates import TRUE, Col, InSet, Node, Opaque
 from layoutopt.model.schema import Schema
@@ -24,6 +24,8 @@ ComputePart: TypeAlias = Callable[[str, str, str], str]
 _TYPES: Final = frozenset({*INTEGER_BITS, "boolean", "date", "timestamp", "timestamp_ntz", "string"})
 _VALUES: Final = {"t": True, "f": False, "n": None, "?": ...}
 _NUMBERS: Final = count()
+# Parts of one condition that Spark computes: each takes a call or two.
+_MOST_PARTS: Final = 32
 
 
 class OpaqueParts:
@@ -35,14 +37,15 @@ class OpaqueParts:
     """
 
     def __init__(self, root: Tree, schema: Schema, compute: ComputePart) -> None:
-        self._root, self._schema, self._compute = root, schema, compute
+        self._root, self._schema, self._compute, self._left = root, schema, compute, _MOST_PARTS
 
     def read(self, tree: Tree, truth: bool) -> Node:
         """Return the rows for which a part is TRUE (or FALSE), or the constant TRUE if Spark can't compute it."""
-        path = _find_path(self._root, tree)
-        columns = self._find_columns(tree)
-        if path is None or not columns:
+        columns = self._find_columns(tree) if self._left else []
+        path = _find_path(self._root, tree) if columns else None
+        if path is None:
             return TRUE
+        self._left -= 1
         names = "\n".join(column.name for column in columns)
         known: dict[tuple[Key | None, ...], Any] = {}
 
@@ -69,14 +72,24 @@ class OpaqueParts:
         return list(columns.values())
 
 
+class _Path(NamedTuple):
+    place: int
+    before: _Path | None
+
+
 def _find_path(root: Tree, tree: Tree) -> list[int] | None:
     """Return the places of the operands that lead to a part; None if it is not of this very tree."""
-    stack: list[tuple[Tree, tuple[int, ...]]] = [(root, ())]
+    stack: list[tuple[Tree, _Path | None]] = [(root, None)]
     while stack:
         part, path = stack.pop()
-        if part is tree:
-            return list(path)
-        stack += [(child, (*path, place)) for place, child in enumerate(part.children)]
+        if part is not tree:
+            stack += [(child, _Path(place, path)) for place, child in enumerate(part.children)]
+            continue
+        places = []
+        while path is not None:
+            places.append(path.place)
+            path = path.before
+        return places[::-1]
     return None
 
 

@@ -31,7 +31,6 @@ from layoutopt.model.predicates import (
     InSet,
     Like,
     Node,
-    Opaque,
     Or,
     conjunction,
     disjunction,
@@ -364,7 +363,7 @@ def _drop_functions(node: Node) -> Node:
         case Comparison():
             return node if isinstance(node.left, Col) and isinstance(node.right, Col) else TRUE
         case InSet() | Like():
-            return node if isinstance(node.subject, Col | Opaque) else TRUE
+            return node if isinstance(node.subject, Col) else TRUE
     return node
 
 
