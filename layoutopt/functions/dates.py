@@ -7,6 +7,7 @@ differs from the same shift in UTC by less than two days.
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -224,6 +225,7 @@ def _make_date_part(
     units: tuple[str, ...],
     is_portable: Callable[[Call], bool] = never,
     first_argument: Callable[[int], int] | None = None,
+    compute: Callable[[int], int | None] | None = None,
 ) -> Function:
     return Function(
         name,
@@ -235,8 +237,15 @@ def _make_date_part(
         bounds=lambda call, args: _date_part(args[0], call.fn),
         total=True,
         first_argument=first_argument,
+        compute=compute,
         is_portable=is_portable,
     )
+
+
+def _week_of_year(day: int) -> int | None:
+    """Return the ISO week of a day since 1970-01-01; None beyond the years 1 to 9999."""
+    ordinal = day + dt.date(1970, 1, 1).toordinal()
+    return dt.date.fromordinal(ordinal).isocalendar().week if 0 < ordinal <= dt.date.max.toordinal() else None
 
 
 def _make_clock_part(name: str, most: int, units: tuple[str, ...] = ()) -> Function:
@@ -259,10 +268,10 @@ FUNCTIONS: Final = (
     _make_date_part("year", ("Year",), ("YEAR",), is_portable=always, first_argument=_first_day_of_year),
     _make_date_part("quarter", ("Quarter",), ("QUARTER",), is_portable=always),
     _make_date_part("month", ("Month",), ("MONTH",), is_portable=always),
-    _make_date_part("weekofyear", ("WeekOfYear",), ("WEEK",), is_portable=always),
+    _make_date_part("weekofyear", ("WeekOfYear",), ("WEEK",), is_portable=always, compute=_week_of_year),
     _make_date_part("day", ("Day", "DayOfMonth"), ("DAY",), is_portable=always),
     _make_date_part("dayofyear", ("DayOfYear",), ("DOY",), is_portable=always),
-    _make_date_part("dayofweek", ("DayOfWeek",), ("DOW", "DAYOFWEEK")),
+    _make_date_part("dayofweek", ("DayOfWeek",), ("DOW", "DAYOFWEEK"), compute=lambda day: (day + 4) % 7 + 1),
     _make_clock_part("hour", 23, ("HOUR",)),
     _make_clock_part("minute", 59, ("MINUTE",)),
     _make_clock_part("second", 59),

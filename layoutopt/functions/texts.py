@@ -199,6 +199,7 @@ FUNCTIONS: Final = (
         catalyst=("Length",),
         bounds=unbounded,
         total=True,
+        compute=len,
         is_portable=always,
     ),
     Function(
@@ -244,6 +245,7 @@ FUNCTIONS: Final = (
         catalyst=("StringInstr",),
         bounds=unbounded,
         total=True,
+        compute=lambda text, part: text.find(part) + 1,
         is_portable=always,
     ),
     Function(

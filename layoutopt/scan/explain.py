@@ -25,6 +25,7 @@ from layoutopt.model.predicates import (
     Like,
     Literal,
     Node,
+    Opaque,
     Or,
     conjuncts,
     describe,
@@ -372,7 +373,6 @@ def list_entries(table: OpenedTable, reads: Sequence[TableRead]) -> list[dict[st
 
 def _explain_read(read: TableRead) -> ReadExplanation:
     root = read.scan.filter.root
-    unusable = tuple(unusable_conjunct(problem) for problem in read.scan.unusable)
     return ReadExplanation(
         table=read.scan.table,
         columns=tuple(read.scan.columns),
@@ -381,8 +381,24 @@ def _explain_read(read: TableRead) -> ReadExplanation:
         skipped_by=sum_skipped(read.pruned),
         layouts=tuple(_path_json(plan) for plan in read.pruned),
         subsumed_by=tuple(find_subsumed_features(read.table, root)),
-        conjuncts=explain_conjuncts(read.table, root) + unusable,
+        conjuncts=_explain_parts(read),
     )
+
+
+def _explain_parts(read: TableRead) -> tuple[Conjunct, ...]:
+    """Return all parts of a condition, with those that the filter leaves out.
+
+    An opaque part is both: it is shown by what it skips, or else by why it was left out.
+    """
+    root = read.scan.filter.root
+    shown: list[Conjunct] = []
+    skipping: set[str | None] = set()
+    for node, part in zip(conjuncts(root), explain_conjuncts(read.table, root), strict=False):
+        text = node.subject.text if isinstance(node, InSet) and isinstance(node.subject, Opaque) else None
+        if text is None or part.reason == Reason.SKIPS:
+            shown.append(part)
+            skipping.add(text)
+    return (*shown, *(unusable_conjunct(problem) for problem in read.scan.unusable if problem.sql not in skipping))
 
 
 def _path_json(pruned: PrunedPlan) -> dict[str, Any]:

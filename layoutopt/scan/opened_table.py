@@ -27,6 +27,7 @@ from layoutopt.scan.prune import (
     plan_blocks,
     prune,
     prune_all,
+    under_zone,
 )
 from layoutopt.skipping.cannot_match import BlockStatistics, cannot_match, cannot_match_each
 
@@ -64,9 +65,20 @@ class OpenedTable:
         return plan_blocks(self.catalog)
 
     @cached_property
+    def _partition_statistics(self) -> dict[str, BlockStatistics]:
+        return {}
+
+    @property
     def partition_statistics(self) -> BlockStatistics:
-        """Minimum, maximum and NULL count of every partition."""
-        return self.catalog.partition_statistics()
+        """Minimum, maximum and NULL count of every partition, under the table's settings."""
+        return self.partition_statistics_under(self.settings)
+
+    def partition_statistics_under(self, settings: SessionSettings) -> BlockStatistics:
+        """Return :attr:`partition_statistics` under a session's settings."""
+        zone, known = settings.time_zone, self._partition_statistics
+        if zone not in known:
+            known[zone] = under_zone(self.catalog.partition_statistics(), zone)
+        return known[zone]
 
     def decide(
         self, root: Node, columns: Sequence[str], settings: Sequence[SessionSettings] | None = None
@@ -79,9 +91,13 @@ class OpenedTable:
     ) -> tuple[PrunedQueries, ...]:
         """Return :meth:`decide` of many scans, one item per plan."""
         sessions = settings or [self.settings] * len(self.sources)
-        partitions_out = cannot_match_each([root for root, _ in questions], self.partition_statistics)
+        roots = [root for root, _ in questions]
+        partitions_out = {
+            session: cannot_match_each(roots, self.partition_statistics_under(session))
+            for session in dict.fromkeys(sessions)
+        }
         return tuple(
-            prune_all(source, partitions_out, questions, session)
+            prune_all(source, partitions_out[session], questions, session)
             for source, session in zip(self.sources, sessions, strict=True)
         )
 

@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -27,17 +27,19 @@ from layoutopt.model.arrays import Bits, Floats, Ints, Places, number_equal, unp
 from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import Node, describe_all
+from layoutopt.model.predicates import Expr, Node, describe_all
 from layoutopt.model.retrieval import RetrievalPath, cheapest_path, only_path
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import (
+    BlockIndex,
     BlockStatistics,
     FeatureBits,
     FeatureIndex,
     Mechanisms,
     cannot_match_all,
 )
+from layoutopt.sql.duckdb.columns import compute_call
 
 
 @dataclass(frozen=True)
@@ -149,6 +151,11 @@ class ScanSize:
         return ScanSize(self.blocks + other.blocks, self.rows + other.rows, self.bytes + other.bytes)
 
 
+def under_zone(statistics: BlockStatistics, zone: str) -> BlockStatistics:
+    """Return statistics by which functions of single values are computed in a time zone."""
+    return replace(statistics, compute=partial(compute_call, zone=zone))
+
+
 @dataclass(frozen=True, eq=False)
 class PlanBlocks:
     """All blocks written by the loads of one plan, over all partitions.
@@ -167,8 +174,8 @@ class PlanBlocks:
 
     @cached_property
     def block_statistics(self) -> BlockStatistics:
-        """Union vectors, column bounds and indexes of the blocks."""
-        statistics, rows = self.blocks.block_statistics(), self.blocks.rows
+        """Union vectors, column bounds and indexes of the blocks, under the plan's settings."""
+        statistics, rows = under_zone(self.blocks.block_statistics(), self.plan.settings.time_zone), self.blocks.rows
         if self.plan.indexes:
             statistics = replace(statistics, indexes=stored_indexes(self.plan.indexes, self.blocks))
         if not self.absent:
@@ -179,13 +186,21 @@ class PlanBlocks:
 
     def statistics_under(self, settings: SessionSettings) -> BlockStatistics:
         """Return :attr:`block_statistics` without indexes that Spark computed under other session settings."""
-        return self.block_statistics if self.plan.settings == settings else self._statistics_under_any
+        if self.plan.settings == settings:
+            return self.block_statistics
+        if settings.time_zone not in self._by_zone:
+            portable = under_zone(replace(self.block_statistics, indexes=self._portable_indexes), settings.time_zone)
+            self._by_zone[settings.time_zone] = portable
+        return self._by_zone[settings.time_zone]
 
     @cached_property
-    def _statistics_under_any(self) -> BlockStatistics:
+    def _by_zone(self) -> dict[str, BlockStatistics]:
+        return {}
+
+    @cached_property
+    def _portable_indexes(self) -> Mapping[Expr, Sequence[BlockIndex]]:
         indexes = self.block_statistics.indexes
-        portable = {subject: stored for subject, stored in indexes.items() if is_computed_here(subject)}
-        return replace(self.block_statistics, indexes=portable)
+        return {subject: stored for subject, stored in indexes.items() if is_computed_here(subject)}
 
     @cached_property
     def segment_of(self) -> Ints:

@@ -5,20 +5,34 @@ Whatever is missing or unknown proves nothing: see :mod:`layoutopt.skipping.cann
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
 
+from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.arrays import Bits, Ints, Keys, Packed, Words
 from layoutopt.model.vectors import feature_bit
 
 if TYPE_CHECKING:
-    from layoutopt.model.predicates.nodes import Expr, InSet, Literal, Node
+    from layoutopt.model.predicates.nodes import Call, Expr, InSet, Literal, Node
+    from layoutopt.model.values import Key
 
 UNKNOWN_NULLS = -1
+# Returns the key of a call's value for keys of its arguments, none of which is NULL; None for NULL. Raises ValueError
+# if the value is unknown.
+ComputeCall: TypeAlias = "Callable[[Call, Sequence[Key]], Key | None]"
+
+
+def compute_by_record(call: Call, arguments: Sequence[Key]) -> Key | None:
+    """Return the key of a call's value by the function's record alone: see :data:`ComputeCall`."""
+    function = FUNCTIONS.get(call.fn)
+    value = None if function is None else function.evaluate(arguments)
+    if value is None:
+        raise ValueError(f"the value of {call.fn} is unknown")
+    return int(value) if isinstance(value, bool) else value
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +113,14 @@ class BlockStatistics:
         bits: the union vectors; if None, features prove nothing.
         bounds: by column name as filters spell it; a column without bounds may hold anything.
         indexes: by the indexed expression.
+        compute: computes functions for blocks where each argument has one value.
     """
 
     rows: Ints
     bits: FeatureBits | None = None
     bounds: Mapping[str, ColumnBounds] = field(default_factory=dict)
     indexes: Mapping[Expr, Sequence[BlockIndex]] = field(default_factory=dict)
+    compute: ComputeCall = compute_by_record
 
     @property
     def n(self) -> int:

@@ -12,6 +12,7 @@ TRUE.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from types import MappingProxyType
 from typing import Final
 
@@ -21,9 +22,9 @@ from layoutopt.functions.dates import SHIFT, is_interval
 from layoutopt.functions.function import Function
 from layoutopt.functions.ranges import Range, has_int_keys
 from layoutopt.functions.registry import FUNCTIONS
-from layoutopt.model.arrays import Ints
-from layoutopt.model.predicates import Call, Col, Const, Expr, InSet
-from layoutopt.model.values import ValueSet, key_kind
+from layoutopt.model.arrays import Bits, Ints, Keys
+from layoutopt.model.predicates import Call, Col, Const, Expr, InSet, Opaque
+from layoutopt.model.values import Key, ValueSet, key_kind
 from layoutopt.skipping.block_statistics import UNKNOWN_NULLS, BlockStatistics, ColumnBounds
 
 _OPTIONAL_QUANTIFIERS: Final = "*?{"
@@ -91,6 +92,8 @@ def _derive_argument(expr: Expr, statistics: BlockStatistics, depth: int) -> Col
 
 
 def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds | None:
+    if isinstance(call, Opaque):
+        return _compute_opaque(call, statistics)
     # A boolean function may be a UDF, whatever its name is.
     function = FUNCTIONS.get(call.fn) if call.type != "boolean" or call.fn in ("rlike", *_SELECTIONS) else None
     if depth > _MAX_DEPTH or function is None:
@@ -104,34 +107,92 @@ def _derive(call: Call, statistics: BlockStatistics, depth: int) -> ColumnBounds
     if function.bounds is None or len(known_args) < len(args) or not function.accepts([arg.type for arg in known_args]):
         return None
     ranges = [_to_range(arg) for arg in known_args]
-    values = _evaluate_single_values(function, ranges, function.bounds(call, ranges), call.type)
     nulls = _count_nulls(function, known_args, statistics.rows)
+    bounds = _to_bounds(call.type, function.bounds(call, ranges), nulls, statistics)
+    return _compute_single_values(call, known_args, bounds, statistics) if function.strict else bounds
+
+
+def _to_bounds(type: str, values: Range | None, nulls: Ints, statistics: BlockStatistics) -> ColumnBounds:
     if values is None:
-        return _without_range(call.type, nulls, statistics.n)
-    return ColumnBounds(values.low, values.high, values.known & (nulls != statistics.rows), nulls, call.type)
+        return _without_range(type, nulls, statistics.n)
+    return ColumnBounds(values.low, values.high, values.known & (nulls != statistics.rows), nulls, type)
 
 
-def _evaluate_single_values(function: Function, args: Sequence[Range], values: Range | None, type: str) -> Range | None:
-    """Return the bounds with exact ones where each argument has a single value (Edara 2021, 5.3.11).
+def _compute_single_values(
+    call: Call, args: Sequence[ColumnBounds], bounds: ColumnBounds, statistics: BlockStatistics
+) -> ColumnBounds:
+    """Return the bounds with the exact value where each argument has a single value (Edara 2021, 5.3.11).
 
     In such a block the function has that value, or is NULL where an argument is.
     """
-    if function.compute is None or not function.strict or key_kind(type) is None:
-        return values
-    single = np.logical_and.reduce([arg.known & (arg.low == arg.high) for arg in args]).astype(np.bool_)
+    single = ~(bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
+    for arg in args:
+        single &= arg.known & np.equal(arg.low, arg.high).astype(np.bool_)
     places = np.flatnonzero(single)[:_MAX_EVALUATED]
-    if not len(places):
-        return values
-    n = len(single)
-    keys = np.zeros(n, np.int64) if has_int_keys(type) else np.full(n, "", np.object_)
-    low, high, known = keys, keys.copy(), np.zeros(n, np.bool_)
-    if values is not None:
-        low, high, known = values.low.copy(), values.high.copy(), values.known.copy()
-    for place, *arguments in zip(places, *(arg.low[places].tolist() for arg in args), strict=True):
-        value = function.evaluate(arguments)
-        if isinstance(value, int if keys.dtype == np.int64 else str):
-            low[place], high[place], known[place] = value, value, True
-    return Range(low, high, known, type)
+    if not len(places) or key_kind(call.type) is None:
+        return bounds
+    low, high, known, nulls = _writable(bounds)
+    values: dict[tuple[Key, ...], Key | None] = {}
+    for place, keys in zip(places, zip(*(arg.low[places].tolist() for arg in args), strict=True), strict=True):
+        try:
+            if keys not in values:
+                values[keys] = statistics.compute(call, keys)
+        except ValueError:
+            continue
+        value = values[keys]
+        if value is None:
+            nulls[place] = statistics.rows[place]
+        else:
+            low[place] = high[place] = value
+        known[place] = value is not None
+    return ColumnBounds(low, high, known, nulls, call.type)
+
+
+def _compute_opaque(call: Opaque, statistics: BlockStatistics) -> ColumnBounds | None:
+    """Return the values of an opaque condition where each column has one value, or is NULL, in all rows of a block."""
+    args = [derive_bounds(arg, statistics) for arg in call.args]
+    choices = [_list_choices(arg, statistics.rows) for arg in args if arg is not None]
+    if len(choices) < len(args) or not np.logical_and.reduce([place > 0 for _, place in choices]).any():
+        return None
+    distinct, place_of_block = np.unique(np.stack([place for _, place in choices]), axis=1, return_inverse=True)
+    groups = [
+        list(product(*(options[place] for (options, _), place in zip(choices, places, strict=True))))
+        for places in distinct.T[:_MAX_EVALUATED].tolist()
+    ]
+    rows = list(dict.fromkeys(row for group in groups for row in group))
+    value_of = dict(zip(rows, call.compute(rows), strict=True))
+    low, high, nulls = np.zeros((3, len(distinct.T)), np.int64)
+    known = np.zeros(len(distinct.T), np.bool_)
+    for number, values in enumerate({value_of[row] for row in group} for group in groups):
+        is_known = bool(values) and ... not in values
+        known[number] = is_known and values != {None}
+        low[number], high[number] = False not in values, True in values
+        nulls[number] = (1 if values == {None} else 2 if None in values else 0) if is_known else 2
+    nulls[len(groups) :] = 2
+    of_block = place_of_block.reshape(-1)
+    counts = np.choose(nulls[of_block], [0, statistics.rows, UNKNOWN_NULLS])
+    return ColumnBounds(low[of_block], high[of_block], known[of_block], counts, call.type)
+
+
+def _list_choices(bounds: ColumnBounds, rows: Ints) -> tuple[list[tuple[Key | None, ...]], Ints]:
+    """Return the possible values of an expression, and the place of each block's among these.
+
+    They are one value, NULL, or both; at place 0 is nothing, for blocks that may have other values.
+    """
+    is_null: Bits = bounds.nulls == rows
+    single = bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_) & ~is_null
+    keys, number = np.unique(bounds.low[single], return_inverse=True)
+    place = np.where(is_null, 1, 0)
+    place[single] = 2 + 2 * number + (bounds.nulls[single] != 0)
+    return [(), (None,), *(choice for key in keys.tolist() for choice in ((key,), (key, None)))], place
+
+
+def _writable(bounds: ColumnBounds) -> tuple[Keys, Keys, Bits, Ints]:
+    """Return copies of bounds whose ends may be any keys of their type."""
+    kind, known = np.int64 if has_int_keys(bounds.type) else np.object_, bounds.known.copy()
+    low, high = (np.full(len(known), "" if key_kind(bounds.type) == "str" else 0, kind) for _ in range(2))
+    low[known], high[known] = bounds.low[known], bounds.high[known]
+    return low, high, known, bounds.nulls.copy()
 
 
 def _to_range(bounds: ColumnBounds) -> Range:

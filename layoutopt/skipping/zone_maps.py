@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Keys, Packed
-from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix
+from layoutopt.model.predicates import Comparison, Expr, InSet, Like, Node, literal_prefix, matches
 from layoutopt.model.types import INTEGER_BITS
 from layoutopt.model.values import Interval, Key, ValueSet
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
@@ -43,7 +43,7 @@ class ZoneMapEvaluator:
                     proved |= self.cannot(implied)
                 return proved & self.without_nulls(subject) if null else proved
             case Like(subject, pattern, negated):
-                proved = self._without_values(subject)
+                proved = self._without_values(subject) | self._differ(literal)
                 return proved if negated else proved | self._outside(subject, ValueSet.prefix(literal_prefix(pattern)))
             case Comparison(left, op, right):
                 return self._without_values(left) | self._without_values(right) | self._excluded(left, op, right)
@@ -76,6 +76,17 @@ class ZoneMapEvaluator:
             return bounds.known & ~overlaps(bounds.low, bounds.high, values.intervals)
         proved, known = self._none(), bounds.known  # objects compare only if they are keys
         proved[known] = ~overlaps(bounds.low[known], bounds.high[known], values.intervals)
+        return proved
+
+    def _differ(self, literal: Like) -> Bits:
+        """Return the blocks with a single text that does not make the literal TRUE (Edara 2021, 5.3.11)."""
+        bounds, proved = self._bounds(literal.subject), self._none()
+        if bounds is None or bounds.low.dtype == np.int64:
+            return proved
+        single = np.flatnonzero(bounds.known & np.equal(bounds.low, bounds.high).astype(np.bool_))
+        texts = bounds.low[single].tolist()
+        differ = {text: matches(literal.pattern, text) == literal.negated for text in set(texts)}
+        proved[single] = [differ[text] for text in texts]
         return proved
 
     def _excluded(self, left: Expr, op: str, right: Expr) -> Bits:

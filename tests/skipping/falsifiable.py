@@ -144,6 +144,44 @@ _EXPRESSIONS = {
 }  # fmt: skip
 
 
+# Functions of which only single values are known, by the type of what they return.
+_OF_SINGLE_VALUES = {
+    "string": [
+        "cast(a as string)", "cast(l as string)", "cast(p as string)", "cast(d as string)", "cast(ts as string)",
+        "cast(n as string)", "reverse(cast(a as string))", "concat(cast(d as string), s)",
+        "left(cast(ts as string), 10)", "concat(s, cast(t as string), '-')",
+    ],
+    "int": ["cast(concat(t, '1') as int)", "cast(s as bigint)", "length(cast(l as string))", "hour(ts)",
+            "minute(n)", "cast(substring(cast(d as string), 6, 2) as int)", "weekofyear(d)", "dayofweek(ts)",
+            "levenshtein(s, 'ab')"],
+    "decimal": ["cast(s as decimal(10,2))", "cast(concat(a, '.5') as decimal(12,1))"],
+    "date": ["cast(s as date)", "cast(concat(year(d), '-01-01') as date)", "cast(cast(ts as string) as date)"],
+    "double": ["cast(s as double)", "cast(cast(p as string) as double)"],
+}  # fmt: skip
+_SINGLE_TEXTS = ["1", "-7", "2020-02-29", "%1", "-%", "202%", "%-0_-%", "true", "%a%", "1_", "2018-05", "02", "%:30%"]
+
+
+def single_conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
+    """As :func:`conditions`, on functions of which only single values are known."""
+    rng = random.Random(seed)
+    while count:
+        kind = rng.choice(["string", "string", *_OF_SINGLE_VALUES])
+        parts = [_single_condition(rng.choice(_OF_SINGLE_VALUES[kind]), kind, rng) for _ in range(rng.randint(1, 2))]
+        (scan,) = find_scans(f"SELECT a FROM r WHERE {rng.choice([' AND ', ' OR ']).join(parts)}", {"r": SCHEMA})
+        if not scan.unusable:
+            yield " ".join(parts), scan.filter.root
+            count -= 1
+
+
+def _single_condition(expression: str, kind: str, rng: random.Random) -> str:
+    if kind == "string" and rng.random() < 0.7:
+        text = f"{expression} {rng.choice(['LIKE', 'NOT LIKE', '=', '<', 'RLIKE'])} '{rng.choice(_SINGLE_TEXTS)}'"
+        text = text.replace("RLIKE '%", "RLIKE '")
+    else:
+        text = _compared(expression, kind, rng)
+    return f"NOT ({text})" if rng.random() < 0.2 else text
+
+
 def conditions(count: int, seed: int) -> Iterator[tuple[str, Node]]:
     """Conditions as text and as the filter that they are, without those that can't be used."""
     rng = random.Random(seed)

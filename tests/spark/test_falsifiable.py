@@ -7,17 +7,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.model.predicates import Call, Col, Const, InSet, to_sql
 from layoutopt.model.predicates.patterns import template_groups
 from layoutopt.model.values import ValueSet
+from layoutopt.scan.prune import under_zone
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.skipping.implied_literals import derive_function_literal
 from layoutopt.sql.types import normal_type
 from tests.effort import examples
 from tests.skipping.falsifiable import (
+    ARROW,
     SCHEMA,
     Values,
     computed,
@@ -26,13 +29,14 @@ from tests.skipping.falsifiable import (
     parts_of,
     rows,
     sides_of,
+    single_conditions,
     sorted_blocks,
     statistics_of,
 )
 from tests.skipping.indexed import NESTED, indexed_conditions, nested_rows, with_indexes
+from tests.spark.settings import under
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from layoutopt.model.predicates import Expr, Node
@@ -100,6 +104,18 @@ def share_skipped(
 def test_no_condition_skips_a_block_that_spark_finds_a_row_in(spark: SparkSession, tmp_path: Path) -> None:
     share = check(spark, tmp_path, examples(50_000), seed=1)  # 10,000 in `make test`
     assert share > 0.3  # each block is narrow in one column of twelve
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Sao_Paulo"])
+def test_single_values(zone: str, spark: SparkSession, tmp_path: Path) -> None:
+    """Blocks of one row twice, some beside NULLs: most that have no match are skipped."""
+    table = pa.concat_tables([rows(150, 5), pa.Table.from_pylist([{}], ARROW)])
+    asked = [*single_conditions(examples(2_000), 7), *conditions(examples(1_000), 7)]
+    with under(spark, {"spark.sql.session.timeZone": zone}):
+        values = values_of(spark, tmp_path / "rows.parquet", table, asked, SCHEMA)
+    blocks = [np.array([place, place if place % 3 else table.num_rows - 1]) for place in range(table.num_rows)]
+    statistics = under_zone(statistics_of(table, blocks), zone)
+    assert share_skipped(asked, values, table, blocks, statistics) > 0.85
 
 
 def test_spark_finds_the_rows_that_its_values_say(spark: SparkSession, tmp_path: Path) -> None:

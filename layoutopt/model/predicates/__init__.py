@@ -14,6 +14,7 @@ from layoutopt.model.predicates.nodes import (
     Like,
     Literal,
     Node,
+    Opaque,
     Or,
     Predicate,
     columns_of,
@@ -38,8 +39,8 @@ from layoutopt.model.predicates.subsume import MAX_CLAUSES, MAX_LITERALS, Filter
 
 __all__ = [
     "ANY_CHAR", "ANY_STRING", "FALSE", "MAX_CLAUSES", "MAX_LITERALS", "TRUE", "And", "Call", "Col", "Comparison",
-    "Const", "Constant", "Expr", "Filter", "InSet", "Like", "Literal", "Node", "Or", "Pattern", "Predicate", "Token",
-    "Wildcard", "canonical_pattern", "columns_of", "conjunction", "conjuncts", "describe", "describe_all",
+    "Const", "Constant", "Expr", "Filter", "InSet", "Like", "Literal", "Node", "Opaque", "Or", "Pattern", "Predicate",
+    "Token", "Wildcard", "canonical_pattern", "columns_of", "conjunction", "conjuncts", "describe", "describe_all",
     "disjunction", "like", "like_text", "literal_prefix", "literals_of", "matches", "negate", "order_of",
     "parse_like", "predicate_of", "simplified", "to_sql", "untrue",
 ]  # fmt: skip

@@ -8,10 +8,10 @@ which turns equal conditions into equal trees.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from layoutopt.model.predicates.patterns import Pattern, canonical_pattern, like_text, parse_like
 from layoutopt.model.records import As, Form, HashedOnce, Record
@@ -88,6 +88,24 @@ class Call(HashedOnce, Record):
     def columns(self) -> Columns:
         """Return the columns of all arguments."""
         return _unite_columns(self.args)
+
+
+@dataclass(frozen=True)
+class Opaque(Call):
+    """A boolean expression without a meaning here, which another engine computes for given values of its columns.
+
+    In other processes it is the call of an unknown function.
+
+    Attributes:
+        text: describes it to people.
+        compute: returns its value for each row of keys of the arguments: True, False, None for NULL, or ... if unknown.
+    """
+
+    text: str
+    compute: Callable[[Sequence[tuple[Key | None, ...]]], Sequence[Any]] = field(compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Call, (self.fn, self.args, self.type)
 
 
 Expr = Col | Const | Call

@@ -24,6 +24,7 @@ from layoutopt.model.predicates.nodes import (
     InSet,
     Like,
     Node,
+    Opaque,
     Or,
     Predicate,
 )
@@ -142,6 +143,8 @@ def _render_expression(x: Expr, style: _Style) -> str:
         return style.identifier(x.name)
     if isinstance(x, Const):
         return style.constant(x.value, x.type)
+    if isinstance(x, Opaque) and style is _SHORT:
+        return x.text
     if x.fn == GET_FIELD:
         return style.field(_render_expression(x.args[0], style), str(cast(Const, x.args[1]).value))
     if x.fn in (EXISTS_LIKE, EXISTS_WITHIN) and len(x.args) > 1:

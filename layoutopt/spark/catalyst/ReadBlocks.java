@@ -359,6 +359,8 @@ public class ReadBlocks extends Rule {
     final RegisteredIndex table;
     final LogicalRelation relation;
     final Expression condition;
+    /** The settings of the session: Python may call from another thread. */
+    private final org.apache.spark.sql.internal.SQLConf settings = org.apache.spark.sql.internal.SQLConf.get();
     /** What rows must meet further up in the plan, besides the condition; null if unknown. */
     Expression above;
     final boolean projected;
@@ -454,6 +456,38 @@ public class ReadBlocks extends Rule {
         raise("the column " + attribute.name() + " of the table " + table.name + " is no longer "
             + attribute.dataType().catalogString() + "; make the DataFrame again, or run REFRESH TABLE "
             + table.name);
+    }
+
+    /**
+     * The values of a part of the condition for rows of constants, a letter each: t, f, n for NULL, ? if it fails.
+     *
+     * path: the places of the operands that lead from the condition to the part.
+     * columns: the names of its columns, one a line.
+     * rows: the values of these columns row by row, as {@link Text#value} reads them, one a line.
+     */
+    public String compute(String path, String columns, String rows) {
+      Expression part = all();
+      int[] places = Text.ints(path);
+      for (int i = 0; i < places.length; i++) part = (Expression) part.children().apply(places[i]);
+      String[] names = Text.lines(columns);
+      String[] values = Text.lines(rows);
+      AttributeReference[] attributes = new AttributeReference[names.length];
+      scala.collection.immutable.Seq output = relation.output();
+      for (int i = 0; i < output.size(); i++)
+        for (int j = 0; j < names.length; j++)
+          if (((AttributeReference) output.apply(i)).name().equals(names[j]))
+            attributes[j] = (AttributeReference) output.apply(i);
+      char[] results = new char[values.length / names.length];
+      for (int row = 0; row < results.length; row++) {
+        Map constants = new HashMap();
+        for (int i = 0; i < names.length; i++) {
+          DataType type = attributes[i].dataType();
+          constants.put(attributes[i].exprId(), new Literal(Text.value(values[row * names.length + i], type), type));
+        }
+        Object value = org.apache.spark.sql.internal.SQLConf.withExistingConf(settings, new Computing(part, constants));
+        results[row] = ((Character) value).charValue();
+      }
+      return new String(results);
     }
 
     /** See {@link Snapshot}. */
@@ -599,6 +633,28 @@ public class ReadBlocks extends Rule {
       return scala.Option.apply(Versions.make(CatalogTable.class, CatalogTable$.MODULE$, new Object[] {
           new TableIdentifier(label), CatalogTableType.EXTERNAL(), CatalogStorageFormat.empty(), schema, null, null,
           null, null, createTime}));
+    }
+  }
+
+  /** Computes a condition for constants in place of columns. */
+  static class Computing extends scala.runtime.AbstractFunction0 {
+    private final Expression condition;
+    private final Map constants;
+
+    Computing(Expression condition, Map constants) {
+      this.condition = condition;
+      this.constants = constants;
+    }
+
+    public Object apply() {
+      if (!condition.deterministic() || condition.containsPattern(TreePattern.PLAN_EXPRESSION()))
+        return new Character('?');
+      try {
+        Object value = ((Expression) new Replacing(constants).apply(condition)).eval(null);
+        return new Character(value == null ? 'n' : ((Boolean) value).booleanValue() ? 't' : 'f');
+      } catch (Throwable failure) {
+        return new Character('?');
+      }
     }
   }
 

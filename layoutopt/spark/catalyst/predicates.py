@@ -49,6 +49,7 @@ from layoutopt.spark.catalyst.leaf_conditions import (
     regex,
     text_match,
 )
+from layoutopt.spark.catalyst.opaque import ComputePart, OpaqueParts
 from layoutopt.spark.catalyst.trees import (
     Tree,
     describe,
@@ -199,13 +200,20 @@ _REASONS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 )
 
 
-def read_condition(tree: list[Any], schema: Schema, settings: SessionSettings, udfs: Mapping[str, Udf]) -> Condition:
+def read_condition(
+    tree: list[Any],
+    schema: Schema,
+    settings: SessionSettings,
+    udfs: Mapping[str, Udf],
+    compute: ComputePart | None = None,
+) -> Condition:
     """Translate the condition of a scan; parts that can't be translated are left out, and nothing is raised.
 
     Args:
         tree: the condition, as ``ReadBlocks.java`` writes it.
         settings: the session's settings.
         udfs: the declared functions by name; each must be the one that the session has under this name.
+        compute: computes parts of the condition that can't be translated, which become :class:`Opaque`.
 
     >>> from layoutopt.model.schema import Column
     >>> column = ["AttributeReference", "int", [], {"name": "i"}]
@@ -218,6 +226,7 @@ def read_condition(tree: list[Any], schema: Schema, settings: SessionSettings, u
         zones = find_zones(read)
         zone = next(iter(zones)) if len(zones) == 1 else normal_zone(settings.time_zone)
         reader = _Reader(schema, udfs, zone)
+        reader.opaque = None if compute is None else OpaqueParts(read, schema, compute)
         root = _distribute_bounds(reader.node(read))
     except Exception as error:  # read the whole table rather than fail
         problem = UnusableCondition("unsupported-expression", f"the condition can't be read ({error!r:.200})", "")
@@ -253,6 +262,7 @@ class _Reader:
         self.schema, self.udfs, self.zone, self.element = schema, udfs, zone, element
         self.context = Context(_no_names, SessionSettings(zone, ansi=True))
         self.unusable: list[UnusableCondition] = []
+        self.opaque: OpaqueParts | None = None
         self._strict = strict
 
     def of_element(self, element: Subject) -> _Reader:
@@ -272,12 +282,11 @@ class _Reader:
         except Unusable as problem:
             if self._strict:
                 raise
-            self._leave_out(tree, problem.code, problem.detail)
+            return self._leave_out(tree, truth, problem.code, problem.detail)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, LayoutoptError) as error:
             if self._strict:
                 raise Unusable("inexact", f"{describe(tree)}: {error}") from error
-            self._leave_out(tree, "inexact", f"{describe(tree)}: {error}")
-        return TRUE
+            return self._leave_out(tree, truth, "inexact", f"{describe(tree)}: {error}")
 
     def subject(self, tree: Tree) -> Subject:
         entry = TABLE.get(tree.name)
@@ -289,8 +298,9 @@ class _Reader:
             raise Unusable(code, f"{describe(tree)}: {reason}")
         return entry.value(tree, self)
 
-    def _leave_out(self, tree: Tree, code: str, detail: str) -> None:
+    def _leave_out(self, tree: Tree, truth: bool, code: str, detail: str) -> Node:
         self.unusable.append(UnusableCondition(code, detail, describe(tree)))
+        return TRUE if self.opaque is None else self.opaque.read(tree, truth)
 
     def _read_leaf(self, tree: Tree, truth: bool) -> Node:
         value = _strip_null_test(tree)

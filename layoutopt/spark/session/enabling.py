@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,7 @@ from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
 from layoutopt.scan.table import SourceTable, Table, open_table, prune_with_settings
 from layoutopt.scan.table_read import TableRead
+from layoutopt.spark.catalyst.opaque import ComputePart
 from layoutopt.spark.catalyst.predicates import Condition, read_condition
 from layoutopt.spark.catalyst.rule import (
     add_rule,
@@ -326,7 +328,7 @@ def _translate_condition(
         return Condition(TRUE, (), table.settings), ""
     try:
         udfs = select_same_code(spark, scan, {**table.udfs, **find_declared_udfs(spark)}, tree)
-        condition = read_condition(tree, table.schema, table.settings, udfs)
+        condition = read_condition(tree, table.schema, table.settings, udfs, _compute_while_planning(scan))
     except Exception as error:
         log.warning("%s: nothing is skipped", f"{type(error).__name__}: {error}", exc_info=True)
         return Condition(TRUE, (), table.settings), f"the condition could not be analysed: {error}"
@@ -338,6 +340,17 @@ def _translate_condition(
         return condition, ""
     note = f"the session has {unusual}; with it, only comparisons of columns are used for skipping"
     return replace(condition, root=_drop_functions(condition.root)), note
+
+
+def _compute_while_planning(scan: Any) -> ComputePart:
+    """Return a function that computes parts of a scan's condition, and no longer keeps the scan than its planning."""
+    reference = weakref.ref(scan)
+
+    def compute(path: str, columns: str, rows: str) -> str:
+        scan = reference()
+        return "" if scan is None else str(scan.compute(path, columns, rows))
+
+    return compute
 
 
 def _drop_functions(node: Node) -> Node:

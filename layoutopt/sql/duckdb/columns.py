@@ -23,8 +23,11 @@ import pyarrow as pa
 
 from layoutopt.errors import QueryError, encode_error
 from layoutopt.functions.function import TIMES
+from layoutopt.functions.ranges import FLOATS
 from layoutopt.functions.registry import FUNCTIONS
+from layoutopt.model.predicates import Call
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
+from layoutopt.model.values import Key, from_key, to_key
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import EXACT, TypedConstant, cast_constant
 
@@ -73,6 +76,38 @@ def column_function(name: str, types: Sequence[str], returns: str, zone: str) ->
     parameters = [Parameter(f"column_{place}", Parameter.POSITIONAL_ONLY) for place in range(len(types))]
     compute.__signature__ = Signature(parameters)  # type: ignore[attr-defined]  # DuckDB counts the parameters
     return compute
+
+
+def compute_call(call: Call, arguments: Sequence[Key], zone: str) -> Key | None:
+    """Return the key of a call's value for keys of its arguments, none of which is NULL; None for NULL.
+
+    Raises:
+        ValueError: the value is unknown, or Spark fails.
+    """
+    types = [argument.type for argument in call.args]
+    if any(key == 0 and type in FLOATS for key, type in zip(arguments, types, strict=True)):
+        raise ValueError("zero has two signs and one key")
+    function = _key_function(call, types, zone)
+    if function is None:
+        raise ValueError(f"the value of {call.fn} is unknown")
+    values = [key if type in TIMES else from_key(key, type) for key, type in zip(arguments, types, strict=True)]
+    try:
+        value = function(*values)
+    except (FailingError, Unusable, ArithmeticError, AttributeError, TypeError) as error:  # also damaged documents'
+        if call.fn.startswith("try_") and isinstance(error, FailingError) and not error.args:
+            return None
+        raise ValueError(f"the value of {call.fn} is unknown") from error
+    return int(value) if call.type in TIMES else to_key(value, call.type)
+
+
+def _key_function(call: Call, types: Sequence[str], zone: str) -> RowFunction | None:
+    """Return a function as the model has it, and what DuckDB itself computes for columns."""
+    if call.fn in _CLOCK:
+        return partial(_read_clock, *_CLOCK[call.fn], types[0], zone)
+    function = _row_function(call.fn, types, call.type, zone)
+    if function is None and call.fn == "try_cast":
+        return partial(_cast_value, types[0], call.type, zone)
+    return function
 
 
 def _call(function: RowFunction, row: Sequence[Any], is_try: bool, name: str) -> Any:
@@ -315,7 +350,27 @@ def _cast_function(source: str, target: str, zone: str) -> RowFunction | None:
     return None
 
 
+def _cast_value(source: str, target: str, zone: str, value: Any) -> Any:
+    """Return a value as a constant is cast."""
+    if source == "timestamp" and target == "string":
+        return _format_time(_cast_value(source, "timestamp_ntz", zone, value))
+    if target == "string" and isinstance(value, Decimal) and "E" not in str(value):
+        return str(value)
+    constant: Any = from_key(value, source) if source in TIMES else value
+    result = cast_constant(TypedConstant(constant, source), target, zone)
+    return _time_to_int(result.value) if isinstance(result.value, dt.date) else result.value
+
+
+_CLOCK: Final = MappingProxyType({"hour": (3_600_000_000, 24), "minute": (60_000_000, 60), "second": (1_000_000, 60)})
+
+
+def _read_clock(unit: int, count: int, source: str, zone: str, value: int) -> int:
+    return int(_cast_value(source, "timestamp_ntz", zone, value)) // unit % count
+
+
 def _cast_text(target: str, zone: str, text: str) -> Any:
+    if target == "binary":
+        return text.encode()
     stripped = text.strip(_BLANKS)
     if target in INTEGER_BITS:
         if not re.fullmatch(r"[+-]?\d+", stripped, re.ASCII):
