@@ -53,13 +53,13 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
-from layoutopt.local.second_reader import sum_written
-from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
-from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
+from layoutopt.sources.second_reader import sum_written
+from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.sources.splits import LEAST_ROWS
 from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,

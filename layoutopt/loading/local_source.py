@@ -1,6 +1,6 @@
 """Load plain Parquet files of this machine without Spark: Arrow reads them in processes, and DuckDB sums them.
 
-Files are opened only where Arrow surely reads them as Spark does (:mod:`layoutopt.local.parquet_files`); others raise
+Files are opened only where Arrow surely reads them as Spark does (:mod:`layoutopt.sources.parquet_files`); others raise
 NeedsSparkError before anything is written. DuckDB's own reader of Parquet is the second one, which proves a load.
 """
 
@@ -31,12 +31,19 @@ from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourceFile, SourcePartition
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
-from layoutopt.local.local_rows import LocalRows, count_partition_rows
-from layoutopt.local.parquet_files import check_columns
-from layoutopt.local.processes import Processes, Tasks, map_in_groups
-from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.local.segments import Chunk, Segment, segment_ranges
-from layoutopt.local.splits import (
+from layoutopt.model.feature import SessionSettings
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.model.schema import Column, Schema
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.executor import Executor, Processes, map_in_groups
+from layoutopt.sources.local_rows import LocalRows, count_partition_rows
+from layoutopt.sources.parquet_files import check_columns
+from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
+from layoutopt.sources.segments import Chunk, Segment, segment_ranges
+from layoutopt.sources.splits import (
     LEAST_ROWS,
     CutJob,
     LocalFile,
@@ -50,14 +57,7 @@ from layoutopt.local.splits import (
     reads_little_twice,
     write_shuffle_batches,
 )
-from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
-from layoutopt.model.feature import SessionSettings
-from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.read import read_segments
-from layoutopt.scan.table import Table
-from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import PackedResults, TaskResult
@@ -207,7 +207,7 @@ class LocalSource:
         plan: Plan,
         most_rows: int | None = None,
         *,
-        choose_tasks: Callable[[int], Tasks] | None = None,
+        choose_tasks: Callable[[int], Executor] | None = None,
         only: Collection[str] | None = None,
     ) -> None:
         check_plan(plan)
@@ -329,7 +329,7 @@ def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa
     return read_segments(table.catalog.files, read.segments, read.columns)
 
 
-def _choose_processes(rows: int) -> Tasks:
+def _choose_processes(rows: int) -> Executor:
     return Processes(1) if rows < LEAST_ROWS else Processes()  # which take a second to start
 
 

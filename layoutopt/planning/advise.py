@@ -43,8 +43,6 @@ from layoutopt.external.snapshot import SnapshotFile, parquet_files
 from layoutopt.external.source_check import check_source
 from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
-from layoutopt.local.parquet_files import resolve_local_path
-from layoutopt.local.splits import LEAST_ROWS, LocalFile, estimate_rows, list_local_files
 from layoutopt.methods.interface import FEATURES, PlanRequest
 from layoutopt.methods.strategies import most_filtered
 from layoutopt.model.arrays import Floats
@@ -70,6 +68,8 @@ from layoutopt.planning.row_order import AUTO
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import BytesRead
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.sources.parquet_files import resolve_local_path
+from layoutopt.sources.splits import LEAST_ROWS, LocalFile, estimate_rows, list_local_files
 from layoutopt.sql.expression_check import find_column
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
 from layoutopt.sql.schema import list_files

@@ -1,6 +1,6 @@
 """Read the rows of plain Parquet files on this machine for planning, by Arrow in processes.
 
-Rows are drawn by their places in the files (:mod:`layoutopt.local.profile`), so that samples are the same on any number
+Rows are drawn by their places in the files (:mod:`layoutopt.sources.profile`): samples are the same on any number
 of cores.
 """
 
@@ -18,33 +18,6 @@ import pyarrow as pa
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.local_rows import LocalRows, count_partition_rows
-from layoutopt.local.parquet_files import arrow_schema
-from layoutopt.local.processes import Processes, Task, Tasks, ignore_errors
-from layoutopt.local.profile import (
-    DRAW,
-    DrawJob,
-    SplitDraw,
-    counts_by_key,
-    draw_limit,
-    evaluate_vectors,
-    first_row_numbers,
-    profile_rows,
-    select_drawn,
-)
-from layoutopt.local.segments import Chunk, Segment, segment_ranges
-from layoutopt.local.splits import (
-    LEAST_ROWS,
-    NO_RANGES,
-    CutJob,
-    LocalFile,
-    ShuffledRows,
-    count_files,
-    estimate_rows,
-    list_local_files,
-    write_shuffle_batches,
-)
-from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import spread
 from layoutopt.model.feature import FeatureSet
@@ -55,6 +28,33 @@ from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments, choose_segments, few_rows_by_value
 from layoutopt.planning.source_profile import COUNTED_PARTITIONS, SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.sources.executor import Executor, Processes, Task, ignore_errors
+from layoutopt.sources.local_rows import LocalRows, count_partition_rows
+from layoutopt.sources.parquet_files import arrow_schema
+from layoutopt.sources.profile import (
+    DRAW,
+    DrawJob,
+    SplitDraw,
+    counts_by_key,
+    draw_limit,
+    evaluate_vectors,
+    first_row_numbers,
+    profile_rows,
+    select_drawn,
+)
+from layoutopt.sources.segments import Chunk, Segment, segment_ranges
+from layoutopt.sources.splits import (
+    LEAST_ROWS,
+    NO_RANGES,
+    CutJob,
+    LocalFile,
+    ShuffledRows,
+    count_files,
+    estimate_rows,
+    list_local_files,
+    write_shuffle_batches,
+)
+from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.writer.segment import sort_by_position
 
 _FEWEST_SPLITS: Final = 4
@@ -122,7 +122,7 @@ class PlainRows(Rows):
         return self.local.schema.names
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> Executor:
         """The executor that reads the files."""
         return self.local.tasks
 

@@ -17,12 +17,12 @@ import pyarrow as pa
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
-from layoutopt.local.processes import Batches, Tasks
-from layoutopt.local.segments import Chunk
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.executor import Batches, Executor
+from layoutopt.sources.segments import Chunk
 from layoutopt.writer.segment import FindWords
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Rows(ABC):
 
     @property
     @abstractmethod
-    def tasks(self) -> Tasks:
+    def tasks(self) -> Executor:
         """The tasks in which work on the rows, and on samples of them, runs in parallel."""
 
     @property

@@ -23,12 +23,12 @@ from layoutopt.loading import append as module
 from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows, append_locally
 from layoutopt.loading.load import Basis, load
 from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
-from layoutopt.local.parquet_files import check_columns
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
+from layoutopt.sources.parquet_files import check_columns
 from layoutopt.writer.task import write_and_measure
 from layoutopt.writer.task_result import LoadReport, TaskResult
 from tests.scan.builder import build, building

@@ -31,14 +31,14 @@ from layoutopt.errors import (
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.local import splits
-from layoutopt.local.parquet_files import plain_partition_values
-from layoutopt.local.processes import Processes
-from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.local.splits import LocalFile
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
+from layoutopt.sources import splits
+from layoutopt.sources.executor import Processes
+from layoutopt.sources.parquet_files import plain_partition_values
+from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
+from layoutopt.sources.splits import LocalFile
 from layoutopt.writer.checksum import value_hashes
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.local import local_rows, profile, splits
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.schema import Column, Schema
 from layoutopt.planning import plain_rows
 from layoutopt.planning.plain_rows import PlainRows, Reading, SourcePass, open_plain_rows
+from layoutopt.sources import local_rows, profile, splits
 from tests.effort import examples
 from tests.scan.builder import feature_of
 

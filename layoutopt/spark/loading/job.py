@@ -27,12 +27,12 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.loading.load import RowSource
 from layoutopt.loading.local_source import LocalFiles, LocalSource
-from layoutopt.local.processes import Batches, Tasks
-from layoutopt.local.segments import Chunk, Segment
-from layoutopt.local.splits import LEAST_ROWS, CutJob, cut_rows
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
+from layoutopt.sources.executor import Batches, Executor
+from layoutopt.sources.segments import Chunk, Segment
+from layoutopt.sources.splits import LEAST_ROWS, CutJob, cut_rows
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
@@ -182,7 +182,7 @@ def open_files(opened: SparkRows, source: str, plan: Plan, values: Sequence[Plai
     return SparkFiles(files.rows, files.files, files.values, opened)
 
 
-def _choose_tasks(spark: SparkSession, rows: int) -> Tasks:
+def _choose_tasks(spark: SparkSession, rows: int) -> Executor:
     if rows < LEAST_ROWS:
         raise NeedsSparkError(f"there are fewer than {LEAST_ROWS} rows")
     return SparkTasks(spark)

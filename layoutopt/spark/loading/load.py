@@ -22,9 +22,9 @@ from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
-from layoutopt.local.segments import Cutter, cut_in_input_order
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.sources.segments import Cutter, cut_in_input_order
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
 from layoutopt.spark.core.sessions import AnySession, start_session

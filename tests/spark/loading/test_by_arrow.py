@@ -26,10 +26,10 @@ from layoutopt.loading import local_source
 from layoutopt.loading.load import Basis
 from layoutopt.loading.load import load as load_rows
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.local.splits import CutJob, Split, assign_splits
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
+from layoutopt.sources.splits import CutJob, Split, assign_splits
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.loading import job
 from layoutopt.spark.loading import load as loading

@@ -18,10 +18,6 @@ import pytest
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
-from layoutopt.local import local_rows
-from layoutopt.local.processes import Processes, Value
-from layoutopt.local.segments import cut_segments
-from layoutopt.local.splits import CutJob, Split, group_splits, read_split
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
@@ -34,6 +30,10 @@ from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import SampleRequest, draw_sample, evaluate_on_sample, unit_in_bytes
 from layoutopt.planning.segment_evaluation import ChosenSegments, Trial, try_on_segments
 from layoutopt.planning.source_profile import CountRequest, count_histograms, sample_histograms
+from layoutopt.sources import local_rows
+from layoutopt.sources.executor import Processes, Value
+from layoutopt.sources.segments import cut_segments
+from layoutopt.sources.splits import CutJob, Split, group_splits, read_split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
@@ -401,7 +401,7 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
         read.append(job.columns)
         return read_split(job, split)
 
-    monkeypatch.setattr("layoutopt.local.splits.read_split", watched)
+    monkeypatch.setattr("layoutopt.sources.splits.read_split", watched)
     narrow, whole = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (set(few), None))
     assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(few), set(names)]
     assert (whole.columns, narrow.columns) == (names, few)

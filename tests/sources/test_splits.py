@@ -18,9 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local import splits as module
-from layoutopt.local.processes import Processes
-from layoutopt.local.splits import (
+from layoutopt.model.schema import END_OF_SOURCE, POSITION, SEGMENT, Column, Schema
+from layoutopt.sources import splits as module
+from layoutopt.sources.executor import Processes
+from layoutopt.sources.splits import (
     CutJob,
     SegmentRanges,
     ShuffledRows,
@@ -34,7 +35,6 @@ from layoutopt.local.splits import (
     read_split,
     write_shuffle_batches,
 )
-from layoutopt.model.schema import END_OF_SOURCE, POSITION, SEGMENT, Column, Schema
 from layoutopt.writer.segment import pack_shuffle_batch, unpack_shuffle_batches
 
 FILES = Schema((Column("id", "int"), Column("day", "date"), Column("kind", "string")))

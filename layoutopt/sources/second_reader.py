@@ -17,11 +17,11 @@ from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
 from layoutopt.indexes.murmur3 import hash_words
-from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_type
-from layoutopt.local.splits import LocalFile
 from layoutopt.model.arrays import Hashes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import double_quote_name
+from layoutopt.sources.parquet_files import arrow_schema, cast_columns, plain_type
+from layoutopt.sources.splits import LocalFile
 from layoutopt.writer.checksum import value_hashes
 
 if TYPE_CHECKING:

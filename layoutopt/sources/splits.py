@@ -28,7 +28,10 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError, SourceError, encode_errors
 from layoutopt.external.footers import SAMPLED_FOOTERS
-from layoutopt.local.parquet_files import (
+from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.schema import END_OF_SOURCE, Schema
+from layoutopt.sources.executor import Executor
+from layoutopt.sources.parquet_files import (
     arrow_schema,
     cast_columns,
     check_columns,
@@ -38,9 +41,6 @@ from layoutopt.local.parquet_files import (
     plain_type,
     resolve_local_path,
 )
-from layoutopt.local.processes import Tasks
-from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.schema import END_OF_SOURCE, Schema
 from layoutopt.sql.schema import folder_columns, folder_values
 from layoutopt.writer.segment import (
     POOL,
@@ -452,7 +452,7 @@ def estimate_rows(files: Sequence[LocalFile]) -> int:
     return int(sum(counts)) * len(files) // max(1, len(some))
 
 
-def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | None, tasks: Tasks) -> SplitCounts:
+def count_files(files: Sequence[LocalFile], schema: Schema, partition_by: str | None, tasks: Executor) -> SplitCounts:
     """Return the splits of files and their rows by partition value; reads every file's footer.
 
     Raises:

@@ -19,8 +19,10 @@ from hypothesis import strategies as st
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local import splits as cutting
-from layoutopt.local.profile import (
+from layoutopt.model.feature import FeatureSet
+from layoutopt.model.schema import Schema
+from layoutopt.sources import splits as cutting
+from layoutopt.sources.profile import (
     COUNT,
     DRAW,
     KEY,
@@ -31,9 +33,7 @@ from layoutopt.local.profile import (
     first_row_numbers,
     profile_rows,
 )
-from layoutopt.local.splits import CutJob, SegmentRanges, Split
-from layoutopt.model.feature import FeatureSet
-from layoutopt.model.schema import Schema
+from layoutopt.sources.splits import CutJob, SegmentRanges, Split
 from layoutopt.writer.evaluation import read_word_columns
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds

@@ -10,12 +10,12 @@ from typing import Final, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.processes import Tasks
-from layoutopt.local.profile import CHUNK, KEY, ROWS, ChunkCountJob
-from layoutopt.local.segments import Chunk, chunk_bits, chunks_from_counts
-from layoutopt.local.splits import NO_RANGES, CutJob, Split, SplitCounts, group_splits
 from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Schema
+from layoutopt.sources.executor import Executor
+from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
+from layoutopt.sources.segments import Chunk, chunk_bits, chunks_from_counts
+from layoutopt.sources.splits import NO_RANGES, CutJob, Split, SplitCounts, group_splits
 
 # At most this many tasks a core, since the driver receives the result of each.
 _TASKS_A_CORE: Final = 8
@@ -51,7 +51,7 @@ class LocalRows:
         partition_rows: the rows of each partition by its value, NULL first.
     """
 
-    tasks: Tasks
+    tasks: Executor
     schema: Schema
     partition_by: str | None
     splits: SplitCounts

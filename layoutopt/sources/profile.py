@@ -21,13 +21,13 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, NeedsSparkError
-from layoutopt.local.parquet_files import plain_partition_values
-from layoutopt.local.splits import CutJob, Split, read_split
-from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.parquet_files import plain_partition_values
+from layoutopt.sources.splits import CutJob, Split, read_split
+from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.evaluation import read_word_columns, segment_words
 from layoutopt.writer.segment import pack_shuffle_batch
 
@@ -253,7 +253,7 @@ def _draw_numbers(first: int, count: int) -> Ints:
 
 
 def evaluate_vectors(features: FeatureSet, rows: pa.Table, schema: Schema) -> Words:
-    """Return the rows' feature vectors, ``uint64[n, w]``; raises as :func:`~layoutopt.local.vectors.evaluate_words`."""
+    """Return the feature vectors, ``uint64[n, w]``; raises as :func:`~layoutopt.sources.vectors.evaluate_words`."""
 
     def evaluate(left: Sequence[int]) -> Words:
         return evaluate_words([features.features[i] for i in left], rows, schema, settings=features.settings)
