@@ -42,9 +42,9 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sources.listing import has_plain_name
 from layoutopt.sources.second_reader import sum_rows
 from layoutopt.sources.segments import Chunk, Segment
-from layoutopt.sources.splits import has_plain_name
 from layoutopt.sources.vectors import evaluate_exact_vectors
 from layoutopt.writer.segment import POOL, GatheredSegment
 from layoutopt.writer.task import WriteJob, write_gathered
@@ -117,7 +117,9 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
         raise NeedsSparkError("the table is empty, or encrypted")
     opened = LocalSource(source, current_plan(catalog), most_rows)
     for file in (file for partition in opened.list_partitions() for file in partition.files):
-        if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
+        if not has_plain_name(
+            file.uri.partition("#")[0]
+        ):  # Spark would name the batch after another spelling of the URI
             raise NeedsSparkError(f"{file.uri!r} is no plain name")
     return opened
 

@@ -59,7 +59,7 @@ from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.second_reader import sum_written
 from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
-from layoutopt.sources.splits import LEAST_ROWS
+from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,

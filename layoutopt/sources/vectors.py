@@ -27,7 +27,8 @@ from layoutopt.scan.matches import evaluate_conditions
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
-from layoutopt.sources.splits import CutJob, Split, read_first_rows
+from layoutopt.sources.shuffle import CutJob, read_first_rows
+from layoutopt.sources.split import Split
 from layoutopt.writer.evaluation import KeyedRows, features_left_to_spark, matching_rows, segment_words
 
 

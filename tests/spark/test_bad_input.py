@@ -22,7 +22,7 @@ from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.loading.load import load
 from layoutopt.scan.table import open_table
-from layoutopt.sources.splits import LEAST_ROWS
+from layoutopt.sources.shuffle import LEAST_ROWS
 from tests.effort import long_too
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.formats import parse_source_name
+from layoutopt.external.formats import is_parquet
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
@@ -86,7 +86,7 @@ def load(
     if partitions is not None:  # parsed by Spark: the checks then notice rows of other values than those parsed here
         rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
     row_source = SparkRows(rows, plan.partition_by, name)
-    if not isinstance(source, DataFrame) and parse_source_name(source) is None:
+    if not isinstance(source, DataFrame) and is_parquet(str(source)):
         row_source = replace(row_source, open_faster=partial(open_files, row_source, str(source), plan, values))
     basis, stages = Basis(base, name, values), stages or Stages(progress or silent)
     return loading.load(
@@ -160,7 +160,7 @@ class SparkSource:
         if partitions is not None and by is not None:
             rows = filter_partitions(rows, by, [partition.value for partition in partitions])
         opened = SparkRows(rows, by, repr(self._source))
-        if parse_source_name(self._source) is not None:
+        if not is_parquet(self._source):
             return opened
         values = None if partitions is None else [partition.value for partition in partitions]
         return replace(opened, open_faster=partial(open_files, opened, self._source, self._plan, values))
