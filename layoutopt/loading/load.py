@@ -312,7 +312,7 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteRe
         keys=keys,
         numbers=numbers,
         at=in_task,
-        late=adds_rows(run.basis.operation, run.basis.marks),
+        small_segment=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
     results, observed = run.rows.write(job, run.segments)

@@ -80,7 +80,7 @@ class ArrowRows(RowSource):
             ContentMismatchError: a file was changed since it was counted.
         """
         source, plan = self.source, job.plan
-        job = replace(job, of_left=partial(evaluate_words, settings=plan.settings))
+        job = replace(job, evaluate_rest=partial(evaluate_words, settings=plan.settings))
         splits = [split for split, _ in source.splits]
         ranges = segment_ranges(segments)
         overlapping = [ranges.overlapping(split, values) for split, values in source.splits]

@@ -179,7 +179,7 @@ class PlainRows(Rows):
         known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
         count, run = (
             chosen.shares * len(chosen.segments),
-            partial(task, of_left=partial(evaluate_words, settings=plan.settings)),
+            partial(task, evaluate_rest=partial(evaluate_words, settings=plan.settings)),
         )
         results = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, run))
         tables = [table for table in results if table is not None]

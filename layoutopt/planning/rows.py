@@ -52,12 +52,12 @@ SelectColumns = Callable[[pa.Table, Sequence[Column]], Sequence[Column]]
 
 
 class SegmentTask(Protocol):
-    """Returns batches of results for the batches of a segment; ``of_left`` finds the features that keys don't decide.
+    """Returns batches of results for the batches of a segment.
 
-    Without ``of_left``, the batches carry Spark's words for these.
+    ``evaluate_rest`` finds the features that keys don't decide; without it, the batches carry Spark's words for these.
     """
 
-    def __call__(self, batches: Batches, of_left: FindWords | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Batches, evaluate_rest: FindWords | None = None) -> Iterator[pa.RecordBatch]:
         """Run the task."""
         ...
 

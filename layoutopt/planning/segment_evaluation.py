@@ -373,13 +373,13 @@ def _try_plans(
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
-    of_left: FindWords | None = None,
+    evaluate_rest: FindWords | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each plan, or each of the task's share of plans, from all rows of a segment.
 
     The body of ``mapInArrow``. The rows' vectors are over ``features``, of which each plan has some.
     """
-    segment = gather_segment(replace(jobs[0].plan, features=features), batches, of_left=of_left)
+    segment = gather_segment(replace(jobs[0].plan, features=features), batches, evaluate_rest=evaluate_rest)
     if segment is None:
         return
     segment_number, share = divmod(segment.id, shares)

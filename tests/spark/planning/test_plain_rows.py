@@ -386,7 +386,7 @@ def test_so_many_tasks_at_most_read_all_splits() -> None:
     assert [split for task in few for split in task] == splits
 
 
-def rows_counted(batches: Iterable[pa.RecordBatch], of_left: object = None) -> Iterator[pa.RecordBatch]:
+def rows_counted(batches: Iterable[pa.RecordBatch], evaluate_rest: object = None) -> Iterator[pa.RecordBatch]:
     """How many rows there are."""
     yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
 
