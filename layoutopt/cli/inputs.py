@@ -144,7 +144,7 @@ def is_loaded_locally(executor: str | None, session: Session, source: str) -> bo
     Raises:
         SettingError: as :func:`is_local`; or Spark can't, and is chosen.
     """
-    from layoutopt.local.parquet_files import find_spark_gap
+    from layoutopt.sources.parquet_files import find_spark_gap
 
     may_read_more = any(key.startswith((*_READING, *_LIBRARIES)) for key in session.spark_properties())
     gap = None if executor == "local" or may_read_more else find_spark_gap(source)

@@ -242,7 +242,7 @@ def _make_spark_checker(table_path: str, session: Session) -> FileChecker:
 
 def _open_source(table_path: str, source: str, session: Session) -> DataFrame:
     from layoutopt.external.source_check import check_source
-    from layoutopt.local.parquet_files import find_spark_gap
+    from layoutopt.sources.parquet_files import find_spark_gap
 
     schema = open_at(session, table_path).schema
     if gap := find_spark_gap(source):

@@ -341,7 +341,8 @@ class PlanSettings(VerbSettings):
 Executor = Annotated[
     Literal["spark", "local"] | None,
     Field(
-        description="what runs the tasks: spark, or local: processes of this machine, for plain Parquet files "
+        description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
+        "Iceberg tables "
         "[default: spark; local where PySpark is not installed]"
     ),
 ]
@@ -575,7 +576,8 @@ class AppendSettings(VerbSettings):
     executor: Annotated[
         Literal["spark", "local"] | None,
         Field(
-            description="what runs the tasks: spark, or local: processes of this machine, for plain Parquet files "
+            description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
+            "Iceberg tables "
             "[default: local for up to 100,000 rows of these; spark for others, where PySpark is installed]"
         ),
     ] = None

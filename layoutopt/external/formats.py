@@ -227,7 +227,12 @@ def parse_path(source: str) -> SourcePath:
     return name if isinstance(name, SourcePath) else SourcePath(PARQUET, source)
 
 
+def is_parquet(source: str) -> bool:
+    """Return whether a source's files, or those of its table, are Parquet."""
+    return parse_table_name(source) is not None or parse_path(source).format.has_row_groups
+
+
 def check_has_row_groups(source: str, verb: str) -> None:
     """Raise SettingError for files of which layoutopt knows no row groups; ``verb`` needs them."""
-    if parse_table_name(source) is None and not parse_path(source).format.has_row_groups:
+    if not is_parquet(source):
         raise SettingError(f"`{verb}` reads the footers of Parquet files, which {source!r} has not; load it")

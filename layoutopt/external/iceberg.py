@@ -16,7 +16,7 @@ from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import FileScanTask, StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DecimalType, IcebergType, ListType, MapType, StructType
+from pyiceberg.types import BinaryType, DecimalType, IcebergType, ListType, MapType, NestedField, StructType
 
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme
@@ -106,14 +106,14 @@ def _open_file(
         file_schema = pyarrow_to_schema(pq.read_schema(stream), table.metadata.name_mapping())
     by_id = {field.field_id: field for field in file_schema.fields}
     stored = []
+    constants: dict[str, object] = {}  # columns that the file lacks because the table's metadata has their values
     for field in schema.fields:
         file_field = by_id.get(field.field_id)
         if file_field is not None:
             _check_nested_names(field.field_type, file_field.field_type, field.name, file.file_path)
         elif field.initial_default is not None:
-            raise SourceError(f"{file.file_path!r} lacks the column {field.name!r}, whose default is not supported")
+            constants[field.name] = _default_text(field, file.file_path)
         stored.append(None if file_field is None else file_field.name)
-    constants: dict[str, object] = {}  # columns that the file lacks because its partition has them
     for place, part in enumerate(table.specs()[file.spec_id].fields):
         if isinstance(part.transform, IdentityTransform) and part.source_id not in by_id:
             field, value = schema.find_field(part.source_id), file.partition[place]
@@ -123,6 +123,16 @@ def _open_file(
     known = [rows for rows in positions if rows is not None]
     deleted = np.unique(np.concatenate(known)) if known else None
     return SnapshotFile(file.file_path, tuple(stored), constants, deleted)
+
+
+def _default_text(field: NestedField, path: str) -> str:
+    """Return the value that a column has in files which were written before it was added, as JSON spells it."""
+    if not field.field_type.is_primitive or isinstance(field.field_type, BinaryType):
+        raise SourceError(
+            f"{path!r} lacks the column {field.name!r} of type {field.field_type}, whose default is not supported; "
+            "rewrite the file"
+        )
+    return str(field.initial_default)
 
 
 def _check_nested_names(type: IcebergType, file_type: IcebergType, column: str, path: str) -> None:

@@ -42,6 +42,11 @@ class SnapshotFile:
         """The number of deleted rows."""
         return 0 if self.deleted is None else len(np.unique(self.deleted))
 
+    @property
+    def version_suffix(self) -> str:
+        """A # and a digest of the deleted rows, which follow the file's URI: with other rows deleted it is another."""
+        return "" if self.deleted is None else f"#{hashlib.sha256(self.deleted.tobytes()).hexdigest()[:16]}"
+
 
 @dataclass(frozen=True, eq=False)
 class SourceSnapshot:

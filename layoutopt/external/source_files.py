@@ -6,15 +6,20 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
+import pyarrow as pa
+
+from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
-from layoutopt.errors import CatalogError, QueryError, SourceError
-from layoutopt.external.listing import UNNAMED, ListedFile, local_path
+from layoutopt.errors import CatalogError, QueryError, SchemaError, SourceError
+from layoutopt.external.listing import UNNAMED, ListedFile, local_path, to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Schema
 
 _KEY_DIGITS = 32
+
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 
 def file_key(path: str) -> str:
@@ -141,3 +146,43 @@ def stored_names(file: SnapshotFile, schema: Schema, held: Sequence[str]) -> dic
         for name, stored in zip(schema.names, file_names, strict=True)
         if stored is not None and name not in file.constants and stored.lower() in folded
     }
+
+
+def to_source_columns(
+    rows: Rows, schema: Schema, names: Sequence[str], stored: Mapping[str, str], constants: Mapping[str, object]
+) -> Rows:
+    """Return a file's rows under some of a source's columns, in its types.
+
+    Args:
+        rows: the stored columns, under their names in the file.
+        schema: the source's columns.
+        names: those that are returned, in this order.
+        stored: the names in the file of those that it has.
+        constants: the values of those that are the same in all rows; others that the file lacks are NULL.
+
+    Raises:
+        SchemaError: a time has nanoseconds, which tables can't store.
+        pa.ArrowException: a value does not fit the type.
+    """
+    arrays, fields = [], []
+    for name in names:
+        column = schema.find(name)
+        type = any_arrow_type(column.type)
+        if name in stored:
+            arrays.append(_cast(rows.column(stored[name]), name, type))
+        else:
+            arrays.append(pa.repeat(to_arrow_constant(constants.get(name), column), rows.num_rows))
+        fields.append(pa.field(name, type))
+    # Types are equal whatever the names of their lists' elements; the schema's are those that are written.
+    return rows.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _cast(values: Any, name: str, type: pa.DataType) -> Any:
+    try:
+        return values if values.type == type else values.cast(type)
+    except pa.ArrowInvalid as error:
+        if "[ns" in str(values.type) and "would lose data" in str(error):
+            raise SchemaError(
+                f"column {name!r} has times of nanoseconds, and tables store microseconds; round them"
+            ) from error
+        raise

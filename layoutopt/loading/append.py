@@ -36,16 +36,16 @@ from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.load import Basis, LoadSource, RowSource, list_files, load, needs_spark
 from layoutopt.loading.local_source import LocalSource, check_plan, check_settings, read_entries
-from layoutopt.local.second_reader import sum_rows
-from layoutopt.local.segments import Chunk, Segment
-from layoutopt.local.splits import has_plain_name
-from layoutopt.local.vectors import evaluate_exact_vectors
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sources.listing import has_plain_name
+from layoutopt.sources.second_reader import sum_rows
+from layoutopt.sources.segments import Chunk, Segment
+from layoutopt.sources.vectors import evaluate_exact_vectors
 from layoutopt.writer.segment import POOL, GatheredSegment
 from layoutopt.writer.task import WriteJob, write_gathered
 from layoutopt.writer.task_result import LoadReport, TaskResult
@@ -117,7 +117,9 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
         raise NeedsSparkError("the table is empty, or encrypted")
     opened = LocalSource(source, current_plan(catalog), most_rows)
     for file in (file for partition in opened.list_partitions() for file in partition.files):
-        if not has_plain_name(file.uri):  # Spark would name the batch after another spelling of the URI
+        if not has_plain_name(
+            file.uri.partition("#")[0]
+        ):  # Spark would name the batch after another spelling of the URI
             raise NeedsSparkError(f"{file.uri!r} is no plain name")
     return opened
 

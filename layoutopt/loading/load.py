@@ -58,13 +58,13 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
-from layoutopt.local.second_reader import sum_written
-from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
-from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
+from layoutopt.sources.second_reader import sum_written
+from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
@@ -329,7 +329,7 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteRe
         keys=keys,
         numbers=numbers,
         at=in_task,
-        late=adds_rows(run.basis.operation, run.basis.marks),
+        small_segment=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
     results, observed = run.rows.write(job, run.segments)

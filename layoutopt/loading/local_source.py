@@ -1,14 +1,15 @@
-"""Load plain Parquet files of this machine without Spark: Arrow reads them in processes, and DuckDB sums them.
+"""Load Parquet files of this machine without Spark, also those of Delta and Iceberg tables.
 
-Files are opened only where Arrow surely reads them as Spark does (:mod:`layoutopt.local.parquet_files`); others raise
-NeedsSparkError before anything is written. DuckDB's own reader of Parquet is the second one, which proves a load.
+Arrow reads files in processes, and DuckDB sums them. They are opened only where Arrow surely reads them as Spark does
+(:mod:`layoutopt.sources.parquet_files`); others raise NeedsSparkError before anything is written. DuckDB's own reader
+of Parquet is the second one, which proves a load.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory, gettempdir
 
@@ -26,60 +27,48 @@ from layoutopt.catalog.partition_names import (
     parse_request,
 )
 from layoutopt.catalog.storage.filesystem import absolute, is_url
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError, TableError
+from layoutopt.errors import NeedsSparkError, SourceError, TableError
 from layoutopt.external.formats import parse_source_name
-from layoutopt.external.snapshot import SourceFile, SourcePartition
+from layoutopt.external.snapshot import SourcePartition
 from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
-from layoutopt.local.local_rows import LocalRows, count_partition_rows
-from layoutopt.local.parquet_files import check_columns
-from layoutopt.local.processes import Processes, Tasks, map_in_groups
-from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.local.segments import Chunk, Segment, segment_ranges
-from layoutopt.local.splits import (
+from layoutopt.model.feature import SessionSettings
+from layoutopt.model.layout import Plan
+from layoutopt.model.predicates import TRUE, Filter
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.table import Table
+from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.executor import Executor, Processes, map_in_groups
+from layoutopt.sources.listing import estimate_rows, list_source_files
+from layoutopt.sources.parquet_files import check_columns
+from layoutopt.sources.second_reader import sum_whole_rows
+from layoutopt.sources.segments import Chunk, Segment, segment_ranges
+from layoutopt.sources.shuffle import (
     LEAST_ROWS,
     CutJob,
-    LocalFile,
     ShuffledRows,
     assign_splits,
-    count_files,
-    estimate_rows,
     group_splits,
-    list_local_files,
     read_segment_rows,
     reads_little_twice,
     write_shuffle_batches,
 )
-from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
-from layoutopt.model.feature import SessionSettings
-from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import TRUE, Filter
-from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.read import read_segments
-from layoutopt.scan.table import Table
-from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.source import Source, open_files
+from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import PackedResults, TaskResult
 
 
 @dataclass(frozen=True)
-class LocalFiles(RowSource):
-    """The rows of a load from plain files.
+class ArrowRows(RowSource):
+    """The rows of a load that tasks read by Arrow."""
 
-    Attributes:
-        rows: the splits that have rows to load, and the rows of each partition to load.
-        files: all files that may have rows to load, as they were when they were counted.
-        values: the partitions to load; None for all.
-    """
-
-    rows: LocalRows
-    files: Mapping[LocalFile, SourceFile]
-    values: frozenset[PlainValue] | None
+    source: Source
 
     def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
         """Count chunks of neighbouring rows of large partitions."""
-        return self.rows.chunks(segment_rows) if self.rows.partition_rows else []
+        return self.source.chunks(segment_rows) if self.source.partition_rows else []
 
     def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Iterable[TaskResult], Content]:
         """Write each segment in a task, and sum the source by another reader.
@@ -90,23 +79,24 @@ class LocalFiles(RowSource):
             NeedsSparkError: Arrow might read a file otherwise than Spark.
             ContentMismatchError: a file was changed since it was counted.
         """
-        rows, plan, job = self.rows, job.plan, replace(job, of_left=partial(evaluate_words, settings=job.plan.settings))
-        splits = [split for split, _ in rows.splits]
+        source, plan = self.source, job.plan
+        job = replace(job, evaluate_rest=partial(evaluate_words, settings=plan.settings))
+        splits = [split for split, _ in source.splits]
         ranges = segment_ranges(segments)
-        overlapping = [ranges.overlapping(split, values) for split, values in rows.splits]
+        overlapping = [ranges.overlapping(split, values) for split, values in source.splits]
         tasks = assign_splits(splits, overlapping, len(segments))
         own = CutJob(plan.schema, plan.partition_by, ranges, tasks, by_segment=True)
         results: Sequence[TaskResult | None]
         try:
             if reads_little_twice(own) or not self.can_shuffle(job):
                 results = map_in_groups(
-                    rows.tasks, len(segments), partial(_write_own_files, own, job), pack=PackedResults
+                    source.executor, len(segments), partial(_write_own_files, own, job), pack=PackedResults
                 )
             else:
                 shared = replace(own, tasks=group_splits(splits), by_segment=False)
                 results = self.shuffle(shared, job)
         except NeedsSparkError:
-            self.check_unchanged()
+            source.check_unchanged()
             raise
         return [result for result in results if result is not None], self.measure()
 
@@ -122,9 +112,9 @@ class LocalFiles(RowSource):
         """
         try:
             with TemporaryDirectory(prefix="layoutopt-") as folder:
-                written = self.rows.tasks.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
+                written = self.source.executor.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
                 write = partial(_write_shuffled, ShuffledRows.of(folder, written), job)
-                return map_in_groups(self.rows.tasks, len(cut.ranges.values), write, pack=PackedResults)
+                return map_in_groups(self.source.executor, len(cut.ranges.values), write, pack=PackedResults)
         except OSError as error:
             raise TableError(
                 f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
@@ -132,45 +122,8 @@ class LocalFiles(RowSource):
             ) from error
 
     def measure(self) -> Content:
-        """Sum the source as DuckDB reads it: all files, whatever rows Arrow counted there.
-
-        Raises:
-            ContentMismatchError: a file was changed since it was counted.
-        """
-        schema, tasks, files = self.rows.schema, self.rows.tasks, list(self.files)
-        partition = None if self.rows.partition_by is None else schema.find(self.rows.partition_by)
-        # Tasks share the columns of few files.
-        shares = min(len(schema.columns), max(1, tasks.cores // max(1, len(files))))
-        groups = [schema.select(schema.names[share::shares]) for share in range(shares)]
-        task = partial(_sum_columns, files, groups, partition, self.values)
-        parts = map_in_groups(tasks, len(files) * shares, task)
-        self.check_unchanged()
-        sums = {name: sum(part.sums.get(name, 0) for part in parts) for name in schema.names}
-        return Content(sum(part.rows for part in parts[::shares]), sums)
-
-    def check_unchanged(self) -> None:
-        """Raise ContentMismatchError for a file that was changed since it was counted."""
-        for file, counted in self.files.items():
-            try:
-                is_changed = stat_file(file.path) != counted
-            except OSError:
-                is_changed = True
-            if is_changed:
-                raise ContentMismatchError(
-                    f"{str(file.path)!r} was changed during the load; nothing was committed, load again once it no "
-                    "longer changes"
-                )
-
-
-def _sum_columns(
-    files: Sequence[LocalFile],
-    groups: Sequence[Schema],
-    partition: Column | None,
-    wanted: Collection[PlainValue] | None,
-    number: int,
-) -> Content:
-    file, schema = files[number // len(groups)], groups[number % len(groups)]
-    return sum_rows(read_by_duckdb(file, schema, partition, wanted), schema)
+        """Sum the source as DuckDB reads it."""
+        return self.source.sum()
 
 
 def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | None:
@@ -186,10 +139,10 @@ def _split_result(result: TaskResult | None) -> TaskResult | None:
 
 
 class LocalSource:
-    """A source of plain Parquet files: a :class:`~layoutopt.loading.load.LoadSource`.
+    """A source of Parquet files, also of a Delta or Iceberg table: a :class:`~layoutopt.loading.load.LoadSource`.
 
     Args:
-        source: a path.
+        source: a path, or the name of a table.
         plan: the layout to load by.
         most_rows: more are refused; None for no bound.
         choose_tasks: chooses the executor for so many rows (an estimate); None for processes of this machine.
@@ -207,7 +160,7 @@ class LocalSource:
         plan: Plan,
         most_rows: int | None = None,
         *,
-        choose_tasks: Callable[[int], Tasks] | None = None,
+        choose_tasks: Callable[[int], Executor] | None = None,
         only: Collection[str] | None = None,
     ) -> None:
         check_plan(plan)
@@ -215,39 +168,23 @@ class LocalSource:
             check_settings(plan)
         if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
             raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
-        files = list_local_files(source, plan.schema, plan.partition_by)
+        files = list_source_files(source, plan.schema, plan.partition_by)
         if only is not None:
-            files = tuple(file for file in files if str(file.path) in only)
+            files = tuple(file for file in files if file.path in only)
             if len(files) != len(only):
                 raise NeedsSparkError(f"Spark lists other files of {source!r}")
         rows = estimate_rows(files)
-        self._tasks = (choose_tasks or _choose_processes)(rows)
-        self._source, self._plan = source, plan
-        try:
-            self._files = {str(file.path): (file, stat_file(file.path)) for file in files}
-        except OSError as error:
-            raise SourceError(f"a file of {source!r} was removed meanwhile ({error}); load again") from error
+        executor = (choose_tasks or _choose_processes)(rows)
         if most_rows is not None and rows > most_rows:
             raise NeedsSparkError(f"there are more than {most_rows} rows")
-        self._splits = count_files(files, plan.schema, plan.partition_by, self._tasks)
-        self._rows = count_partition_rows(self._splits)
-        if most_rows is not None and sum(self._rows.values()) > most_rows:
+        self._plan = plan
+        self._source = open_files(source, files, plan.schema, plan.partition_by, executor)
+        if most_rows is not None and sum(self._source.partition_rows.values()) > most_rows:
             raise NeedsSparkError(f"there are more than {most_rows} rows")
 
     def list_partitions(self) -> tuple[SourcePartition, ...]:
         """List all partitions that have rows."""
-        return self._partitions
-
-    @cached_property
-    def _partitions(self) -> tuple[SourcePartition, ...]:
-        files: dict[PlainValue, dict[str, SourceFile]] = {}
-        for split, counts in self._splits:
-            for value in counts:
-                files.setdefault(value, {})[split.path] = self._files[split.path][1]
-        return tuple(
-            SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows)
-            for value, rows in self._rows.items()
-        )
+        return self._source.partitions
 
     def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
         """Return the partitions that texts name."""
@@ -259,7 +196,7 @@ class LocalSource:
         values = {
             None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in requests
         }
-        by_value = {partition.value: partition for partition in self._partitions}
+        by_value = {partition.value: partition for partition in self._source.partitions}
         return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
 
     def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
@@ -274,7 +211,7 @@ class LocalSource:
         )
         return tuple(
             partition
-            for partition in self._partitions
+            for partition in self._source.partitions
             if partition.value is not None
             and (low is None or low <= null_first_key(partition.value))
             and (high is None or null_first_key(partition.value) <= high)
@@ -283,38 +220,23 @@ class LocalSource:
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
         """Do nothing: rows are counted and selected by the same values."""
 
-    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> LocalFiles:
+    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> ArrowRows:
         """Open the rows of some partitions, or of all with None."""
         return self.open_values(None if partitions is None else [partition.value for partition in partitions])
 
-    def open_values(self, wanted: Sequence[PlainValue] | None) -> LocalFiles:
+    def open_values(self, wanted: Sequence[PlainValue] | None) -> ArrowRows:
         """Open the rows of the partitions of some values, or of all with None."""
-        plan, rows = self._plan, self._rows
-        values: frozenset[PlainValue] | None = None
-        if wanted is not None and plan.partition_by is not None:
-            values = frozenset(wanted)
-            rows = {value: count for value, count in rows.items() if value in values}
-        splits = tuple((split, counts) for split, counts in self._splits if not counts.keys().isdisjoint(rows))
-        files = {
-            file: status
-            for file, status in self._files.values()
-            if values is None or file.folder is None or file.folder[0] in values
-        }
-        local = LocalRows(self._tasks, plan.schema, plan.partition_by, splits, rows)
-        for split, _ in splits[:1]:
-            check_features_by_arrow(local.cut_job([split], plan.schema.names), split, plan.features)
-        return LocalFiles(local, files, values)
+        source = self._source.select(wanted)
+        for split, _ in source.splits[:1]:
+            check_features_by_arrow(source.cut_job((), source.schema.names), split, self._plan.features)
+        return ArrowRows(source)
 
     def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
         """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
         schema, plan = self._plan.schema, table.catalog.plans[entries[-1].plan]
         if {(c.name, c.type) for c in plan.schema.columns} != {(c.name, c.type) for c in schema.columns}:
             return False
-        by = None if self._plan.partition_by is None else schema.find(self._plan.partition_by)
-        paths = {file.uri for file in partition.files}
-        files = [file for file, status in self._files.values() if status.uri in paths]
-        source = (part for file in files for part in read_by_duckdb(file, schema, by, [partition.value]))
-        content, of_source = sum_whole_rows(source, schema)
+        content, of_source = sum_whole_rows(self._source.select([partition.value]).read_again(), schema)
         expected = content_of_entries(entries)
         if content.rows != expected.rows or any(content.sums[name] != sum for name, sum in expected.sums.items()):
             return False
@@ -329,7 +251,7 @@ def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa
     return read_segments(table.catalog.files, read.segments, read.columns)
 
 
-def _choose_processes(rows: int) -> Tasks:
+def _choose_processes(rows: int) -> Executor:
     return Processes(1) if rows < LEAST_ROWS else Processes()  # which take a second to start
 
 
@@ -344,9 +266,3 @@ def check_plan(plan: Plan) -> None:
     if select_for_spark(spec.subject for spec in plan.indexes):
         raise NeedsSparkError("the table has an index of an expression that only Spark computes")
     check_columns(plan.schema, plan.partition_by)
-
-
-def stat_file(path: Path) -> SourceFile:
-    """Return the file's size and time of change as Spark reports them, to the millisecond."""
-    status = path.stat()
-    return SourceFile(f"file:{path}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)

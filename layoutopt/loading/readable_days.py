@@ -14,10 +14,10 @@ from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, Sour
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.loading.load import LoadSource
-from layoutopt.loading.local_source import LocalFiles, LocalSource
-from layoutopt.local.parquet_files import list_visible
+from layoutopt.loading.local_source import ArrowRows, LocalSource
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.sources.parquet_files import list_visible
 from layoutopt.sql.schema import folder_values
 
 
@@ -110,7 +110,7 @@ class _ReadableDays:
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
         """Do nothing, as where all days can be read."""
 
-    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> LocalFiles:
+    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> ArrowRows:
         """Open the rows of some partitions that can be read."""
         if partitions is None:
             raise next(partition.problem for partition in self._damaged.values() if partition.problem is not None)

@@ -37,14 +37,13 @@ from layoutopt.config.settings import AdviseSettings, PlanSettings
 from layoutopt.errors import NeedsSparkError, PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
-from layoutopt.external.external_tables import pin_version, read_schema
-from layoutopt.external.formats import check_has_row_groups, parse_source_name, parse_table_name
+from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
+from layoutopt.external.formats import check_has_row_groups, parse_table_name
+from layoutopt.external.listing import local_path
 from layoutopt.external.snapshot import SnapshotFile, parquet_files
 from layoutopt.external.source_check import check_source
 from layoutopt.features.cross_validation import MIN_QUERIES, can_be_split, splits
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
-from layoutopt.local.parquet_files import resolve_local_path
-from layoutopt.local.splits import LEAST_ROWS, LocalFile, estimate_rows, list_local_files
 from layoutopt.methods.interface import FEATURES, PlanRequest
 from layoutopt.methods.strategies import most_filtered
 from layoutopt.model.arrays import Floats
@@ -70,6 +69,9 @@ from layoutopt.planning.row_order import AUTO
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import BytesRead
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.sources.listing import estimate_rows, list_source_files
+from layoutopt.sources.parquet_files import resolve_local_path
+from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.sql.expression_check import find_column
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
 from layoutopt.sql.schema import list_files
@@ -140,18 +142,20 @@ class AdvisedSource(Protocol):
 
 @dataclass(frozen=True)
 class PlainSource:
-    """Plain Parquet files of this machine, read by Arrow (:class:`AdvisedSource`)."""
+    """Parquet files of this machine, read by Arrow (:class:`AdvisedSource`); of a path or of a table."""
 
+    name: str
     schema: Schema
     files: tuple[SnapshotFile, ...]
-    local: tuple[LocalFile, ...]
+    listed: tuple[SnapshotFile, ...]
 
     def open_rows(
         self, some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
     ) -> SourceRows:
         """Open the rows of some of the files; there are no other rows to go on with where Arrow can't read these."""
-        paths = {file.path for file in some}
-        rows = open_plain_files([file for file in self.local if str(file.path) in paths], document, request)
+        paths = {local_path(file.path) for file in some}
+        files = [file for file in self.listed if file.path in paths]
+        rows = open_plain_files(self.name, files, document, request)
         rows.warm_up()
         rows.prefetch()
         return SourceRows(_refuse_rows, rows)
@@ -214,14 +218,17 @@ def _open_plain_source(settings: AdviseSettings, schema: Schema, include_small: 
     Raises:
         NeedsSparkError: Arrow might read the files otherwise than Spark.
     """
-    if parse_source_name(settings.source) is not None:
-        raise NeedsSparkError(f"{settings.source!r} is no path of Parquet")
-    root = resolve_local_path(settings.source)
-    files = parquet_files(map(str, list_files(root) if root.is_dir() else [root]), schema)
-    local = list_local_files(settings.source, schema, _choose_partition_column(settings.partition_by, files, schema))
-    if not include_small and estimate_rows(local) < LEAST_ROWS:
+    name = parse_table_name(settings.source)
+    if name is None:
+        root = resolve_local_path(settings.source)
+        files = parquet_files(map(str, list_files(root) if root.is_dir() else [root]), schema)
+    else:
+        files = open_snapshot(name).files
+    partition_by = _choose_partition_column(settings.partition_by, files, schema)
+    listed = list_source_files(settings.source, schema, partition_by)
+    if not include_small and estimate_rows(listed) < LEAST_ROWS:
         return None
-    return PlainSource(schema, files, local)
+    return PlainSource(settings.source, schema, files, listed)
 
 
 def _have_same_columns(first: Schema, second: Schema) -> bool:

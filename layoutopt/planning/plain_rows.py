@@ -1,6 +1,6 @@
 """Read the rows of plain Parquet files on this machine for planning, by Arrow in processes.
 
-Rows are drawn by their places in the files (:mod:`layoutopt.local.profile`), so that samples are the same on any number
+Rows are drawn by their places in the files (:mod:`layoutopt.sources.profile`): samples are the same on any number
 of cores.
 """
 
@@ -18,33 +18,7 @@ import pyarrow as pa
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.local_rows import LocalRows, count_partition_rows
-from layoutopt.local.parquet_files import arrow_schema
-from layoutopt.local.processes import Processes, Task, Tasks, ignore_errors
-from layoutopt.local.profile import (
-    DRAW,
-    DrawJob,
-    SplitDraw,
-    counts_by_key,
-    draw_limit,
-    evaluate_vectors,
-    first_row_numbers,
-    profile_rows,
-    select_drawn,
-)
-from layoutopt.local.segments import Chunk, Segment, segment_ranges
-from layoutopt.local.splits import (
-    LEAST_ROWS,
-    NO_RANGES,
-    CutJob,
-    LocalFile,
-    ShuffledRows,
-    count_files,
-    estimate_rows,
-    list_local_files,
-    write_shuffle_batches,
-)
-from layoutopt.local.vectors import check_features_by_arrow, evaluate_words
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import spread
 from layoutopt.model.feature import FeatureSet
@@ -55,6 +29,26 @@ from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments, choose_segments, few_rows_by_value
 from layoutopt.planning.source_profile import COUNTED_PARTITIONS, SAMPLE_ROWS, SAMPLED_PARTITIONS
+from layoutopt.sources.executor import Executor, Processes, Task, ignore_errors
+from layoutopt.sources.listing import estimate_rows, list_source_files
+from layoutopt.sources.profile import (
+    DRAW,
+    DrawJob,
+    counts_by_key,
+    draw_limit,
+    evaluate_vectors,
+    profile_rows,
+    select_drawn,
+)
+from layoutopt.sources.segments import Chunk, Segment, segment_ranges
+from layoutopt.sources.shuffle import (
+    LEAST_ROWS,
+    ShuffledRows,
+    write_shuffle_batches,
+)
+from layoutopt.sources.source import Source, open_files
+from layoutopt.sources.split import arrow_schema
+from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
 from layoutopt.writer.segment import sort_by_position
 
 _FEWEST_SPLITS: Final = 4
@@ -110,7 +104,7 @@ class PlainRows(Rows):
         segment_rows: of the segments that are tried; None where none are.
     """
 
-    local: LocalRows
+    source: Source
     wanted_columns: frozenset[str] = frozenset()
     segment_rows: int | None = None
     _passes: list[SourcePass] = field(default_factory=list)
@@ -119,21 +113,21 @@ class PlainRows(Rows):
     @property
     def names(self) -> Sequence[str]:
         """The names of the columns."""
-        return self.local.schema.names
+        return self.source.schema.names
 
     @property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> Executor:
         """The executor that reads the files."""
-        return self.local.tasks
+        return self.source.executor
 
     @property
     def partition_rows(self) -> Mapping[PlainValue, int]:
         """The rows of each partition, by the files' footers or their partition column."""
-        return self.local.partition_rows
+        return self.source.partition_rows
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Return chunks in the order of the files' names."""
-        return self.local.chunks(segment_rows)
+        return self.source.chunks(segment_rows)
 
     def count(self, features: FeatureSet, bounded: Sequence[Column], select: SelectColumns) -> RowCounts:
         """Estimate the vectors of some partitions by rows drawn; exact where all rows are."""
@@ -154,18 +148,18 @@ class PlainRows(Rows):
         """Count the vectors of rows drawn, and measure their bounds."""
         names = set().union(*(feature.columns for feature in features), (column.name for column in bounded))
         drawn = self._draw(dict.fromkeys(partition_rows, sample_rows), names)
-        profile = profile_rows(self.local.cut_job((), drawn.column_names), drawn, features, bounded)
+        profile = profile_rows(self.source.cut_job((), drawn.column_names), drawn, features, bounded)
         return RowCounts(counts_by_key(profile.pairs, len(features)), profile.bounds, bounded)
 
     def draw(self, request: SampleRequest) -> RowSample:
         """Draw rows in the order of the files' names."""
         drawn = self._draw(dict.fromkeys(request.partition_rows, request.sample_rows), request.columns)
-        return request.build_sample(drawn, evaluate_vectors(request.features, drawn, self.local.schema))
+        return request.build_sample(drawn, evaluate_vectors(request.features, drawn, self.source.schema))
 
     def draw_all_columns(self, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int) -> pa.Table:
         """Draw from the first rows of a few files spread evenly: all columns of all rows would take long to read."""
         value, _ = partition
-        candidates = [(split, counts[value]) for split, counts in self.local.splits if value in counts]
+        candidates = [(split, counts[value]) for split, counts in self.source.splits if value in counts]
         mean_rows = sum(rows for _, rows in candidates) / max(1, len(candidates))
         count = max(_FEWEST_SPLITS, ceil(_READ_PER_DRAWN * wanted / max(1.0, mean_rows)))
         few = spread(candidates, count)
@@ -173,11 +167,9 @@ class PlainRows(Rows):
         is_part = share < 1 / _READ_PER_DRAWN
         limits = {value: draw_limit(1 / _READ_PER_DRAWN if is_part else share)}
         enough = ceil(wanted / len(few)) if is_part else None
-        draws = {
-            (split.path, split.start): SplitDraw(self._first_rows[split.path, split.start], limits) for split, _ in few
-        }
-        cut_job = self.local.cut_job([split for split, _ in few], self.local.schema.names)
-        return pa.concat_tables(self.local.run(DrawJob(cut_job, draws, enough))).drop_columns([DRAW])
+        draws = {split.low: limits for split, _ in few}
+        cut_job = self.source.cut_job([split for split, _ in few], self.source.schema.names)
+        return pa.concat_tables(self.source.run(DrawJob(cut_job, draws, enough))).drop_columns([DRAW])
 
     def map_segments(
         self, plan: Plan, chosen: ChosenSegments, request: SampleRequest, task: SegmentTask, schema: str
@@ -187,7 +179,7 @@ class PlainRows(Rows):
         known = self._find_pass(Reading(frozenset(request.columns), chosen.segments, few))
         count, run = (
             chosen.shares * len(chosen.segments),
-            partial(task, of_left=partial(evaluate_words, settings=plan.settings)),
+            partial(task, evaluate_rest=partial(evaluate_words, settings=plan.settings)),
         )
         results = self.tasks.map(count, partial(_run_task, known.shuffled.read, chosen.shares, run))
         tables = [table for table in results if table is not None]
@@ -220,14 +212,12 @@ class PlainRows(Rows):
 
     def _read(self, reading: Reading) -> SourcePass:
         """Read the files that have any of the rows once."""
-        draws = self._split_draws(reading.sample_rows)
+        draws = self._split_limits(reading.sample_rows)
         ranges = segment_ranges(reading.segments)
         splits = [
-            split
-            for split, counts in self.local.splits
-            if (split.path, split.start) in draws or ranges.overlapping(split, counts)
+            split for split, counts in self.source.splits if split.low in draws or ranges.overlapping(split, counts)
         ]
-        job = replace(self.local.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
+        job = replace(self.source.cut_job(splits, reading.columns), ranges=ranges, compressed=False)
         folder, last = TemporaryDirectory(prefix="layoutopt-"), len(reading.segments)
         extra_batches = partial(DrawJob(job, draws).pack, last)
         written = self.tasks.map(len(job.tasks), partial(write_shuffle_batches, job, extra_batches, folder.name))
@@ -240,25 +230,21 @@ class PlainRows(Rows):
 
     def _draw(self, sample_rows: Mapping[PlainValue, int], columns: Collection[str]) -> pa.Table:
         """Draw about so many rows of each of some partitions, in the order of the files' names."""
-        job = self.local.cut_job((), columns)
+        job = self.source.cut_job((), columns)
         drawn = self._find_pass(Reading(frozenset(job.read_schema.names), (), sample_rows)).drawn
         limits: dict[PlainValue, int] = {}
-        for draw in self._split_draws(sample_rows).values():  # a partition has one limit in all splits
-            limits.update(draw.limits)
+        for by_value in self._split_limits(sample_rows).values():  # a partition has one limit in all splits
+            limits.update(by_value)
         return select_drawn(job, drawn, limits).select(job.read_schema.names)
 
-    def _split_draws(self, sample_rows: Mapping[PlainValue, int]) -> dict[tuple[str, int], SplitDraw]:
-        """Return the draws of about so many rows of each of some partitions, each from some splits."""
-        limits: dict[tuple[str, int], dict[PlainValue, int]] = {}
+    def _split_limits(self, sample_rows: Mapping[PlainValue, int]) -> dict[int, dict[PlainValue, int]]:
+        """Return the limits of about so many rows of each of some partitions, by the positions of some splits."""
+        limits: dict[int, dict[PlainValue, int]] = {}
         for value, wanted in sample_rows.items():
-            splits, rows = self.local.sample_splits(value)
+            splits, rows = self.source.sample_splits(value)
             for split in splits:
-                limits.setdefault((split.path, split.start), {})[value] = draw_limit(wanted / max(1, rows))
-        return {place: SplitDraw(self._first_rows[place], by_value) for place, by_value in limits.items()}
-
-    @cached_property
-    def _first_rows(self) -> Mapping[tuple[str, int], int]:
-        return first_row_numbers(split for split, _ in self.local.splits)
+                limits.setdefault(split.low, {})[value] = draw_limit(wanted / max(1, rows))
+        return limits
 
 
 def _run_task(
@@ -288,25 +274,26 @@ def open_plain_rows(
         NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
         SourceError: a file is damaged.
     """
-    files = list_local_files(source, document.schema, request.partition_by)
+    files = list_source_files(source, document.schema, request.partition_by)
     if not include_small and estimate_rows(files) < LEAST_ROWS:
         return None
-    return open_plain_files(files, document, request)
+    return open_plain_files(source, files, document, request)
 
 
-def open_plain_files(files: Sequence[LocalFile], document: FeaturesDocument, request: PlanRequest) -> PlainRows:
-    """Open some plain files of a source as :func:`open_plain_rows` opens all."""
-    schema, features, partition_by = document.schema, document.features, request.partition_by
-    tasks = Processes()
-    splits = count_files(files, schema, partition_by, tasks)
-    if not splits:
+def open_plain_files(
+    name: str, files: Sequence[SnapshotFile], document: FeaturesDocument, request: PlanRequest
+) -> PlainRows:
+    """Open some files of a source as :func:`open_plain_rows` opens all."""
+    features = document.features
+    source = open_files(name, files, document.schema, request.partition_by, Processes())
+    if not source.splits:
         raise NeedsSparkError("the source has no rows")
-    check_features_by_arrow(CutJob(schema, partition_by, NO_RANGES, ()), splits[0][0], features)
+    check_features_by_arrow(source.cut_job((), source.schema.names), source.splits[0][0], features)
     columns = {*request.by, *(request.row_order or ())}.union(
         *(feature.columns for feature in features), *(query.columns for query in document.queries)
     )
     return PlainRows(
-        LocalRows(tasks, schema, partition_by, splits, count_partition_rows(splits)),
-        frozenset(name for name in schema.names if name in columns or name == partition_by),
+        source,
+        frozenset(name for name in source.schema.names if name in columns or name == request.partition_by),
         request.segment_rows if document.queries else None,
     )

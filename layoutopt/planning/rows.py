@@ -17,12 +17,12 @@ import pyarrow as pa
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
-from layoutopt.local.processes import Batches, Tasks
-from layoutopt.local.segments import Chunk
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.executor import Batches, Executor
+from layoutopt.sources.segments import Chunk
 from layoutopt.writer.segment import FindWords
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ SelectColumns = Callable[[pa.Table, Sequence[Column]], Sequence[Column]]
 
 
 class SegmentTask(Protocol):
-    """Returns batches of results for the batches of a segment; ``of_left`` finds the features that keys don't decide.
+    """Returns batches of results for the batches of a segment.
 
-    Without ``of_left``, the batches carry Spark's words for these.
+    ``evaluate_rest`` finds the features that keys don't decide; without it, the batches carry Spark's words for these.
     """
 
-    def __call__(self, batches: Batches, of_left: FindWords | None = None) -> Iterator[pa.RecordBatch]:
+    def __call__(self, batches: Batches, evaluate_rest: FindWords | None = None) -> Iterator[pa.RecordBatch]:
         """Run the task."""
         ...
 
@@ -76,7 +76,7 @@ class Rows(ABC):
 
     @property
     @abstractmethod
-    def tasks(self) -> Tasks:
+    def tasks(self) -> Executor:
         """The tasks in which work on the rows, and on samples of them, runs in parallel."""
 
     @property

@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares, segment_weights
-from layoutopt.local.processes import Tasks, map_in_groups
 from layoutopt.methods.interface import PartitionHistogram, PlanRequest
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
@@ -35,6 +34,7 @@ from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
 from layoutopt.search.problem import Unit
+from layoutopt.sources.executor import Executor, map_in_groups
 from layoutopt.writer.dry_run import dry_run_catalog, narrow_plan
 from layoutopt.writer.encodings import bytes_per_row
 from layoutopt.writer.routing import weigh_reaching_queries
@@ -273,7 +273,7 @@ class SegmentReads:
 
 
 def evaluate_sample_segments(
-    sample: RowSample, plan: Plan, queries: Sequence[Query], tasks: Tasks | None = None
+    sample: RowSample, plan: Plan, queries: Sequence[Query], tasks: Executor | None = None
 ) -> SegmentReads:
     """Block the sample as a load by the plan would, and replay queries, without weights, on each of its segments.
 
@@ -320,7 +320,7 @@ class _Factors:
     blocks: Floats
 
 
-def _block_sample(sample: RowSample, plan: Plan, tasks: Tasks | None = None) -> tuple[Table, _Factors]:
+def _block_sample(sample: RowSample, plan: Plan, tasks: Executor | None = None) -> tuple[Table, _Factors]:
     """Make the table that a load of the sample would, in blocks as many times smaller as the sample is."""
     shares, segments = feature_shares(plan.features, plan.queries), sample.segments
     keys = tuple(f"{number}" for number in range(len(segments)))

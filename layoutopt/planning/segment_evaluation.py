@@ -30,8 +30,6 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import count_work
-from layoutopt.local.processes import Tasks
-from layoutopt.local.segments import Segment, cut_segments
 from layoutopt.model.arrays import Floats, Ints, spread
 from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
@@ -55,6 +53,8 @@ from layoutopt.planning.sample_evaluation import (
 from layoutopt.scan.opened_table import sum_read
 from layoutopt.scan.prune import PrunedPlan
 from layoutopt.scan.table import Table
+from layoutopt.sources.executor import Executor
+from layoutopt.sources.segments import Segment, cut_segments
 from layoutopt.writer.dry_run import narrow_plan, needed_columns
 from layoutopt.writer.row_order import sort_block_rows
 from layoutopt.writer.segment import FindWords, GatheredSegment, gather_segment
@@ -323,7 +323,7 @@ def _scale_result(
     tried: TriedSegments,
     sample: RowSample,
     queries: Sequence[Query],
-    tasks: Tasks,
+    tasks: Executor,
 ) -> TrialResult:
     rows = sorted(results, key=lambda row: int(row["segment"]))
     if len(rows) < len(tried.values):  # the source's rows were removed meanwhile
@@ -373,13 +373,13 @@ def _try_plans(
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
-    of_left: FindWords | None = None,
+    evaluate_rest: FindWords | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield a row for each plan, or each of the task's share of plans, from all rows of a segment.
 
     The body of ``mapInArrow``. The rows' vectors are over ``features``, of which each plan has some.
     """
-    segment = gather_segment(replace(jobs[0].plan, features=features), batches, of_left=of_left)
+    segment = gather_segment(replace(jobs[0].plan, features=features), batches, evaluate_rest=evaluate_rest)
     if segment is None:
         return
     segment_number, share = divmod(segment.id, shares)

@@ -16,13 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import UnknownFooterError, coded_columns, footer_digest, metadata_of, template_of
 from layoutopt.catalog.storage.ranges import Window, bytes_of_chunks, map_ahead, windows_of
 from layoutopt.errors import DataFileError
-from layoutopt.external.listing import to_arrow_constant
-from layoutopt.external.source_files import SourceFiles, external_files, stored_names
+from layoutopt.external.source_files import SourceFiles, external_files, stored_names, to_source_columns
 from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.model.schema import PLACE
 from layoutopt.scan.segments import FileRead
@@ -157,16 +155,35 @@ def _read_external(
     for (stored, constants), group in groupby(non_empty, lambda read: _resolve_columns(files, read, names)):
         same_columns = list(group)
         try:
-            if stored:
-                batches = _read_stored(files, same_columns, [name for _, name in stored], batch_rows)
-            else:
-                rows = sum(sum(read.live_rows) for read in same_columns)
-                sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
-                batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
-            for batch in batches:
-                yield _convert_batch(batch, files, names, dict(stored), dict(constants))
+            yield from read_source_columns(files, same_columns, names, dict(stored), dict(constants), batch_rows)
         except (DataFileError, pa.ArrowException) as error:
             raise _source_changed(files, same_columns, error) from error
+
+
+def read_source_columns(
+    files: SourceFiles,
+    reads: Sequence[FileRead],
+    names: Sequence[str],
+    stored: Mapping[str, str],
+    constants: Mapping[str, object],
+    batch_rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """Yield batches of a source's columns, without deleted rows, from files that store the same ones.
+
+    ``stored`` and ``constants`` are as for :func:`~layoutopt.external.source_files.to_source_columns`.
+
+    Raises:
+        DataFileError: a file is missing or damaged, or has other rows than expected.
+        SchemaError, pa.ArrowException: as there.
+    """
+    if stored:
+        batches = _read_stored(files, reads, list(stored.values()), batch_rows)
+    else:
+        rows = sum(sum(read.live_rows) for read in reads)
+        sizes = (min(batch_rows, rows - start) for start in range(0, rows, batch_rows))
+        batches = (pa.RecordBatch.from_arrays([pa.nulls(size)], names=[""]) for size in sizes)
+    for batch in batches:
+        yield to_source_columns(batch, files.schema, names, stored, constants)
 
 
 def _resolve_columns(
@@ -181,25 +198,6 @@ def _resolve_columns(
     stored = stored_names(file, files.schema, file_names)
     constants = tuple((name, file.constants[name]) for name in names if name in file.constants)
     return tuple((name, stored[name]) for name in names if name in stored), constants
-
-
-def _convert_batch(
-    batch: pa.RecordBatch,
-    files: SourceFiles,
-    names: Sequence[str],
-    stored: Mapping[str, str],
-    constants: Mapping[str, Any],
-) -> pa.RecordBatch:
-    arrays = []
-    for name in names:
-        column = files.schema.find(name)
-        type = any_arrow_type(column.type)
-        if name in stored:
-            array = batch.column(stored[name])
-            arrays.append(array if array.type == type else array.cast(type))
-        else:
-            arrays.append(pa.repeat(to_arrow_constant(constants.get(name), column), batch.num_rows))
-    return pa.RecordBatch.from_arrays(arrays, names=list(names))
 
 
 def _source_changed(files: SourceFiles, reads: Sequence[FileRead], error: Exception) -> DataFileError:

@@ -50,13 +50,13 @@ class GatheredSegment:
 
 
 def gather_segment(
-    plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, of_left: FindWords | None = None
+    plan: Plan, batches: Iterable[pa.RecordBatch], whole: bool = True, evaluate_rest: FindWords | None = None
 ) -> GatheredSegment | None:
     """Return the segment's rows sorted by position in the source, the same for every attempt; None without rows.
 
     Args:
         whole: whether the rows have all columns of the plan's schema; otherwise the available ones are taken.
-        of_left: finds what keys don't decide; without it the rows carry Spark's words.
+        evaluate_rest: finds what keys don't decide; without it the rows carry Spark's words.
 
     Raises:
         BoundError: more rows came than a segment may have, or rows of several segments.
@@ -89,9 +89,9 @@ def gather_segment(
     }
 
     def words_left(places: Sequence[int]) -> Words:
-        if of_left is None:
+        if evaluate_rest is None:
             return read_word_columns(table, len(places))
-        return of_left([plan.features.features[place] for place in places], columns, plan.schema)
+        return evaluate_rest([plan.features.features[place] for place in places], columns, plan.schema)
 
     words = segment_words(plan.features.features, columns, words_left)
     return GatheredSegment(ids[0], columns, words, values)

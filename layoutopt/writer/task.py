@@ -141,7 +141,7 @@ def shrink_blocks(plan: Plan, scale: float) -> Plan:
 def adapt_to_rows(plan: Plan, rows: int) -> Plan:
     """Return the plan with smaller blocks where ``rows`` are few.
 
-    A single block of a late segment would hold rows of every kind, so every query would read it.
+    A single block of a small segment would hold rows of every kind, so every query would read it.
     """
     block_rows = max(min(plan.block_rows, SMALLEST), rows // FEWEST_BLOCKS)
     return plan if block_rows >= plan.block_rows else shrink_blocks(plan, plan.block_rows / block_rows)
@@ -158,7 +158,7 @@ class WriteJob:
         keys: each segment's partition key.
         numbers: each segment's number in its partition.
         at: called with ``"segment-written"`` after a segment's files are written; for tests of retries.
-        late: whether segments are small and late, and get smaller blocks.
+        small_segment: whether segments have few rows beside those of others, and get smaller blocks.
         rehearsal: dry run: measure the blocks and estimate bytes, but write no files and no checksums.
         sized: whether a dry run estimates bytes.
         bounded: the columns whose nulls and bounds a dry run measures, besides those of indexes; None for all.
@@ -166,7 +166,7 @@ class WriteJob:
         only: the layouts to write, by their places; None for all. Rows then need only the columns of these layouts,
             and what guides them.
         also: measures more of a segment; its result is returned as it is.
-        of_left: finds the features that keys don't decide, where the rows don't carry Spark's words for them.
+        evaluate_rest: finds the features that keys don't decide, where the rows don't carry Spark's words for them.
     """
 
     plan: Plan
@@ -180,11 +180,11 @@ class WriteJob:
     rehearsal: bool = False
     sized: bool = True
     bounded: frozenset[str] | None = None
-    late: bool = False
+    small_segment: bool = False
     lent: tuple[TableKeys, ...] | None = None
     only: tuple[int, ...] | None = None
     also: Callable[[GatheredSegment], bytes] | None = None
-    of_left: FindWords | None = None
+    evaluate_rest: FindWords | None = None
 
     @property
     def blocks_a_segment(self) -> int:
@@ -211,7 +211,7 @@ def gather_and_write(job: WriteJob, batches: Iterable[pa.RecordBatch]) -> TaskRe
         TableError: a file can't be written.
         LayoutoptError: the segment is too large, or its rows can't be read.
     """
-    segment = gather_segment(job.plan, batches, whole=job.only is None, of_left=job.of_left)
+    segment = gather_segment(job.plan, batches, whole=job.only is None, evaluate_rest=job.evaluate_rest)
     return None if segment is None else write_gathered(job, segment)
 
 
@@ -247,12 +247,12 @@ class RoutedFile:
 
 def route_segment(job: WriteJob, segment: GatheredSegment) -> Iterator[RoutedFile]:
     """Yield the files of a segment, layout by layout, before they are written."""
-    plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.late else job.plan
+    plan = adapt_to_rows(job.plan, segment.table.num_rows) if job.small_segment else job.plan
 
     @cache
     def weigh() -> tuple[Floats, Mapping[str, float] | None]:  # once, where a layout has several blocks
         reached = weigh_reaching_queries(plan.queries, plan.schema, segment.table)
-        return reached, None if job.late else measure_cell_bytes(plan, segment.table)
+        return reached, None if job.small_segment else measure_cell_bytes(plan, segment.table)
 
     layouts = [(i, layout) for i, layout in enumerate(plan.scheme.layouts) if job.only is None or i in job.only]
     uses_left = Counter(blocking_key(plan, layout) for _, layout in layouts)

@@ -23,12 +23,12 @@ from layoutopt.loading import append as module
 from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows, append_locally
 from layoutopt.loading.load import Basis, load
 from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
-from layoutopt.local.parquet_files import check_columns
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
+from layoutopt.sources.parquet_files import check_columns
 from layoutopt.writer.task import write_and_measure
 from layoutopt.writer.task_result import LoadReport, TaskResult
 from tests.scan.builder import build, building
@@ -311,7 +311,7 @@ def test_what_spark_might_read_otherwise_is_left_to_it(why: str, tmp_path: Path)
         opened(tmp_path / "s")
 
 
-@pytest.mark.parametrize("source", ["s3://bucket/a.parquet", "delta:/data/events", "iceberg:prod/web.events"])
+@pytest.mark.parametrize("source", ["s3://bucket/a.parquet", "orc:/data/events"])
 def test_what_is_no_path_of_this_machine_is_left_to_spark(source: str) -> None:
     with pytest.raises(NeedsSparkError, match="no path of Parquet of this machine"):
         opened(source)

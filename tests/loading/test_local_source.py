@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,17 +28,18 @@ from layoutopt.errors import (
     SourceError,
     TableError,
 )
+from layoutopt.external.listing import UNNAMED
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.local import splits
-from layoutopt.local.parquet_files import plain_partition_values
-from layoutopt.local.processes import Processes
-from layoutopt.local.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.local.splits import LocalFile
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
+from layoutopt.sources import listing
+from layoutopt.sources.executor import Processes
+from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
+from layoutopt.sources.split import Split, plain_partition_values
 from layoutopt.writer.checksum import value_hashes
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
@@ -200,14 +201,14 @@ def _change_a_value(table: pa.Table) -> pa.Table:
 def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
     damage: Callable[[pa.Table], pa.Table], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = splits._read
+    honest = Split.read_rows
 
-    def read(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
-        for rows, low in honest(*given, **more):
-            yield damage(rows), low
+    def read(split: Split, schema: Schema, names: Sequence[str], **more: Any) -> Iterator[tuple[pa.Table, int]]:
+        for rows, low in honest(split, schema, names, **more):
+            yield damage(rows) if "id" in names else rows, low  # partitions are counted by their column alone
 
     place.write(some_rows(90))
-    monkeypatch.setattr(splits, "_read", read)
+    monkeypatch.setattr(Split, "read_rows", read)
     with pytest.raises(LayoutoptError, match="nothing was committed") as error:
         place.load()
     assert isinstance(error.value, ContentMismatchError)
@@ -216,15 +217,15 @@ def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
 
 def test_rows_that_were_not_counted_are_missed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second reader sums whole files, whatever the first one counted."""
-    honest = splits._count_file
+    honest = listing._count_file
 
-    def count(*given: Any) -> Iterator[tuple[splits.Split, Any]]:
+    def count(*given: Any) -> Iterator[tuple[Split, Any]]:
         for split, counts in honest(*given):
             yield split, {value: rows for value, rows in counts.items() if value != 1995}
 
     place.write(some_rows(90))
     place.write(some_rows(90).filter(pc.equal(some_rows(90)["year"], 1995)), "b")
-    monkeypatch.setattr(splits, "_count_file", count)
+    monkeypatch.setattr(listing, "_count_file", count)
     with pytest.raises(ContentMismatchError, match="has 120 rows in the source but 60 were written"):
         place.load()
     assert place.load(partition=("1994",)).partitions == ("1994",)
@@ -304,7 +305,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
     read = open_table(place.table).scan(columns=["id", "places"]).to_arrow().sort_by("id")
     assert read["places"].to_pylist() == places.to_pylist()
     assert verify(open_table(place.table)).ok
-    honest = splits._read
+    honest = Split.read_rows
 
     def lose_a_name(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
         for rows, low in honest(*given, **more):
@@ -312,7 +313,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
             cells[3] = cells[3][:1]
             yield rows.set_column(1, "places", pa.array(cells, rows["places"].type)), low
 
-    monkeypatch.setattr(splits, "_read", lose_a_name)
+    monkeypatch.setattr(Split, "read_rows", lose_a_name)
     with pytest.raises(ContentMismatchError, match="differs from the source in places; nothing was committed"):
         place.load(replace=True)
 
@@ -330,7 +331,9 @@ def test_both_readers_read_the_same(
         wanted = values.unique().to_pylist()[::2]
         kept = rows.filter(pc.is_in(values, value_set=pa.array(wanted, values.type)))
     partition = None if by is None else SCHEMA.find(by)
-    read = pa.concat_tables([kept.slice(0, 0), *read_by_duckdb(LocalFile(path, None), SCHEMA, partition, wanted)])
+    read = pa.concat_tables(
+        [kept.slice(0, 0), *read_by_duckdb(SnapshotFile(str(path), UNNAMED), SCHEMA, None, partition, wanted)]
+    )
     assert str(read.to_pylist()) == str(kept.to_pylist())
     content = sum_rows([read], SCHEMA)
     assert content.rows == kept.num_rows
@@ -354,7 +357,7 @@ def test_many_files_are_read_by_one_database_which_remembers_none(
         return connect(*args, **options)
 
     monkeypatch.setattr(duckdb, "connect", counted)
-    file = LocalFile(tmp_path / "a.parquet", None)
+    file = SnapshotFile(str(tmp_path / "a.parquet"), UNNAMED)
     for seed in range(5):
         rows = some_rows(9, seed)
         pq.write_table(rows, file.path)
@@ -369,7 +372,7 @@ def test_a_text_that_is_no_utf8_needs_spark(tmp_path: Path) -> None:
     bad = pa.array([b"\xff" * 9]).cast(pa.binary()).view(pa.string())
     pq.write_table(some_rows(1).set_column(2, "kind", bad), tmp_path / "a.parquet")
     with pytest.raises(NeedsSparkError, match="DuckDB, which reads a source a second time, can't read"):
-        list(read_by_duckdb(LocalFile(tmp_path / "a.parquet", None), SCHEMA))
+        list(read_by_duckdb(SnapshotFile(str(tmp_path / "a.parquet"), UNNAMED), SCHEMA))
 
 
 def test_a_plan_of_another_session_needs_spark(place: Place) -> None:

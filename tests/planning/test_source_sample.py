@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.local import local_rows, profile, splits
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.schema import Column, Schema
 from layoutopt.planning import plain_rows
 from layoutopt.planning.plain_rows import PlainRows, Reading, SourcePass, open_plain_rows
+from layoutopt.sources import listing, profile, source
 from tests.effort import examples
 from tests.scan.builder import feature_of
 
@@ -52,8 +52,8 @@ def test_estimates_stay_within_their_bound(seed: int, sorted_by_year: bool, file
     years, kinds = rng.integers(1990, 1993, 12_000), rng.integers(0, rng.integers(2, 50), 12_000)
     years = np.sort(years) if sorted_by_year else years
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(splits, "_SPLIT_BYTES", 1)
-        patch.setattr(local_rows, "SAMPLED_ROWS", 400)
+        patch.setattr(listing, "_SPLIT_BYTES", 1)
+        patch.setattr(source, "SAMPLED_ROWS", 400)
         patch.setattr(plain_rows, "SAMPLE_ROWS", wanted)
         opened = open_files(Path(folder), years, kinds, files)
         counted = opened.count(FEATURES, (SCHEMA.columns[2],), lambda bounds, columns: columns)
@@ -77,18 +77,18 @@ def test_estimates_stay_within_their_bound(seed: int, sorted_by_year: bool, file
 
 
 def test_a_bounded_number_of_row_groups_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splits, "_SPLIT_BYTES", 1)
-    monkeypatch.setattr(local_rows, "SAMPLED_ROWS", 100)
+    monkeypatch.setattr(listing, "_SPLIT_BYTES", 1)
+    monkeypatch.setattr(source, "SAMPLED_ROWS", 100)
     years = np.tile([1990, 1991], 10_000)
     opened = open_files(tmp_path, years, years % 5, files=50)
     for value in (1990, 1991):
-        some, rows = opened.local.sample_splits(value)
-        assert len(some) == local_rows._MOST_SPLITS
+        some, rows = opened.source.sample_splits(value)
+        assert len(some) == source._MOST_SPLITS
         assert rows == len(some) * 100
         assert [split.low for split in some] == sorted(split.low for split in some)
-        assert some[0].path < str(tmp_path / "005.parquet")  # spread over all files
-        assert some[-1].path > str(tmp_path / "045.parquet")
-    assert opened.local.sample_splits(1992) == ([], 0)
+        assert some[0].file.path < str(tmp_path / "005.parquet")  # spread over all files
+        assert some[-1].file.path > str(tmp_path / "045.parquet")
+    assert opened.source.sample_splits(1992) == ([], 0)
 
 
 def test_cells_are_measured_on_the_first_rows_of_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.loading.load import load
-from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.scan.table import open_table
+from layoutopt.sources.shuffle import LEAST_ROWS
 from tests.effort import long_too
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import pytest
 from layoutopt.errors import QueryError
 from layoutopt.model.predicates import to_sql
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.matches import bits_query, evaluate_conditions
+from layoutopt.scan.conditions import bits_query, evaluate_conditions
 from layoutopt.sql.dialect_meaning import TRAITS, list_meanings
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans

@@ -28,7 +28,6 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import NotATableError, SettingError
 from layoutopt.inspect.status import current_plan
-from layoutopt.local.processes import Batches, Task
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter, Node
 from layoutopt.model.schema import PLACE, TID, Column, schema_ddl
@@ -39,6 +38,7 @@ from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.executor import Batches, Task
 from layoutopt.spark.catalyst.rule import get_analyzed_plan
 from layoutopt.spark.core.failures import plain_message, translate_spark_errors
 from layoutopt.spark.core.functions import check_plan, find_declared_udfs

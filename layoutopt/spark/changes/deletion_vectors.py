@@ -27,11 +27,11 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError
 from layoutopt.events import Stages
-from layoutopt.local.processes import Batches
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, plan_file_reads
+from layoutopt.sources.executor import Batches
 from layoutopt.spark.changes.affected_rows import SegmentRows, TableChange
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.versions import to_arrow

@@ -12,13 +12,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import SettingError
 from layoutopt.indexes.expressions import select_for_spark
-from layoutopt.local.profile import COUNT, MAX_PAIRS, counts_by_key
 from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
 from layoutopt.model.schema import value_names, word_names
 from layoutopt.model.types import quote_name
 from layoutopt.model.vectors import WORD_BITS, VectorCounts
+from layoutopt.sources.profile import COUNT, MAX_PAIRS, counts_by_key
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.versions import to_arrow

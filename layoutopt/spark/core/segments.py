@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 
-from layoutopt.local.segments import Chunk, Segment, chunk_bits
 from layoutopt.model.schema import POSITION, SEGMENT
+from layoutopt.sources.segments import Chunk, Segment, chunk_bits
 from layoutopt.spark.core.partition_values import partition_column, plain_type
 
 # No source has names that begin so.

@@ -7,7 +7,6 @@ metadata has are joined by file.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Collection, Sequence
 from functools import reduce
@@ -265,7 +264,7 @@ def _join_metadata(
     columns = [
         pa.array(keys),
         pa.array(numbers, pa.int32()),
-        pa.array([_deletion_mark(files[number]) for number in numbers]),
+        pa.array([files[number].version_suffix for number in numbers]),
     ]
     for name in names:
         values = [files[number].constants[name] for number in numbers]
@@ -276,10 +275,6 @@ def _join_metadata(
     unknown = F.raise_error(F.concat(F.lit(f"{snapshot.name} has no file "), F.col(FILE[0])))
     number = F.when(F.col(_FILE).isNull(), unknown.cast("int")).otherwise(F.col(_FILE))
     return keyed.join(F.broadcast(known), _KEY, "left").withColumn(_FILE, number)
-
-
-def _deletion_mark(file: SnapshotFile) -> str:
-    return "" if file.deleted is None else f"#{hashlib.sha256(file.deleted.tobytes()).hexdigest()[:16]}"
 
 
 def _without_deleted(spark: SparkSession, rows: DataFrame, files: Sequence[SnapshotFile]) -> DataFrame:

@@ -23,8 +23,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from layoutopt.errors import decode_error, encode_errors
-from layoutopt.local.processes import Batches, Task
 from layoutopt.model.schema import SEGMENT
+from layoutopt.sources.executor import Batches, Task
 from layoutopt.spark.core.failures import MISSING_PACKAGE
 from layoutopt.spark.core.versions import repartition_by_id, to_arrow
 
@@ -101,7 +101,7 @@ def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.Re
 
 
 class SparkTasks:
-    """Tasks of a Spark session, as :class:`~layoutopt.local.processes.Tasks`."""
+    """Tasks of a Spark session, as :class:`~layoutopt.sources.executor.Executor`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

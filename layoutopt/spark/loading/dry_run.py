@@ -20,10 +20,10 @@ from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.measuring import blocks_with_indexes
-from layoutopt.local.segments import cut_segments
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, SEGMENT
 from layoutopt.scan.table import Table
+from layoutopt.sources.segments import cut_segments
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments

@@ -25,14 +25,16 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
+from layoutopt.external.formats import parse_table_name
+from layoutopt.external.snapshot import uri_to_path
 from layoutopt.loading.load import RowSource
-from layoutopt.loading.local_source import LocalFiles, LocalSource
-from layoutopt.local.processes import Batches, Tasks
-from layoutopt.local.segments import Chunk, Segment
-from layoutopt.local.splits import LEAST_ROWS, CutJob, cut_rows
+from layoutopt.loading.local_source import ArrowRows, LocalSource
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import LayoutRead, SegmentRead, plan_file_reads
+from layoutopt.sources.executor import Batches, Executor
+from layoutopt.sources.segments import Chunk, Segment
+from layoutopt.sources.shuffle import LEAST_ROWS, CutJob, cut_rows
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words, with_index_values
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
@@ -119,7 +121,7 @@ def _open_written(
 
 
 @dataclass(frozen=True)
-class SparkFiles(LocalFiles):
+class SparkFiles(ArrowRows):
     """Plain files that Spark's tasks read by Arrow, and that Spark itself sums.
 
     Attributes:
@@ -172,17 +174,19 @@ def open_files(opened: SparkRows, source: str, plan: Plan, values: Sequence[Plai
     for column in plan.schema.columns:
         if not is_hashable(column.type):
             raise NeedsSparkError(f"the column {column.name!r} is {column.type}")
-    only = {_parse_path(uri) for uri in opened.rows.inputFiles()}
+    # The files of a table's version are known by its metadata; a load may be of some.
+    parse = _parse_path if parse_table_name(source) is None else uri_to_path
+    only = set(map(parse, opened.rows.inputFiles()))
     tasks = partial(_choose_tasks, opened.rows.sparkSession)
     with translate_spark_errors(opened.name):
-        files = LocalSource(source, plan, choose_tasks=tasks, only=only).open_values(values)
-    pieces = sum(len(counts) for _, counts in files.rows.splits)
-    if pieces > max(MOST_SMALL_PIECES, sum(files.rows.partition_rows.values()) // LEAST_IN_PIECE):
+        files = LocalSource(source, plan, choose_tasks=tasks, only=only).open_values(values).source
+    pieces = sum(len(counts) for _, counts in files.splits)
+    if pieces > max(MOST_SMALL_PIECES, sum(files.partition_rows.values()) // LEAST_IN_PIECE):
         raise NeedsSparkError("the rows of partitions lie in too many pieces, scattered in many files")
-    return SparkFiles(files.rows, files.files, files.values, opened)
+    return SparkFiles(files, opened)
 
 
-def _choose_tasks(spark: SparkSession, rows: int) -> Tasks:
+def _choose_tasks(spark: SparkSession, rows: int) -> Executor:
     if rows < LEAST_ROWS:
         raise NeedsSparkError(f"there are fewer than {LEAST_ROWS} rows")
     return SparkTasks(spark)

@@ -18,14 +18,14 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.formats import parse_source_name
+from layoutopt.external.formats import is_parquet
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
-from layoutopt.local.segments import Cutter, cut_in_input_order
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
+from layoutopt.sources.segments import Cutter, cut_in_input_order
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
 from layoutopt.spark.core.sessions import AnySession, start_session
@@ -87,7 +87,7 @@ def load(
     if partitions is not None:  # parsed by Spark: the checks then notice rows of other values than those parsed here
         rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
     row_source = SparkRows(rows, plan.partition_by, name)
-    if not isinstance(source, DataFrame) and parse_source_name(source) is None:
+    if not isinstance(source, DataFrame) and is_parquet(str(source)):
         row_source = replace(row_source, open_faster=partial(open_files, row_source, str(source), plan, values))
     basis, stages = Basis(base, name, values), stages or Stages(progress or silent)
     return loading.load(
@@ -170,7 +170,7 @@ class SparkSource:
         if partitions is not None and by is not None:
             rows = filter_partitions(rows, by, [partition.value for partition in partitions])
         opened = SparkRows(rows, by, repr(self._source))
-        if parse_source_name(self._source) is not None:
+        if not is_parquet(self._source):
             return opened
         values = None if partitions is None else [partition.value for partition in partitions]
         return replace(opened, open_faster=partial(open_files, opened, self._source, self._plan, values))

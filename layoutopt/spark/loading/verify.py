@@ -40,12 +40,12 @@ from layoutopt.inspect.verify import (
     SourceCheck,
     check_files,
 )
-from layoutopt.local.processes import Batches
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.executor import Batches
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import check_settings
 from layoutopt.spark.core.source import checksum_column, conform_columns, hash_input, measure_content, schema_of

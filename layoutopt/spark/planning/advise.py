@@ -16,7 +16,7 @@ from layoutopt.catalog.storage.filesystem import is_url
 from layoutopt.config.settings import AdviseSettings
 from layoutopt.events import Progress
 from layoutopt.external.external_tables import open_snapshot
-from layoutopt.external.formats import parse_source_name, parse_table_name
+from layoutopt.external.formats import parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_scheme
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
@@ -54,7 +54,7 @@ def advise(
     by_arrow &= not udfs
     if not callable(spark):
         by_arrow &= has_local_paths(spark)
-    elif not by_arrow or parse_source_name(settings.source) is not None or is_url(settings.source):
+    elif not by_arrow or is_url(settings.source):
         spark = start_early(spark)  # while the log is read
     # Few rows alone are not worth starting Spark.
     return planning.advise(

@@ -19,8 +19,6 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
-from layoutopt.local.profile import DRAWS, KEY, ROWS, draw_limit
-from layoutopt.local.segments import Chunk
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, SEGMENT, Column
@@ -28,6 +26,8 @@ from layoutopt.model.types import quote_name
 from layoutopt.planning.rows import RowCounts, Rows, SegmentTask, SelectColumns
 from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
 from layoutopt.planning.segment_evaluation import ChosenSegments
+from layoutopt.sources.profile import DRAWS, KEY, ROWS, draw_limit
+from layoutopt.sources.segments import Chunk
 from layoutopt.spark.core.featurize import count_vectors, with_feature_words
 from layoutopt.spark.core.partition_values import filter_partitions, partition_column, to_literal
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments

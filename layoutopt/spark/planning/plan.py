@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
-from layoutopt.external.formats import parse_source_name
 from layoutopt.external.source_check import check_source
 from layoutopt.methods.interface import PlanningCache, PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
@@ -102,7 +101,7 @@ def open_source_rows(
     if callable(spark) and isinstance(source, str):
         check_source(source, document.schema, "the features file")
     open_frame = cache(partial(open_by_spark, spark, source, document, partition_by))
-    is_local = isinstance(source, str | Path) and parse_source_name(source) is None
+    is_local = isinstance(source, str | Path)
     if not callable(spark):
         from layoutopt.spark.core.functions import check_features
         from layoutopt.spark.core.sessions import has_local_paths

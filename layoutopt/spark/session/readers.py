@@ -33,7 +33,6 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.inspect.cost import count_work
-from layoutopt.local.processes import Batches, Task
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
@@ -45,6 +44,7 @@ from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.segments import SegmentRead, split_by_file
 from layoutopt.scan.table_read import TableRead, read_rows, split_blocks
+from layoutopt.sources.executor import Batches, Task
 from layoutopt.spark.catalyst.rule import get_analyzed_plan, to_java_map, to_java_schema
 from layoutopt.spark.core.sessions import override_settings, use_v1_parquet_reader
 from layoutopt.spark.core.source import WHOLE_FILES, escape_pattern

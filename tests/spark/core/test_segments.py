@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.local.segments import Chunk, cut_in_input_order, cut_segments
 from layoutopt.model.schema import POSITION, SEGMENT
+from layoutopt.sources.segments import Chunk, cut_in_input_order, cut_segments
 from layoutopt.spark.core.segments import count_chunks, with_positions, with_segments
 from tests.spark.tables import simple_rows
 

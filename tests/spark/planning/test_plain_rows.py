@@ -18,10 +18,7 @@ import pytest
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
-from layoutopt.local import local_rows
-from layoutopt.local.processes import Processes, Value
-from layoutopt.local.segments import cut_segments
-from layoutopt.local.splits import CutJob, Split, group_splits, read_split
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import Layout, Plan, Scheme
@@ -34,6 +31,12 @@ from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import SampleRequest, draw_sample, evaluate_on_sample, unit_in_bytes
 from layoutopt.planning.segment_evaluation import ChosenSegments, Trial, try_on_segments
 from layoutopt.planning.source_profile import CountRequest, count_histograms, sample_histograms
+from layoutopt.scan.segments import FileRead
+from layoutopt.sources import source as sources
+from layoutopt.sources.executor import Processes, Value
+from layoutopt.sources.segments import cut_segments
+from layoutopt.sources.shuffle import CutJob, group_splits, read_split
+from layoutopt.sources.split import Split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
@@ -145,7 +148,7 @@ def test_what_is_counted_is_what_spark_counts(
     monkeypatch.setattr(plain_rows, "COUNTED_PARTITIONS", 400)
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by, CONDITIONS)
-    schema = plain_of(plain).local.schema
+    schema = plain_of(plain).source.schema
     features = features_of(CONDITIONS, schema)
     conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
     queries = document(schema, conditions).queries
@@ -165,9 +168,9 @@ def test_what_is_counted_is_what_spark_counts(
 def test_drawn_partitions_are_counted_and_bounded(spark: SparkSession, tmp_path: Path) -> None:
     rows = every_type(spark, 400).drop(*NESTED)
     plain, frame = both(spark, written(rows, tmp_path / "source"), "year")
-    features = features_of(CONDITIONS, plain_of(plain).local.schema)
-    queries = document(plain_of(plain).local.schema, [is_value(plain_of(plain).local.schema, "n", "<", 0)]).queries
-    of = [CountRequest(each, queries, plain_of(plain).local.schema, 100, print) for each in (plain, frame)]
+    features = features_of(CONDITIONS, plain_of(plain).source.schema)
+    queries = document(plain_of(plain).source.schema, [is_value(plain_of(plain).source.schema, "n", "<", 0)]).queries
+    of = [CountRequest(each, queries, plain_of(plain).source.schema, 100, print) for each in (plain, frame)]
     (by_arrow, by_spark) = (sample_histograms(one, features) for one in of)
     for one, other in zip(by_arrow, by_spark, strict=True):  # there are fewer rows than are wanted, so all are drawn
         assert (one.value, one.rows, one.vectors.counts.tolist()) == (
@@ -190,7 +193,7 @@ def test_what_is_rehearsed_is_what_spark_rehearses(
     rows = kinds_and_shops(spark, 400, 4)
     plain, frame = both(spark, written(rows, tmp_path / "source", *folders), partition_by)
     of = document(
-        plain_of(plain).local.schema, [is_value(plain_of(plain).local.schema, "kind", "=", kind) for kind in range(4)]
+        plain_of(plain).source.schema, [is_value(plain_of(plain).source.schema, "kind", "=", kind) for kind in range(4)]
     )
     plan = plan_of(of, partition_by=partition_by, segment_rows=segment_rows)
     trials = [Trial(plan, search=True), Trial(replace(plan, block_rows=35), search=False)]
@@ -273,7 +276,7 @@ def test_a_file_that_another_takes_the_place_of_leaves_the_rest_to_spark(
 def test_nothing_to_count_and_to_bound_is_no_error(spark: SparkSession, source_of: SourceOf) -> None:
     plain, frame = both(spark, source_of(100, 2), "day")
     for rows in (plain, frame):
-        none = CountRequest(rows, (), plain_of(plain).local.schema, 100, print)
+        none = CountRequest(rows, (), plain_of(plain).source.schema, 100, print)
         _, found = count_histograms(none, FeatureSet(()))
         assert [(one.value, one.rows, len(one.vectors)) for one in found] == [(0, 50, 1), (1, 50, 1)]
 
@@ -294,7 +297,7 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
             return super().map(count, function)
 
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
-    plain_of(plain).local.tasks = Counted()
+    plain_of(plain).source.executor = Counted()
     assert try_on_segments(plain, [trial], of.queries) == alone
     assert asked_for[-1] == plain.current.tasks.cores
 
@@ -321,7 +324,7 @@ def test_only_files_with_rows_of_the_segments_are_read(
         read.append(len(splits))
         return group_splits(splits, most)
 
-    monkeypatch.setattr(local_rows, "group_splits", counting)
+    monkeypatch.setattr(sources, "group_splits", counting)
     plan = plan_of(simple_document(frame_of(frame)), partition_by="day")
     (first, *_, last) = cut_segments(count_chunks(with_positions(frame_of(frame)), "day", 1000), 1000)
     for segment in (first, last):
@@ -331,7 +334,7 @@ def test_only_files_with_rows_of_the_segments_are_read(
         assert counted["rows"].to_pylist() == [segment.rows, segment.rows]
         assert sample.segments == ()
     assert len(read) == 2
-    assert all(number < len(plain_of(plain).local.splits) for number in read)
+    assert all(number < len(plain_of(plain).source.splits) for number in read)
 
 
 def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
@@ -361,26 +364,29 @@ def test_cells_are_measured_on_rows_of_a_few_files(
         tasks.append(list(splits))
         return group_splits(splits, most)
 
-    monkeypatch.setattr(local_rows, "group_splits", watched)
+    monkeypatch.setattr(sources, "group_splits", watched)
     ((value, rows),) = plain.current.partition_rows.items()
     request = PlanRequest(partition_by="day", block_rows=500)
-    features = features_of(["shop = 1"], plain_of(plain).local.schema)
+    features = features_of(["shop = 1"], plain_of(plain).source.schema)
     by_arrow, by_spark = (unit_in_bytes(each, features, (value, rows), request) for each in (plain, frame))
     assert [len(splits) for splits in tasks] == [4]
     assert (np.abs(by_arrow.cell - by_spark.cell) <= 0.2 + 0.1 * by_spark.cell).all()
     assert len(plain_of(plain).draw_all_columns(features, (value, rows), rows)) == rows
-    assert len(tasks[1]) == len(plain_of(plain).local.splits)
+    assert len(tasks[1]) == len(plain_of(plain).source.splits)
 
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
-    splits = [Split(f"/{number}", 0, 1 << 24, 0, 1, None) for number in range(40)]
+    splits = [
+        Split(SnapshotFile(f"/{number}", ()), FileRead(f"/{number}", (0,), (1,)), number, 1 << 24)
+        for number in range(40)
+    ]
     assert [len(task) for task in group_splits(splits)] == [2] * 20
     few = group_splits(splits, 4)
     assert [len(task) for task in few] == [10] * 4
     assert [split for task in few for split in task] == splits
 
 
-def rows_counted(batches: Iterable[pa.RecordBatch], of_left: object = None) -> Iterator[pa.RecordBatch]:
+def rows_counted(batches: Iterable[pa.RecordBatch], evaluate_rest: object = None) -> Iterator[pa.RecordBatch]:
     """How many rows there are."""
     yield pa.RecordBatch.from_pydict({"rows": pa.array([sum(map(len, batches))], pa.int64())})
 
@@ -401,7 +407,7 @@ def test_a_sample_of_few_columns_says_what_one_of_all_says(
         read.append(job.columns)
         return read_split(job, split)
 
-    monkeypatch.setattr("layoutopt.local.splits.read_split", watched)
+    monkeypatch.setattr("layoutopt.sources.shuffle.read_split", watched)
     narrow, whole = (draw_sample(plain, of.features, "day", 1000, columns=columns) for columns in (set(few), None))
     assert [set(columns or ()) for columns in dict.fromkeys(read)] == [set(few), set(names)]
     assert (whole.columns, narrow.columns) == (names, few)
@@ -428,7 +434,7 @@ def test_bounds_exclude_the_same_queries_by_arrow_as_by_spark(
     else:
         rows.coalesce(1).write.parquet(source)
     plain, frame = both(spark, source, "day")
-    schema = plain_of(plain).local.schema
+    schema = plain_of(plain).source.schema
     by_id = And((is_value(schema, "id", "<", 100), is_value(schema, "shop", "=", 3)))
     queries = document(schema, [by_id, is_value(schema, "text", ">", "0"), is_value(schema, "kind", "=", 2)]).queries
     of = [CountRequest(each, queries, schema, 100, print) for each in (plain, frame)]
@@ -457,9 +463,9 @@ def test_where_a_value_is_not_read_cells_are_measured_by_spark(
     told: list[str] = []
     plain.say = told.append
     sample = draw_sample(
-        plain, features_of(["kind = 1"], plain_of(plain).local.schema), "day", 1000, columns={"day", "kind"}
+        plain, features_of(["kind = 1"], plain_of(plain).source.schema), "day", 1000, columns={"day", "kind"}
     )
     for path in (tmp_path / "source").glob("*.parquet"):
         make_sparks_own(path)
-    assert (sample.unit(plain_of(plain).local.schema.names, 20, "zstd", 0).cell > 0).all()
+    assert (sample.unit(plain_of(plain).source.schema.names, 20, "zstd", 0).cell > 0).all()
     assert ["rules of its own" in sentence for sentence in told] == [True]

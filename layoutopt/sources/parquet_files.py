@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -16,13 +16,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
 from layoutopt.external.external_tables import check_is_no_table
 from layoutopt.external.footers import SAMPLED_FOOTERS, standard_leaves
 from layoutopt.external.formats import parse_source_name
-from layoutopt.external.snapshot import has_old_dates, has_old_int96
+from layoutopt.external.listing import UNNAMED
+from layoutopt.external.snapshot import SnapshotFile, has_old_dates, has_old_int96
 from layoutopt.external.whole_files import ARROW_OPTIONS, damaged_page, is_checksum_failure
 from layoutopt.model.arrays import spread
 from layoutopt.model.schema import Schema
@@ -44,6 +44,11 @@ _PARTITION_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "da
 _ARROW_CODECS: Final = frozenset({"BROTLI"})
 # Marks in a footer's metadata of types that only Spark knows: padded texts, and types that files store as numbers.
 _SPARK_TYPES: Final = (b"CHAR_VARCHAR", b'"interval ', b'"udt"')
+
+# The types to which tables of other formats widen a column without rewriting its files.
+_WIDER: Final = {
+    "tinyint": ("smallint", "int", "bigint"), "smallint": ("int", "bigint"), "int": ("bigint",), "float": ("double",),
+}  # fmt: skip
 
 
 def check_columns(schema: Schema, partition_by: str | None) -> None:
@@ -78,41 +83,62 @@ def list_visible(root: Path) -> list[Path]:
 
 
 @contextmanager
-def open_plain(path: Path, schema: Schema) -> Iterator[pq.ParquetFile]:
+def open_plain(file: SnapshotFile, schema: Schema) -> Iterator[tuple[pq.ParquetFile, Mapping[str, str | None]]]:
     """Open a file that has a schema's columns, or some, in any order, and nothing that Spark reads by its own rules.
+
+    Yields:
+        The file, and the name in it of each column; None for those that it lacks or that are constant in it.
 
     Raises:
         NeedsSparkError: it has other columns, can't be read, or Spark reads it by rules of its own.
         SourceError: a page is damaged.
     """
+    path = file.path
     try:
-        with pq.ParquetFile(path, **ARROW_OPTIONS) as file:
+        with pq.ParquetFile(path, **ARROW_OPTIONS) as parquet:
             try:
-                _check_file(path, file, schema)
+                stored = _find_columns(file, parquet, schema)
             except SchemaError as error:
-                raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
-            yield file
+                raise NeedsSparkError(f"{path!r} can't be read without it ({error})") from error
+            yield parquet, stored
     except (OSError, pa.ArrowException) as error:
         if is_checksum_failure(str(error)):
-            raise damaged_page(str(path)) from error
-        raise NeedsSparkError(f"{str(path)!r} can't be read without it ({error})") from error
+            raise damaged_page(path) from error
+        raise NeedsSparkError(f"{path!r} can't be read without it ({error})") from error
 
 
-def _check_file(path: Path, file: pq.ParquetFile, schema: Schema) -> None:
-    check_parquet_types(file.metadata.schema)
-    fields = read_arrow_schema(file.metadata.schema, in_micros=True)
-    collations = find_collations(fields)
-    types = {field.name: arrow_type_name(field.type, collations.get(field.name, {}), field.name) for field in fields}
-    if len(types) < len(fields) or not types.items() <= {column.name: column.type for column in schema.columns}.items():
-        raise NeedsSparkError(f"{str(path)!r} has other columns than the table")
-    for field in fields:
-        leaves = [path for path, _ in standard_leaves(field.type, field.name)]
-        if pa.types.is_nested(field.type) and not set(leaves) <= {leaf.path for leaf in file.schema}:
-            raise NeedsSparkError(f"{str(path)!r} stores the lists or maps of {field.name!r} in an older form")
-    metadata = file.metadata.metadata or {}
+def _find_columns(file: SnapshotFile, parquet: pq.ParquetFile, schema: Schema) -> dict[str, str | None]:
+    """Return the name in a file of each column; check types, and that Spark reads nothing by its own rules."""
+    path, is_of_table = file.path, file.stored != UNNAMED
+    names = file.stored if is_of_table else tuple(None if n in file.constants else n for n in schema.names)
+    check_parquet_types(parquet.metadata.schema)
+    arrow = read_arrow_schema(parquet.metadata.schema, in_micros=True)
+    fields = {field.name: field for field in arrow}
+    if len(fields) < len(arrow) or (not is_of_table and not fields.keys() <= {*names}):
+        raise NeedsSparkError(f"{path!r} has other columns than the table")
+    collations = find_collations(arrow)
+    stored = {}
+    for column, name in zip(schema.columns, names, strict=True):
+        field = None if name is None else fields.get(name)
+        stored[column.name] = None if field is None else name
+        if field is None:
+            continue
+        type = arrow_type_name(field.type, collations.get(field.name, {}), field.name)
+        if type != column.type and not (is_of_table and column.type in _WIDER.get(type, ())):
+            raise NeedsSparkError(f"{path!r} has other columns than the table")
+        leaves = {_name_elements(leaf) for leaf, _ in standard_leaves(field.type, field.name)}
+        if pa.types.is_nested(field.type) and not leaves <= {_name_elements(leaf.path) for leaf in parquet.schema}:
+            raise NeedsSparkError(f"{path!r} stores the lists or maps of {field.name!r} in an older form")
+    metadata = parquet.metadata.metadata or {}
     has_spark_types = any(mark in value for value in metadata.values() for mark in _SPARK_TYPES)
     if has_old_dates(metadata) or has_old_int96(metadata) or has_spark_types:
-        raise NeedsSparkError(f"{str(path)!r} has values that Spark reads by rules of its own")
+        raise NeedsSparkError(f"{path!r} has values that Spark reads by rules of its own")
+    return stored
+
+
+def _name_elements(leaf: str) -> str:
+    """Return a leaf's path with the standard's name of lists' elements; some writers call them items, as Arrow did."""
+    return leaf.replace(".list.item", ".list.element")
 
 
 def find_spark_gap(source: str) -> str | None:
@@ -135,50 +161,3 @@ def find_spark_gap(source: str) -> str | None:
     except (NeedsSparkError, OSError, pa.ArrowException):  # the reader says so
         return None
     return None
-
-
-def arrow_schema(schema: Schema) -> pa.Schema:
-    """Return the Arrow schema in which rows are read."""
-    return pa.schema([(column.name, any_arrow_type(column.type)) for column in schema.columns])
-
-
-def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Return a file's rows in a schema's order and types; columns that the file lacks are NULL.
-
-    Raises:
-        SchemaError: a time has nanoseconds, which tables can't store.
-        pa.ArrowException: a value does not fit the type; Spark may read it.
-    """
-    stored = dict(zip(rows.column_names, rows.columns, strict=True))
-    columns = [
-        pa.nulls(rows.num_rows, field.type) if field.name not in stored else _cast_column(stored[field.name], field)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-def _cast_column(column: pa.ChunkedArray, field: pa.Field) -> pa.ChunkedArray:
-    try:
-        return column.cast(field.type)
-    except pa.ArrowInvalid as error:
-        if "[ns" in str(column.type) and "would lose data" in str(error):
-            raise SchemaError(
-                f"column {field.name!r} has times of nanoseconds, and tables store microseconds; round them"
-            ) from error
-        raise
-
-
-def plain_type(type: pa.DataType) -> pa.DataType:
-    """Return the type of a partition column's plain values: days for a date, else the type itself."""
-    return pa.int32() if pa.types.is_date(type) else type
-
-
-def plain_partition_values(rows: pa.Table, partition_by: str) -> pa.Array:
-    """Return the partition column as plain values."""
-    column = rows[partition_by].combine_chunks()
-    return column.cast(plain_type(column.type))
-
-
-def encode_partitions(rows: pa.Table, partition_by: str) -> pa.DictionaryArray:
-    """Return the partition column as a dictionary of plain values; NULL has a code too."""
-    return plain_partition_values(rows, partition_by).dictionary_encode(null_encoding="encode")

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from layoutopt.catalog.keys import has_key, key_array, one_chunk
 from layoutopt.errors import NeedsSparkError, QueryError
-from layoutopt.local.splits import CutJob, Split, read_first_rows
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.predicates import InSet, Literal, Node, describe, to_sql
@@ -28,6 +27,8 @@ from layoutopt.scan.conditions import evaluate_conditions
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
+from layoutopt.sources.shuffle import CutJob, read_first_rows
+from layoutopt.sources.split import Split
 from layoutopt.writer.evaluation import KeyedRows, features_left_to_spark, matching_rows, segment_words
 
 

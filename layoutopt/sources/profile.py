@@ -8,10 +8,9 @@ than Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,13 +20,13 @@ import pyarrow.compute as pc
 from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, NeedsSparkError
-from layoutopt.local.parquet_files import plain_partition_values
-from layoutopt.local.splits import CutJob, Split, read_split
-from layoutopt.local.vectors import evaluate_words
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.shuffle import CutJob, read_split
+from layoutopt.sources.split import Split, plain_partition_values
+from layoutopt.sources.vectors import evaluate_words
 from layoutopt.writer.evaluation import read_word_columns, segment_words
 from layoutopt.writer.segment import pack_shuffle_batch
 
@@ -42,7 +41,6 @@ MAX_PAIRS: Final = 8_000_000
 DRAWS: Final = 1_000_000
 
 _FEW_BYTES: Final = 1 << 22  # of rows that are read at once where some of a split may be enough
-_ROW_BITS: Final = 40  # of a row number; the file's number is above
 _SPLITMIX: Final = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
 
 # A column (or no column), the aggregate function, and the name of the result.
@@ -156,25 +154,19 @@ def _measure_bounds(rows: pa.Table, keys: pa.Array, bounded: Sequence[Column]) -
     return _group(pa.table(columns), [KEY], aggregates)
 
 
-class SplitDraw(NamedTuple):
-    """What is drawn of a split: ``first_row`` numbers its first row; a row is drawn below its partition's limit."""
-
-    first_row: int
-    limits: Mapping[PlainValue, int]
-
-
 @dataclass(frozen=True)
 class DrawJob:
     """A request for drawn rows, with their numbers ``_draw``.
 
     Attributes:
         job: the rows and columns that tasks read; splits of one file follow each other.
-        draws: what is drawn of each split, by its path and start; nothing of others.
+        limits: by the position of a split's first row, the limit of each partition, below which a row's number is
+            drawn; nothing is drawn of other splits.
         enough: a task reads no more of a split once it drew so many rows of it; None reads all.
     """
 
     job: CutJob
-    draws: Mapping[tuple[str, int], SplitDraw]
+    limits: Mapping[int, Mapping[PlainValue, int]]
     enough: int | None = None
 
     def run_task(self, number: int) -> pa.Table | None:
@@ -199,17 +191,13 @@ class DrawJob:
         """
         drawn = self._draw(split, rows, low)
         if drawn.num_rows:
-            yield pack_shuffle_batch(segment, self._row_number(split, low), drawn, self.job.compressed)
-
-    def _row_number(self, split: Split, position: int) -> int:
-        return self.draws[split.path, split.start].first_row + position - split.low
+            yield pack_shuffle_batch(segment, low, drawn, self.job.compressed)
 
     def _draw(self, split: Split, rows: pa.Table, low: int) -> pa.Table:
-        if (split.path, split.start) not in self.draws:
+        if split.low not in self.limits:
             return rows.slice(0, 0).append_column(DRAW, pa.array([], pa.int32()))
-        draws = _draw_numbers(self._row_number(split, low), rows.num_rows)
-        limits = self.draws[split.path, split.start].limits
-        return select_drawn(self.job, rows.append_column(DRAW, pa.array(draws.astype(np.int32))), limits)
+        draws = pa.array(_draw_numbers(low, rows.num_rows).astype(np.int32))
+        return select_drawn(self.job, rows.append_column(DRAW, draws), self.limits[split.low])
 
 
 def select_drawn(job: CutJob, rows: pa.Table, limits: Mapping[PlainValue, int]) -> pa.Table:
@@ -228,22 +216,8 @@ def draw_limit(share: float) -> int:
     return max(1, round(DRAWS * min(1.0, share)))
 
 
-def first_row_numbers(splits: Iterable[Split]) -> dict[tuple[str, int], int]:
-    """Return the number of each split's first row, by its path and start: the file's number, then the row's in it.
-
-    ``splits`` are all of the files, those of a file in their order.
-    """
-    numbers = {}
-    for number, (_, file_splits) in enumerate(groupby(splits, key=lambda split: split.path)):
-        first = number << _ROW_BITS
-        for split in file_splits:
-            numbers[split.path, split.start] = first
-            first += split.rows
-    return numbers
-
-
 def _draw_numbers(first: int, count: int) -> Ints:
-    """Return pseudo-random numbers below ``DRAWS`` of neighbouring rows, from the rows' numbers by splitmix64."""
+    """Return pseudo-random numbers below ``DRAWS`` of neighbouring rows, from their positions by splitmix64."""
     mixed = np.arange(first + 1, first + count + 1, dtype=np.uint64)
     mixed *= _SPLITMIX[0]
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _SPLITMIX[1]
@@ -253,7 +227,7 @@ def _draw_numbers(first: int, count: int) -> Ints:
 
 
 def evaluate_vectors(features: FeatureSet, rows: pa.Table, schema: Schema) -> Words:
-    """Return the rows' feature vectors, ``uint64[n, w]``; raises as :func:`~layoutopt.local.vectors.evaluate_words`."""
+    """Return the feature vectors, ``uint64[n, w]``; raises as :func:`~layoutopt.sources.vectors.evaluate_words`."""
 
     def evaluate(left: Sequence[int]) -> Words:
         return evaluate_words([features.features[i] for i in left], rows, schema, settings=features.settings)

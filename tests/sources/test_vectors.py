@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local.vectors import evaluate_exact_vectors, evaluate_words
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import unpack
+from layoutopt.sources.vectors import evaluate_exact_vectors, evaluate_words
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

@@ -9,8 +9,8 @@ from typing import Protocol
 import numpy as np
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
-from layoutopt.local.splits import SegmentRanges
 from layoutopt.model.schema import END_OF_SOURCE
+from layoutopt.sources.shuffle import SegmentRanges
 
 # Rows are counted in chunks, between which segments are cut; chunks are smaller where segments are small.
 _LARGEST_CHUNK = 1 << 16

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.local.parquet_files import find_spark_gap
+from layoutopt.sources.parquet_files import find_spark_gap
 
 
 @pytest.mark.parametrize("codec", ["zstd", "brotli"])

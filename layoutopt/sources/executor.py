@@ -22,7 +22,7 @@ Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
-class Tasks(Protocol):
+class Executor(Protocol):
     """An executor of parallel tasks."""
 
     @property
@@ -70,7 +70,7 @@ class Processes:
             self._beginning.start()
 
     def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
-        """Map as :class:`Tasks` does; a single task runs in this process.
+        """Map as :class:`Executor` does; a single task runs in this process.
 
         Raises:
             WorkerLostError: a process was killed.
@@ -108,13 +108,13 @@ def _reporting(values: Iterable[Value], count: int) -> Iterator[Value]:
 
 
 def map_in_groups(
-    tasks: Tasks,
+    tasks: Executor,
     count: int,
     function: Callable[[int], Value],
     groups_a_core: int = _GROUPS_A_CORE,
     pack: Callable[[Sequence[Value]], Sequence[Value]] = list,
 ) -> list[Value]:
-    """Map as :class:`Tasks` does, by a few tasks a core, since the function travels with each task.
+    """Map as :class:`Executor` does, by a few tasks a core, since the function travels with each task.
 
     ``pack`` returns the values of a task in a form in which many take less memory.
     """

@@ -19,25 +19,23 @@ from hypothesis import strategies as st
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
-from layoutopt.local import splits as cutting
-from layoutopt.local.profile import (
+from layoutopt.model.feature import FeatureSet
+from layoutopt.sources.profile import (
     COUNT,
     DRAW,
     KEY,
     ROWS,
     DrawJob,
-    SplitDraw,
     draw_limit,
-    first_row_numbers,
     profile_rows,
 )
-from layoutopt.local.splits import CutJob, SegmentRanges, Split
-from layoutopt.model.feature import FeatureSet
-from layoutopt.model.schema import Schema
+from layoutopt.sources.shuffle import CutJob, SegmentRanges
+from layoutopt.sources.split import POSITION_BITS, Split
 from layoutopt.writer.evaluation import read_word_columns
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
+from tests.sources.splits import split_of
 
 
 def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: Sequence[str] | None = None) -> CutJob:
@@ -47,7 +45,7 @@ def job_over(folder: Path, rows: pa.Table, files: int, by: str | None, columns: 
         path = folder / f"{number}.parquet"
         held = rows.slice(number * at_once, at_once)
         pq.write_table(held, path, row_group_size=10)
-        splits.append(Split(str(path), 0, path.stat().st_size, number << 33, len(held), None))
+        splits.append(split_of(path, number << POSITION_BITS))
     tasks = tuple(tuple(splits[first : first + 2]) for first in range(0, files, 2))
     return CutJob(SCHEMA, by, SegmentRanges((), (), ()), tasks, columns=None if columns is None else tuple(columns))
 
@@ -120,8 +118,7 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
     )
 
     def drawn(job: CutJob) -> list[dict[str, Any]]:
-        firsts = first_row_numbers(split for task in job.tasks for split in task)
-        draws = {place: SplitDraw(first, limits) for place, first in firsts.items()}
+        draws = {split.low: limits for task in job.tasks for split in task}
         parts = [DrawJob(job, draws).run_task(number) for number in range(len(job.tasks))]
         return [row for part in parts if part is not None for row in part.drop_columns([DRAW]).to_pylist()]
 
@@ -143,19 +140,15 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
 
 
 def in_two(split: Split) -> list[Split]:
-    """The split cut after some of its row groups, as Spark cuts large files."""
-    footer, middle = pq.read_metadata(split.path), split.stop // 2
-    groups = cutting._select_row_groups(footer, replace(split, stop=middle))
-    before = sum(footer.row_group(group).num_rows for group in groups)
-    assert 0 < before < footer.num_rows
-    return [
-        replace(split, stop=middle, rows=before),
-        replace(split, start=middle, low=split.low + before, rows=split.rows - before),
-    ]
+    """The split cut after some of its row groups, as large files are."""
+    groups = range(len(split.read.row_groups))
+    first, second = (replace(split, read=split.read.only(some)) for some in (groups[:3], groups[3:]))
+    assert 0 < first.rows < split.rows
+    return [first, replace(second, low=split.low + first.rows)]
 
 
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
     job = job_over(tmp_path, some_rows(20), 1, None)
-    other = replace(job, schema=Schema(SCHEMA.columns[1:]))
-    with pytest.raises(NeedsSparkError, match="has other columns"):
-        DrawJob(other, {}).run_task(0)
+    pq.write_table(some_rows(30), job.tasks[0][0].file.path)
+    with pytest.raises(NeedsSparkError, match="expected 10"):
+        DrawJob(job, {}).run_task(0)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -16,18 +15,21 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
+from layoutopt.external.listing import UNNAMED
+from layoutopt.external.snapshot import SnapshotFile
+from layoutopt.external.source_files import stored_names, to_source_columns
 from layoutopt.indexes.murmur3 import hash_words
-from layoutopt.local.parquet_files import arrow_schema, cast_columns, plain_type
-from layoutopt.local.splits import LocalFile
 from layoutopt.model.arrays import Hashes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import double_quote_name
+from layoutopt.sources.split import partition_value
 from layoutopt.writer.checksum import value_hashes
 
 if TYPE_CHECKING:
     import duckdb
 
 _ROWS_AT_ONCE: Final = 1 << 16
+_ROW_NUMBER: Final = "file_row_number"
 
 
 def sum_rows(batches: Iterable[pa.Table], schema: Schema) -> Content:
@@ -65,18 +67,23 @@ def sum_written(files: TableFiles, schema: Schema, paths: Iterable[str]) -> Mapp
     """
     if not files.is_plain:
         raise NeedsSparkError(f"the column {schema.names[0]!r} of an encrypted table is nested")
-    written = (LocalFile(Path(files.full_path(path)), None) for path in paths)
+    written = (SnapshotFile(files.full_path(path), UNNAMED) for path in paths)
     return sum_rows((rows for file in written for rows in read_by_duckdb(file, schema)), schema).sums
 
 
 def read_by_duckdb(
-    file: LocalFile, schema: Schema, partition: Column | None = None, wanted: Collection[PlainValue] | None = None
+    file: SnapshotFile,
+    schema: Schema,
+    names: Sequence[str] | None = None,
+    partition: Column | None = None,
+    wanted: Collection[PlainValue] | None = None,
 ) -> Iterator[pa.Table]:
-    """Yield a file's rows under a schema's columns.
+    """Yield a file's live rows.
 
     Args:
         file: a file of Parquet.
-        schema: the columns.
+        schema: the columns of its source.
+        names: those that are read; None for all.
         partition: the partition column, None for none.
         wanted: the partitions whose rows are read; None for all.
 
@@ -85,33 +92,35 @@ def read_by_duckdb(
     """
     import duckdb  # takes longer to import than a small file to read
 
-    columns, folder = arrow_schema(schema), file.folder
-    stored = [name for name in schema.names if folder is None or partition is None or name != partition.name]
-    condition, values = "true", list[object]()
-    if partition is not None and wanted is not None and folder is None:
-        condition, values = _select_partitions(partition, wanted)
-    elif folder is not None and wanted is not None and folder[0] not in wanted:
-        return
-    rows_of_file = "FROM read_parquet(?, hive_partitioning = false)"
+    names = schema.names if names is None else names
     # DuckDB takes a path for a pattern.
-    path = re.sub(r"([\[*?])", r"[\1]", str(file.path))
+    path = re.sub(r"([\[*?])", r"[\1]", file.path)
+    numbered, numbers = ("", ()) if file.deleted is None else (", file_row_number = true", (_ROW_NUMBER,))
+    source = f"FROM read_parquet(?, hive_partitioning = false{numbered})"
     try:
         with _open_database(os.getpid()).cursor() as connection:
             connection.execute("SET TimeZone = 'UTC'")
-            in_file = set(connection.sql(rows_of_file, params=[path]).columns)  # others are NULL
-            names = ", ".join(double_quote_name(name) for name in stored if name in in_file) or "NULL AS none"
-            relation = connection.sql(f"SELECT {names} {rows_of_file} WHERE {condition}", params=[path, *values])
+            in_file = [name for name in connection.sql(source, params=[path]).columns if name not in numbers]
+            stored = stored_names(file, schema, in_file)  # others are NULL
+            condition, values = "true", list[object]()
+            if partition is not None and wanted is not None:
+                if partition.name in stored:
+                    condition, values = _select_partitions(stored[partition.name], partition.type, wanted)
+                elif (partition_value(file, schema, partition.name) or (None,))[0] not in wanted:
+                    return
+            read = [double_quote_name(stored[name]) for name in names if name in stored]
+            columns = ", ".join([*read, *numbers]) or "NULL AS none"
+            relation = connection.sql(f"SELECT {columns} {source} WHERE {condition}", params=[path, *values])
             reader: pa.RecordBatchReader = relation.to_arrow_reader(_ROWS_AT_ONCE)
             for batch in reader:
                 rows = pa.Table.from_batches([batch])
-                if folder is not None and partition is not None and partition.name in schema.names:
-                    value = pa.scalar(folder[0], plain_type(columns.field(partition.name).type))
-                    rows = rows.append_column(partition.name, pa.repeat(value, rows.num_rows))
-                yield cast_columns(rows, columns)
+                if file.deleted is not None:
+                    rows = rows.filter(pa.array(~np.isin(np.asarray(rows[_ROW_NUMBER]), file.deleted)))
+                yield to_source_columns(rows, schema, names, stored, file.constants)
     except (duckdb.Error, pa.ArrowException, UnicodeDecodeError) as error:
         reason = str(error).splitlines()[0]
         raise NeedsSparkError(
-            f"DuckDB, which reads a source a second time, can't read {str(file.path)!r} ({reason})"
+            f"DuckDB, which reads a source a second time, can't read {file.path!r} ({reason})"
         ) from error
 
 
@@ -123,10 +132,10 @@ def _open_database(process: int) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"threads": 1, "enable_external_file_cache": False})
 
 
-def _select_partitions(partition: Column, wanted: Collection[PlainValue]) -> tuple[str, list[object]]:
+def _select_partitions(name: str, type: str, wanted: Collection[PlainValue]) -> tuple[str, list[object]]:
     """Return DuckDB's condition for the rows of some partitions, and its parameters."""
-    name, known = double_quote_name(partition.name), [value for value in wanted if value is not None]
-    value = "DATE '1970-01-01' + CAST(? AS INTEGER)" if partition.type == "date" else "?"
-    tests = [f"{name} IN ({', '.join([value] * len(known))})"] if known else []
-    tests += [f"{name} IS NULL"] if len(known) < len(wanted) else []
+    quoted, known = double_quote_name(name), [value for value in wanted if value is not None]
+    value = "DATE '1970-01-01' + CAST(? AS INTEGER)" if type == "date" else "?"
+    tests = [f"{quoted} IN ({', '.join([value] * len(known))})"] if known else []
+    tests += [f"{quoted} IS NULL"] if len(known) < len(wanted) else []
     return " OR ".join(tests) or "false", list(known)

@@ -11,7 +11,7 @@ import pytest
 
 from layoutopt.errors import SourceIndexError, WorkerLostError
 from layoutopt.events import following_steps
-from layoutopt.local.processes import Processes
+from layoutopt.sources.executor import Processes
 from tests.effort import PROCESSES
 
 

@@ -1,0 +1,239 @@
+"""A source: the rows of Parquet files of any origin, which tasks of an executor read by Arrow, in splits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from math import ceil
+from typing import Final, Protocol, TypeVar
+
+import pyarrow as pa
+
+from layoutopt.catalog.load_check import Content
+from layoutopt.catalog.partition_names import PlainValue, null_first_key
+from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError
+from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourcePartition
+from layoutopt.model.arrays import spread
+from layoutopt.model.schema import Column, Schema
+from layoutopt.sources.executor import Executor, map_in_groups
+from layoutopt.sources.listing import count_files, read_version
+from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
+from layoutopt.sources.second_reader import read_by_duckdb, sum_rows
+from layoutopt.sources.segments import Chunk, chunk_bits, chunks_from_counts
+from layoutopt.sources.shuffle import NO_RANGES, CutJob, group_splits
+from layoutopt.sources.split import Split, SplitCounts, partition_value
+
+# At most this many tasks a core, since the driver receives the result of each.
+_TASKS_A_CORE: Final = 8
+# Rows of a partition, in whole row groups, that a sample is drawn from: neighbours are more alike than rows of a block.
+SAMPLED_ROWS: Final = 160_000
+# Splits of a partition, at least, that a sample is drawn from: as many as fit into so many of all partitions.
+_FEWEST_SPLITS, _MOST_SPLITS, _SPLITS_OF_ALL = 2, 8, 96
+
+T = TypeVar("T", covariant=True)
+
+
+@dataclass(frozen=True)
+class ListedFile:
+    """A file of a source, and its version when it was listed."""
+
+    file: SnapshotFile
+    version: SourceFile
+
+
+class TaskJob(Protocol[T]):
+    """A job that runs as one task for each group of splits."""
+
+    @property
+    def job(self) -> CutJob:
+        """The rows and columns that the tasks read."""
+        ...
+
+    def run_task(self, number: int) -> T | None:
+        """Return the result of one task; None where it reads no rows."""
+        ...
+
+
+@dataclass(eq=False)
+class Source:
+    """The rows of some partitions of a source.
+
+    Methods raise NeedsSparkError where Arrow might read a file otherwise than Spark.
+
+    Attributes:
+        name: names it in messages.
+        schema: its columns.
+        partition_by: the partition column, None for none.
+        files: all files that may have rows of these partitions, as they were when they were listed.
+        splits: those that have rows of them, in the order of the files, with their rows by partition value.
+        executor: runs the tasks.
+        partition_rows: the rows of each partition by its value, NULL first.
+        values: the partitions; None for all.
+    """
+
+    name: str
+    schema: Schema
+    partition_by: str | None
+    files: Sequence[ListedFile]
+    splits: SplitCounts
+    executor: Executor
+    partition_rows: Mapping[PlainValue, int]
+    values: frozenset[PlainValue] | None = None
+    _chunks: dict[int, list[Chunk]] = field(default_factory=dict)
+
+    @cached_property
+    def partitions(self) -> tuple[SourcePartition, ...]:
+        """All partitions that have rows, with the versions of their files."""
+        versions = {listed.file.path: listed.version for listed in self.files}
+        files: dict[PlainValue, dict[str, SourceFile]] = {}
+        for split, counts in self.splits:
+            for value in counts:
+                files.setdefault(value, {})[split.file.path] = versions[split.file.path]
+        return tuple(
+            SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows)
+            for value, rows in self.partition_rows.items()
+        )
+
+    def select(self, values: Iterable[PlainValue] | None) -> Source:
+        """Return the rows of the partitions of some values, or all with None."""
+        if values is None or self.partition_by is None:
+            return self
+        some = frozenset(values)
+        rows = {value: count for value, count in self.partition_rows.items() if value in some}
+        splits = tuple((split, counts) for split, counts in self.splits if not counts.keys().isdisjoint(rows))
+        files = []
+        for listed in self.files:
+            constant = partition_value(listed.file, self.schema, self.partition_by)
+            if constant is None or constant[0] in some:
+                files.append(listed)
+        return replace(self, files=files, splits=splits, partition_rows=rows, values=some, _chunks={})
+
+    def sum(self) -> Content:
+        """Return the rows and column checksums as DuckDB reads them: of all files, whatever rows Arrow counted there.
+
+        Raises:
+            ContentMismatchError: a file was changed since it was listed.
+        """
+        partition = None if self.partition_by is None else self.schema.find(self.partition_by)
+        files = [listed.file for listed in self.files]
+        # Tasks share the columns of few files.
+        shares = min(len(self.schema.columns), max(1, self.executor.cores // max(1, len(files))))
+        groups = [self.schema.names[share::shares] for share in range(shares)]
+        task = partial(_sum_columns, files, self.schema, groups, partition, self.values)
+        parts = map_in_groups(self.executor, len(files) * shares, task)
+        self.check_unchanged()
+        sums = {name: sum(part.sums.get(name, 0) for part in parts) for name in self.schema.names}
+        return Content(sum(part.rows for part in parts[::shares]), sums)
+
+    def read_again(self) -> Iterator[pa.Table]:
+        """Yield the rows as DuckDB reads them, in this process."""
+        partition = None if self.partition_by is None else self.schema.find(self.partition_by)
+        for listed in self.files:
+            yield from read_by_duckdb(listed.file, self.schema, None, partition, self.values)
+
+    def check_unchanged(self) -> None:
+        """Raise ContentMismatchError for a file that was changed since it was listed."""
+        for listed in self.files:
+            try:
+                is_changed = read_version(listed.file) != listed.version
+            except OSError:
+                is_changed = True
+            if is_changed:
+                raise ContentMismatchError(
+                    f"{listed.file.path!r} was changed during the load; nothing was committed, load again once it no "
+                    "longer changes"
+                )
+
+    def chunks(self, segment_rows: int) -> list[Chunk]:
+        """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
+        if segment_rows not in self._chunks:
+            self._chunks[segment_rows] = self._count_chunks(segment_rows)
+        return self._chunks[segment_rows]
+
+    def _count_chunks(self, segment_rows: int) -> list[Chunk]:
+        chunks = chunks_from_counts(self.partition_rows, segment_rows)
+        if chunks is not None:
+            return chunks
+        shift = chunk_bits(segment_rows)
+        job = ChunkCountJob(self.cut_job(self.splits_with(self.partition_rows), ()), shift)
+        counts = job.merge(self.run(job))
+        columns = zip(*(counts[name].to_pylist() for name in (KEY, CHUNK, ROWS)), strict=True)
+        chunks = [Chunk(value, chunk << shift, rows) for value, chunk, rows in columns if value in self.partition_rows]
+        return sorted(chunks, key=lambda chunk: chunk.low)
+
+    def run(self, job: TaskJob[T]) -> list[T]:
+        """Return the results of a job's tasks that read rows."""
+        results = [result for result in self.executor.map(len(job.job.tasks), job.run_task) if result is not None]
+        if not results:
+            raise NeedsSparkError("the source has no rows any more")
+        return results
+
+    def splits_with(self, values: Collection[PlainValue]) -> list[Split]:
+        """Return the splits that have rows of some partitions."""
+        return [split for split, counts in self.splits if not counts.keys().isdisjoint(values)]
+
+    def sample_splits(self, value: PlainValue) -> tuple[list[Split], int]:
+        """Return some splits that have rows of a partition, spread evenly, and the number of these rows.
+
+        There are at least :data:`SAMPLED_ROWS` rows in at least some splits, or all. So the work does not follow the
+        table's rows.
+        """
+        having = self._splits_by_value.get(value, [])
+        rows = sum(count for _, count in having)
+        fewest = max(_FEWEST_SPLITS, min(_MOST_SPLITS, _SPLITS_OF_ALL // max(1, len(self.partition_rows))))
+        some = spread(having, max(fewest, ceil(SAMPLED_ROWS * len(having) / max(1, rows))))
+        return [split for split, _ in some], sum(count for _, count in some)
+
+    @cached_property
+    def _splits_by_value(self) -> Mapping[PlainValue, list[tuple[Split, int]]]:
+        splits: dict[PlainValue, list[tuple[Split, int]]] = {}
+        for split, counts in self.splits:
+            for value, count in counts.items():
+                splits.setdefault(value, []).append((split, count))
+        return splits
+
+    def cut_job(self, splits: Sequence[Split], columns: Collection[str]) -> CutJob:
+        """Return the job of reading some columns of splits, and the partition column."""
+        wanted = {*columns, *([] if self.partition_by is None else [self.partition_by])}
+        names = tuple(name for name in self.schema.names if name in wanted) or self.schema.names[:1]
+        tasks = group_splits(splits, _TASKS_A_CORE * self.executor.cores)
+        return CutJob(self.schema, self.partition_by, NO_RANGES, tasks, columns=names)
+
+
+def open_files(
+    name: str, files: Sequence[SnapshotFile], schema: Schema, partition_by: str | None, executor: Executor
+) -> Source:
+    """Open files of a source: read their versions and footers, and count their rows.
+
+    Raises:
+        NeedsSparkError: a file might not be read as Spark reads it.
+        SourceError: a file was removed meanwhile.
+    """
+    try:
+        listed = [ListedFile(file, read_version(file)) for file in files]
+    except OSError as error:
+        raise SourceError(f"a file of {name!r} was removed meanwhile ({error}); load again") from error
+    splits = count_files(files, schema, partition_by, executor)
+    return Source(name, schema, partition_by, listed, splits, executor, count_partition_rows(splits))
+
+
+def _sum_columns(
+    files: Sequence[SnapshotFile],
+    schema: Schema,
+    groups: Sequence[Sequence[str]],
+    partition: Column | None,
+    wanted: Collection[PlainValue] | None,
+    number: int,
+) -> Content:
+    file, names = files[number // len(groups)], groups[number % len(groups)]
+    return sum_rows(read_by_duckdb(file, schema, names, partition, wanted), schema.select(names))
+
+
+def count_partition_rows(splits: SplitCounts) -> dict[PlainValue, int]:
+    """Return the rows of each partition by its value, NULL first."""
+    rows: dict[PlainValue, int] = {}
+    for _, counts in splits:
+        for value, count in counts.items():
+            rows[value] = rows.get(value, 0) + count
+    return {value: rows[value] for value in sorted(rows, key=null_first_key)}
