@@ -133,7 +133,7 @@ class Change:
         folder = self.new.folder(self.variant)
 
         def make() -> Json:
-            from layoutopt.config.settings import OptimizeSettings
+            from layoutopt.model.requests import OptimizeRequest
             from layoutopt.spark.changes.optimize import optimize_table
 
             table = folder / f"optimized-{share:g}"
@@ -141,7 +141,7 @@ class Change:
             # Files of a table never change, so hard links to them are a copy that takes no room.
             shutil.copytree(self.old.folder(self.variant) / "table", table, copy_function=os.link)
             log, plan = str(self.new.log(TRAIN)), folder / "plan.json"
-            settings = OptimizeSettings(table_path=str(table), log=log, plan=plan, budget_share=share)
+            settings = OptimizeRequest(table_path=str(table), log=log, plan=plan, budget_share=share)
             report: OptimizeReport = optimize_table(self.tpch.spark(), settings)
             product = self._read(table, sum(load.bytes for load in report.loads))
             shutil.rmtree(table)

@@ -119,11 +119,13 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     size. A first estimate takes seconds; Ctrl-C ends with what is known.
     """
     from layoutopt.model.feature import SessionSettings
+    from layoutopt.model.requests import AdviseRequest
     from layoutopt.planning.advise import check_request
     from layoutopt.report.advice import describe_estimate
     from layoutopt.spark.planning.advise import advise
 
-    check_request(settings, is_local=find_reading_property(session) is None)
+    request = settings.to_request(AdviseRequest)
+    check_request(request, is_local=find_reading_property(session) is None)
     estimates: list[Advice] = []
 
     def tell(estimate: Advice) -> None:
@@ -135,7 +137,7 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     try:
         with session.working("advising") as work:
             spark, by_arrow = cache(partial(start_spark, session)), not needs_spark(session, SessionSettings())
-            advice = advise(spark, settings, work.say, session.udfs(), tell, by_arrow=by_arrow)
+            advice = advise(spark, request, work.say, session.udfs(), tell, by_arrow=by_arrow)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None or not estimates:
             raise

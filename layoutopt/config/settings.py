@@ -27,6 +27,7 @@ from layoutopt.config.fields import (
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
+from layoutopt.model.requests import DELETED_SHARE, REWRITE_SHARE, SAMPLED_QUERIES
 
 if TYPE_CHECKING:
     Method = str
@@ -93,10 +94,6 @@ EventLog = Annotated[
         "spark-submit's stdout)"
     ),
 ]
-
-
-# The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
-SAMPLED_QUERIES: Final = 5_000
 
 
 class AnalyzeSettings(VerbSettings):
@@ -576,7 +573,7 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     hard: bool = Field(
         False,
         description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
@@ -594,7 +591,7 @@ class UpdateSettings(VerbSettings):
     )
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     log_json: EventLog = None
 
 
@@ -611,7 +608,7 @@ class MergeSettings(VerbSettings):
         None, description="a condition on the source's columns; matching rows delete the table's rows with their key"
     )
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     log_json: EventLog = None
 
 
@@ -641,7 +638,7 @@ class OptimizeSettings(VerbSettings):
         2.0, gt=0, description="with --auto: the cost of rewriting a byte, in bytes that queries read"
     )
     deleted_share: float = Field(
-        0.05,
+        DELETED_SHARE,
         ge=0,
         le=1,
         description="remove deleted rows from the files of partitions with at least this share of them; 0: always",
