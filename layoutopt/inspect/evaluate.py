@@ -21,6 +21,7 @@ from layoutopt.model.arrays import Bits, Ints, number_equal
 from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.query import Query
+from layoutopt.model.summary import Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.scan.opened_table import (
     MECHANISMS,
@@ -226,14 +227,20 @@ class EvaluationTotals(ReadCounts):
         }
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarised):
     """What a log's queries read of a snapshot; a query that reads the table twice is there twice under one id."""
 
     table: str
     snapshot: int
     queries: tuple[QueryEvaluation, ...]
     totals: EvaluationTotals
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        totals = self.totals
+        blocks = {"blocks_scanned": totals.blocks_scanned, "blocks_total": totals.blocks_total}
+        return {"table": self.table, "queries": totals.queries, **blocks, "bytes_scanned": totals.bytes_scanned}
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of ``layoutopt evaluate --json``."""

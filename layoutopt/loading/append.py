@@ -44,6 +44,7 @@ from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.writer.segment import POOL, GatheredSegment
@@ -58,8 +59,8 @@ MOST_BYTES: Final = 1 << 28
 MOST_PARTITIONS: Final = 32
 
 
-@dataclass(frozen=True)
-class AppendReport:
+@dataclass(frozen=True, repr=False)
+class AppendReport(Summarised):
     """The result of an append.
 
     Attributes:
@@ -79,6 +80,12 @@ class AppendReport:
     def to_json(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         return asdict(self)
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        if self.load is None:
+            return {"table": self.table, "batch": self.batch, "appended_before": True}
+        return {"table": self.table, "batch": self.batch, "rows": self.load.rows, "snapshot": self.load.snapshot}
 
 
 # Joins small entries of some partitions of a table, as :func:`join_few_rows` does.

@@ -58,6 +58,7 @@ from layoutopt.local.segments import Chunk, Cutter, Segment, chunks_from_counts,
 from layoutopt.local.splits import LEAST_ROWS
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.writer.checksum import is_hashable
@@ -392,8 +393,8 @@ class LoadSource(Protocol):
 OpenSource = Callable[[str, Plan], LoadSource]
 
 
-@dataclass(frozen=True)
-class LoadsReport:
+@dataclass(frozen=True, repr=False)
+class LoadsReport(Summarised):
     """The result of :func:`run_load`.
 
     Attributes:
@@ -411,6 +412,13 @@ class LoadsReport:
     already: tuple[str, ...] = ()
     seconds: float = 0.0
     source: str = ""
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        snapshot = self.loads[-1].snapshot if self.loads else None
+        sums = {name: sum(getattr(load, name) for load in self.loads) for name in ("rows", "blocks", "bytes")}
+        partitions = {"partitions": len(self.partitions), "partitions_there_before": len(self.already)}
+        return {"table": self.table, "snapshot": snapshot, **partitions, **sums}
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import DELETED_SHARE, OptimizeRequest
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
@@ -45,8 +46,8 @@ LEAST_GAIN: Final = 0.05
 GAINS: Final = "its queries read less"
 
 
-@dataclass(frozen=True)
-class OptimizeReport:
+@dataclass(frozen=True, repr=False)
+class OptimizeReport(Summarised):
     """What an optimize did.
 
     Attributes:
@@ -77,6 +78,11 @@ class OptimizeReport:
     def curve(self) -> list[tuple[float, float]]:
         """Return the gain curve: the written share of the table's bytes, and the share of all gains."""
         return [(written / max(1, self.bytes), gained) for written, gained in gain_curve(self.candidates)]
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        counts = {"candidates": len(self.candidates), "chosen": len(self.chosen), "rewritten": len(self.loads)}
+        return {"table": self.table, "plan": self.plan, **counts}
 
     def to_json(self) -> dict[str, object]:
         """Return the report as a JSON object."""
