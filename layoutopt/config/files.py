@@ -34,13 +34,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from layoutopt.config.benching import BenchSettings
 from layoutopt.config.fields import VerbSettings, is_positional, key_of
 from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import (
     AdviseSettings,
     AnalyzeSettings,
     AppendSettings,
+    BenchSettings,
     DeleteSettings,
     DriftSettings,
     EvaluateSettings,

@@ -1,4 +1,4 @@
-"""Make the table of `mine` and `bench brushing`: a row per method, the fewest bytes first."""
+"""Make the table of `mine` and `python -m jobs.bench brushing`: a row per method, the fewest bytes first."""
 
 from __future__ import annotations
 

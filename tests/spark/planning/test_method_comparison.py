@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from layoutopt.bench.brushing import texts_of, write_source
+from jobs.bench.brushing import texts_of, write_source
 from layoutopt.cli.app import main
 from layoutopt.config.documents import read_features
 from layoutopt.config.measuring import MineSettings
