@@ -17,15 +17,15 @@ from layoutopt.errors import SettingError, expected_names
 from layoutopt.model.methods import BUILT_IN, COMPARED
 
 if TYPE_CHECKING:
-    from layoutopt.spark.planning.method_comparison import Comparison
+    from jobs.bench.method_comparison import Comparison
 
-# By stream and method what :func:`~layoutopt.spark.planning.method_comparison.compare_methods` returns.
+# By stream and method what :func:`~jobs.bench.method_comparison.compare_methods` returns.
 Compared = dict[str, dict[str, dict[str, Any]]]
 
 
 def comparison_of(stream: Experiment, partition_by: str, block_rows: int = 10_000) -> Comparison:
     """Return the comparison of methods on a stream, whose features must be there when it runs."""
-    from layoutopt.spark.planning.method_comparison import Comparison
+    from jobs.bench.method_comparison import Comparison
 
     return Comparison(
         stream.name,
@@ -40,7 +40,7 @@ def comparison_of(stream: Experiment, partition_by: str, block_rows: int = 10_00
 
 def compare(stream: Experiment, comparison: Comparison, methods: Sequence[str], say: Say) -> dict[str, dict[str, Any]]:
     """Analyse the training log, lay the source out by each method, and replay the test queries."""
-    from layoutopt.spark.planning.method_comparison import compare_methods
+    from jobs.bench.method_comparison import compare_methods
 
     run(stream.features(), say)
     return compare_methods(comparison, methods, stream.spark, say)
@@ -85,7 +85,7 @@ def run_streams(scale: float, *, root: Path, names: Sequence[str], say: Say = pr
 
 def comparison_report(compared: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Group:
     """Return a table a stream."""
-    from layoutopt.report.method_comparison import methods_table
+    from jobs.bench.method_comparison import methods_table
 
     tables = [methods_table(f"{name}: unseen queries", methods) for name, methods in compared.items()]
     return Group(*[part for table in tables for part in (table, "")])

@@ -27,8 +27,6 @@ from jobs.bench.experiment import TEST, LoggedQuery, Session, Source, Variant, W
 from jobs.bench.steps import Json, Say, Step, run, spark_when_needed
 from jobs.bench.tpch import MONTH, MONTH_BLOCK_ROWS, YEAR, YEAR_BLOCK_ROWS, Tpch, tpch_at
 from layoutopt.errors import SettingError, expected_names
-from layoutopt.inspect.cost import scan_work
-from layoutopt.model.engine_costs import BUILT_IN, Calibration, EngineCosts, QueryWork
 from layoutopt.scan.table import open_table
 
 if TYPE_CHECKING:
@@ -192,7 +190,7 @@ def time_table(session: Session, source: Source, table: Path, texts: Sequence[st
     The rounds that are measured follow one that warms everything up.
 
     Returns:
-        The ``rows`` of all answers, ``work``, what each query asks of the table, and by way the ``timings``.
+        The ``rows`` of all answers, and by way the ``timings``.
 
     Raises:
         WrongAnswerError: an answer from the table is not that from plain Parquet.
@@ -200,9 +198,7 @@ def time_table(session: Session, source: Source, table: Path, texts: Sequence[st
     with ENGINES[engine](session, source, table) as ways:
         rows = check_answers(ways, texts)
         timings = time_ways(ways, texts, repeats)
-    opened = open_table(str(table))
-    work = [scan_work(opened.scan(text)).counts.tolist() for text in texts]
-    return {"rows": rows, "work": work, "timings": {name: asdict(timing) for name, timing in timings.items()}}
+    return {"rows": rows, "timings": {name: asdict(timing) for name, timing in timings.items()}}
 
 
 @dataclass(frozen=True)
@@ -265,7 +261,6 @@ def run_queries(
     root: Path,
     cases: Sequence[str] = (),
     repeats: int = REPEATS,
-    calibration: Calibration = BUILT_IN,
     say: Say = print,
 ) -> dict[str, dict[str, dict[str, Any]]]:
     """Time test queries in both engines, on plain Parquet and on the optimised table; see :func:`summarize`.
@@ -282,35 +277,28 @@ def run_queries(
 
     def measure(case: Case) -> dict[str, dict[str, Any]]:
         labels = [query.template for query in case.queries()]
-        return {
-            engine: summarize(run(query_step(spark, case, engine, repeats), say), labels, calibration.costs(engine))
-            for engine in ENGINES
-        }
+        return {engine: summarize(run(query_step(spark, case, engine, repeats), say), labels) for engine in ENGINES}
 
     with spark_when_needed("layoutopt-queries") as spark:
         tpch = tpch_at(scale, root, spark)
         return {name: measure(CASES[name](tpch)) for name in cases or CASES}
 
 
-def summarize(product: Mapping[str, Any], labels: Sequence[str], costs: EngineCosts) -> dict[str, Any]:
-    """Summarize the product of a :func:`query_step`, given the labels of its queries and what the engine costs.
+def summarize(product: Mapping[str, Any], labels: Sequence[str]) -> dict[str, Any]:
+    """Summarize the product of a :func:`query_step`, given the labels of its queries.
 
     Returns:
         How many ``queries`` there are, the ``rows`` of all answers, the ``rounds`` whose median all seconds are,
         ``ratio``, how many times faster the optimised table is, ``slowed``, the queries that are slowed down,
-        ``slowest``, the most times that a query takes as long, ``predicted_seconds`` (None where the work is unknown),
-        and by way the ``seconds`` of all queries, their ``planning_seconds``, and the seconds ``by_label``.
+        ``slowest``, the most times that a query takes as long, and by way the ``seconds`` of all queries, their
+        ``planning_seconds``, and the seconds ``by_label``.
     """
     timings = {name: Timing(**timing) for name, timing in product["timings"].items()}
     pairs = list(zip(timings[PLAIN].by_query, timings[OPTIMISED].by_query, strict=True))
-    work = product.get("work")
     return {
         "queries": len(labels),
         "rows": product["rows"],
         "rounds": len(timings[PLAIN].total),
-        "predicted_seconds": None
-        if work is None
-        else round(sum(costs.seconds(QueryWork(*counts)) for counts in work), 6),
         "ratio": timings[PLAIN].seconds / timings[OPTIMISED].seconds,
         "slowed": sum(optimised > SLOWER * plain + GRACE_SECONDS for plain, optimised in pairs),
         "slowest": max(optimised / plain for plain, optimised in pairs),
@@ -335,15 +323,14 @@ def _totals(timed: Mapping[str, Mapping[str, Mapping[str, Any]]], scale: float) 
     sizes = f"TPC-H at scale factor {scale:g}, brushed tables of {ROWS:,} rows"
     title = f"unseen queries ({sizes}), warm, median of {rounds} rounds"
     table = Table("queries", "engine", title=title, title_justify="left")
-    for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "predicted", "times faster", "slowed down"):
+    for heading in (PLAIN, "of it planning", OPTIMISED, "of it planning", "times faster", "slowed down"):
         table.add_column(heading, justify="right")
     for case, engines in timed.items():
         for engine, totals in engines.items():
-            queries, predicted = totals["queries"], totals["predicted_seconds"]
+            queries = totals["queries"]
             cells = [
                 f"{totals[way][kind]:.2f} s" for way in (PLAIN, OPTIMISED) for kind in ("seconds", "planning_seconds")
             ]
-            cells.append("-" if predicted is None else f"{predicted:.2f} s")
             slowed = f"{totals['slowed']} of {queries}"
             table.add_row(f"{case} ({queries})", engine, *cells, f"{totals['ratio']:.2f}x", slowed)
     return table

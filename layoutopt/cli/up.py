@@ -261,7 +261,7 @@ _SENTENCES: Final[Mapping[type[VerbSettings], Callable[[Mapping[str, Any]], str]
 
 def _gain(plan: Plan) -> float:
     """Return the share of bytes that held-out queries save by a plan over :data:`QUICK`; 0 where it is unknown."""
-    from layoutopt.model.engine_costs import held_out_shares
+    from layoutopt.model.predictions import held_out_shares
 
     shares = held_out_shares(plan.predicted)
     quick = shares.get(QUICK, 0.0)

@@ -15,8 +15,8 @@ from jobs.bench import brushing
 from jobs.bench.brushing import SOURCES, make_rows, texts_of, workload, write_source
 from jobs.bench.comparison import compare, comparison_of, comparison_report, run_brushing
 from jobs.bench.experiment import ROLES
+from jobs.bench.method_comparison import BOUND
 from layoutopt.errors import SettingError
-from layoutopt.spark.planning.method_comparison import BOUND
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import read_log

@@ -6,38 +6,24 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import sha256
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-from layoutopt import extensions
+from rich.table import Table as TextTable
+
 from layoutopt.config.documents import read_features
 from layoutopt.config.files import make_settings
-from layoutopt.config.settings import AnalyzeSettings, PlanSettings
-from layoutopt.errors import LogError, SettingError, expected_names
+from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
-from layoutopt.external.external_tables import read_schema
-from layoutopt.features.analysis import find_features, read_queries
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.layout import Plan
-from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
+from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import plan_best
-from layoutopt.sql.expression_check import find_column
-from layoutopt.workload.log import query_times
-
-if TYPE_CHECKING:
-    from layoutopt.config.measuring import MineSettings
-
-# The share of the statements, the newest ones, that plans do not see.
-HELD_OUT: Final = 0.25
-
-# Fewer statements than these tell nothing about methods.
-LEAST_STATEMENTS: Final = 8
 
 # The name under which a comparison gives what no method can beat.
 BOUND: Final = "lower bound"
@@ -167,87 +153,28 @@ def bytes_a_row(table: Table) -> dict[str, float]:
     }
 
 
-def compare_on_log(
-    settings: MineSettings, methods: Sequence[str], spark: AnySession, say: Progress
-) -> dict[str, Product]:
-    """Compare methods on a source and its log: plans see all statements but the newest quarter, which judges them.
-
-    Returns:
-        As :func:`compare_methods`.
-
-    Raises:
-        LogError, SchemaError, SourceError, SettingError: as `analyze`, `plan` and `load` do.
-    """
-    known = extensions.names("methods", dict.fromkeys(CHOICES))
-    for method in methods:
-        if method not in known:
-            raise SettingError(f"unknown method {method!r}: {expected_names(method, known)}")
-    if settings.partition_by is not None:
-        find_column("--partition-by", settings.partition_by, read_schema(settings.source))
-    return compare_methods(comparison_on_log(settings, say), methods, spark, say)
-
-
-def comparison_on_log(settings: MineSettings, say: Progress) -> Comparison:
-    """Analyse a log but for its newest statements, which become the queries to judge by.
-
-    Statements are ordered by their times where all have one, and else as the log has them. A log that changed gets a
-    folder of its own.
-    """
-    log = AnalyzeSettings(log=settings.log, schema_source=settings.source, table=settings.table)
-    name = log.table or Path(settings.source).stem
-    key = json.dumps([settings.source, _digest(settings.log), settings.partition_by, settings.table])
-    folder = settings.folder / f"{name}-{sha256(key.encode()).hexdigest()[:10]}"
-    unseen = folder / "unseen.json"
-
-    def analyze() -> Product:
-        say(f"{name}: analysing the log")
-        schema = read_schema(settings.source)
-        analysis = read_queries(log, schema)
-        seen, newest = hold_out_newest(analysis.queries)
-        document = find_features(log, schema, replace(analysis, queries=seen)).document
-        unseen.write_bytes(replace(document, queries=newest).dumps())
-        content: Product = document.to_json()
-        return content
-
-    features = folder / "features.json"
-    _make_once(features, analyze)
-    return Comparison(
-        name,
-        settings.source,
-        folder,
-        features,
-        lambda: read_features(unseen).queries,
-        settings.partition_by,
-        settings.block_rows,
-    )
-
-
-def hold_out_newest(queries: Sequence[Query]) -> tuple[tuple[Query, ...], tuple[Query, ...]]:
-    """Split off the queries of the newest quarter of the statements; the scans of a statement stay together.
-
-    Raises:
-        LogError: there are too few statements.
-    """
-    ordered = list(queries)
-    if all(query.timestamp for query in queries):
-        times = query_times(queries).tolist()
-        ordered = [queries[place] for place in sorted(range(len(queries)), key=times.__getitem__)]
-    statements = list(dict.fromkeys(query.id for query in ordered))
-    if len(statements) < LEAST_STATEMENTS:
-        raise LogError(
-            f"the log has {len(statements)} usable statements, too few to hold some out; "
-            f"give one of {LEAST_STATEMENTS} at least"
+def methods_table(title: str, methods: Mapping[str, Mapping[str, Any]]) -> TextTable:
+    """Return the result of :func:`compare_methods` as a table."""
+    table = TextTable(title=title, title_justify="left")
+    for heading in ("method", "rows", "bytes", "of the best", "footers", "on disk", "planning", "loading"):
+        table.add_column(heading, justify="left" if heading == "method" else "right")
+    least = min((totals["bytes"] for method, totals in methods.items() if method != BOUND), default=0)
+    for method, totals in sorted(methods.items(), key=lambda item: item[1]["bytes"]):
+        chosen = totals.get("method", method)
+        table.add_row(
+            method if chosen == method else f"{method}: {chosen}",
+            f"{totals['rows'] / 1e6:,.1f} M",
+            _format_megabytes(totals["bytes"]),
+            f"{totals['bytes'] / max(1, least):.2f}x",
+            _format_megabytes(totals.get("footer_bytes")),
+            _format_megabytes(totals.get("storage_bytes")),
+            *(f"{totals[key]:.0f} s" if key in totals else "" for key in ("planning_seconds", "loading_seconds")),
         )
-    newest = set(statements[-max(1, round(HELD_OUT * len(statements))) :])
-    seen = tuple(query for query in ordered if query.id not in newest)
-    return seen, tuple(query for query in ordered if query.id in newest)
+    return table
 
 
-def _digest(path: str) -> str:
-    try:
-        return sha256(Path(path).read_bytes()).hexdigest()
-    except OSError as error:
-        raise LogError(f"the log {path!r} can't be read ({error.strerror}); check the path") from error
+def _format_megabytes(count: float | None) -> str:
+    return "" if count is None else f"{count / 1e6:,.1f} MB"
 
 
 def _make_once(path: Path, make: Callable[[], Product]) -> Product:
