@@ -134,7 +134,7 @@ def verify(spark: SparkSession, settings: VerifySettings, session: Session, tell
     tell(f"{report.files} files, {report.blocks} blocks, {report.rows} rows read; no problems")
 
 
-# The settings and the work of each script; ``jobs/bench.py`` takes the arguments of `layoutopt bench`.
+# The settings and the work of each script.
 JOBS: Final[Mapping[str, tuple[type[VerbSettings], Job[Any]]]] = MappingProxyType(
     {
         "append": (AppendSettings, append),

@@ -1,4 +1,4 @@
-"""Define the verbs from a query log to a table: `analyze`, `plan`, `calibrate`, `mine`, `advise`, `load`, `reload`."""
+"""Define the verbs from a query log to a table: `analyze`, `plan`, `advise`, `load`, `reload`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ from layoutopt.cli.inputs import (
     start_spark,
 )
 from layoutopt.config.files import make_settings
-from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
 from layoutopt.errors import SettingError, find_interrupt
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from layoutopt.advice import Advice
 
 verbs = typer.Typer()
@@ -72,43 +69,6 @@ def plan(settings: PlanSettings, session: Session) -> None:
         new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
         settings.output.write_bytes(new_plan.dumps())
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
-
-
-@add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
-def calibrate(settings: CalibrateSettings, session: Session) -> None:
-    """Measure the engines' costs on this machine.
-
-    Takes a few minutes for Spark, DuckDB and Arrow.
-    """
-    from layoutopt.report.tables import calibration_table
-    from layoutopt.spark.planning.calibrate import calibrate
-
-    with session.working("calibrating") as work:
-        fitted = calibrate(start_spark(session, "layoutopt-calibrate"), work.say)
-    settings.output.write_bytes(fitted.calibration.dumps())
-
-    def show(console: Console) -> None:
-        console.print(calibration_table(fitted))
-        console.print(f"Written: {settings.output}")
-
-    session.show({**fitted.calibration.to_json(), "missed": dict(fitted.missed)}, show)
-
-
-@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet queries.jsonl --partition-by day")
-def mine(settings: MineSettings, session: Session) -> None:
-    """Compare methods on a table and its log.
-
-    Each method plans from the older queries and is scored by the newest quarter.
-    """
-    from layoutopt.model.methods import COMPARED
-    from layoutopt.report.method_comparison import methods_table
-    from layoutopt.spark.planning.method_comparison import compare_on_log
-
-    with session.working("comparing methods") as work:
-        spark = cache(partial(start_spark, session, "layoutopt-mine"))
-        methods = compare_on_log(settings, settings.methods or COMPARED, spark, work.say)
-    title = f"{settings.log}: the newest queries, not used for planning"
-    session.show(methods, lambda console: console.print(methods_table(title, methods)))
 
 
 @add_verb(verbs, AdviseSettings, example="layoutopt advise events.parquet queries.jsonl --queries-per-month 40000")

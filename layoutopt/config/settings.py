@@ -36,12 +36,7 @@ else:  # the choices, as the command line shows and checks them
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
-TimedEngine = Literal["spark", "duckdb", "arrow"]
 
-CalibrationFile = Annotated[
-    Path | None,
-    Field(description="predict seconds with this file from `calibrate` [default: built-in costs]"),
-]
 Source = Annotated[
     Place,
     Field(
@@ -182,7 +177,7 @@ class PlanSettings(VerbSettings):
 
     tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
     expert = frozenset(
-        {"engine", "calibration", "tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
+        {"tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
          "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows",
          "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
@@ -195,13 +190,7 @@ class PlanSettings(VerbSettings):
         description="how rows are assigned to blocks; `auto` tries the methods on a sample and takes the one with "
         "which hold-out queries read the fewest bytes",
     )
-    objective: Literal["bytes", "cells", "time"] = Field(
-        "bytes",
-        description="what `auto` minimises: the bytes or cells that queries read, or their predicted seconds; by time "
-        "it also chooses --block-rows, unless given",
-    )
-    engine: TimedEngine = Field("spark", description="the engine whose seconds --objective time predicts")
-    calibration: CalibrationFile = None
+    objective: Literal["bytes", "cells"] = Field("bytes", description="what `auto` minimises of what queries read")
     by: Names = Field(
         (),
         description="the columns that order the rows; space-filling curves share 62 bits among the columns' quantiles, "
@@ -453,7 +442,6 @@ class ExplainSettings(SnapshotSettings):
         False, description="print only the condition on _block with which any Parquet engine skips the same blocks"
     )
     bytes: bool = Field(False, description="print only how many bytes the query would read")
-    calibration: CalibrationFile = None
 
 
 class EvaluateSettings(SnapshotSettings):
@@ -465,7 +453,6 @@ class EvaluateSettings(SnapshotSettings):
     column: SqlColumn = None
     actual: bool = Field(False, description="also read the table once to count matching rows")
     all: bool = Field(False, description="print a line per query, not only the sums and the worst")
-    calibration: CalibrationFile = None
     html: NewFile | None = Field(None, description="also write tables, plots and the worst queries to this HTML file")
 
 
@@ -801,3 +788,11 @@ class ServeSettings(VerbSettings):
     log_json: Text | None = Field(
         None, description="append a JSON line for each request and each failure to this file; - for stderr"
     )
+
+
+class BenchSettings(VerbSettings):
+    """Settings of `bench`."""
+
+    experiment: Annotated[Literal["demo"], Positional()] = Field(description="`demo`: TPC-H, from generator to report")
+    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
+    folder: Path = Field(Path("build/tpch"), description="the folder of the generated tables and the results")

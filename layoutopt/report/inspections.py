@@ -19,7 +19,7 @@ from layoutopt.maintenance.query_families import SAME
 from layoutopt.model.predicates import columns_of, describe_all
 from layoutopt.model.query import sampling_error
 from layoutopt.report.tables import describe_changed, print_load
-from layoutopt.report.texts import format_bytes, printable, seconds_text, shorten
+from layoutopt.report.texts import format_bytes, printable, shorten
 from layoutopt.workload.analyze import UNUSABLE
 
 if TYPE_CHECKING:
@@ -214,8 +214,6 @@ def print_evaluation(
     """
     totals = evaluation.totals
     console.print(_make_queries_table(evaluation, predictions, every))
-    if totals.predicted_seconds:
-        console.print(f"Predicted for queries one after another: {seconds_text(totals.predicted_seconds)}")
     if totals.rows_matching is not None:
         console.print(f"Rows that match: {totals.rows_matching:,}")
     means = asdict(totals.indicators.means)
