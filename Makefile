@@ -8,11 +8,11 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata readme bench scaling check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata readme check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
-	@echo "  SF=1 sets the TPC-H scale factor of demo, tpch, bench and scaling (default: $(SF))"
+	@echo "  SF=1 sets the TPC-H scale factor of demo and tpch (default: $(SF))"
 
 install: $(STAMP) java  ## make .venv with the pinned dependencies and the layoutopt command
 
@@ -28,25 +28,19 @@ $(STAMP): pyproject.toml constraints.txt
 java:
 	@sh .ci/java
 
-demo: install  ## TPC-H from generator to comparison table, in a few minutes (SF=1 for the full size)
+demo: install  ## TPC-H from generator to report, in a minute (SF=1 for the full size)
 	$(BIN)/layoutopt bench demo --sf $(SF)
 
 tpch: install  ## every figure of the thesis beside its numbers, on one page; resumes where it stopped
-	$(BIN)/layoutopt bench tpch --sf $(SF)
+	$(BIN)/python -m jobs.bench tpch --sf $(SF)
 
 bigdata: install  ## figure 4.7: SOP and GSOP under other workloads, on a synthetic table; resumes where it stopped
-	$(BIN)/layoutopt bench bigdata
+	$(BIN)/python -m jobs.bench bigdata
 
 readme: install  ## write the generated pages and tables: commands, and results from docs/results
-	$(BIN)/layoutopt bench tpch --readme README.md
-	$(BIN)/layoutopt bench tpch --readme docs/benchmarks.md --results docs/results
+	$(BIN)/python -m jobs.bench tpch --readme README.md
+	$(BIN)/python -m jobs.bench tpch --readme docs/benchmarks.md --results docs/results
 	$(BIN)/python docs/commands.py
-
-bench: install  ## micro-benchmarks: partitioner, catalog check, load against a plain rewrite
-	$(BIN)/layoutopt bench micro
-
-scaling: install  ## every stage at one scale factor, for hours at SF=10; resumes where it stopped
-	$(BIN)/layoutopt bench scaling --sf $(SF)
 
 check: install  ## lint, and the tests and doctests that need no Spark: before every commit
 	@$(MAKE) --no-print-directory --jobs=2 lint quick-tests

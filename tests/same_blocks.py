@@ -113,7 +113,7 @@ def main() -> int:
     parser.add_argument("--local", action="store_true", help="leave out what needs Spark")
     given = parser.parse_args()
     executors = EXECUTORS[: 1 if given.local else 2]
-    from layoutopt.bench.steps import spark_when_needed
+    from jobs.bench.steps import spark_when_needed
 
     with spark_when_needed("same-blocks") as spark, TemporaryDirectory() as folder:
         session = None if given.local else spark()

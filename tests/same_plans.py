@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from layoutopt.bench.experiment import write_log
-from layoutopt.bench.steps import spark_when_needed
-from layoutopt.bench.tpch import TpchData, prepare
-from layoutopt.bench.tpch_queries import STREAMS, TABLE, TRAINING_QUERIES, draw_stream
+from jobs.bench.experiment import write_log
+from jobs.bench.steps import spark_when_needed
+from jobs.bench.tpch import TpchData, prepare
+from jobs.bench.tpch_queries import STREAMS, TABLE, TRAINING_QUERIES, draw_stream
 
 RECORDED: Final = Path(__file__).parent / "fixtures" / "older" / "digests.json"
 SCALE: Final = 0.1

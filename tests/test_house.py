@@ -43,7 +43,6 @@ TARGETS = [
     "tpch",
     "bigdata",
     "readme",
-    "bench",
     "check",
     "test",
     "test-long",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from layoutopt.cli import changes, engines, experiments, layouts, questions, shell, up
+from layoutopt.cli import changes, demo, engines, layouts, questions, shell, up
 from layoutopt.cli.console import run_app
 from layoutopt.cli.help import VerbGroup
 
@@ -38,7 +38,7 @@ def layoutopt(
     """Handle the options before the verb."""
 
 
-for module in (up, layouts, changes, questions, shell, engines, experiments):
+for module in (up, layouts, changes, questions, shell, engines, demo):
     app.add_typer(module.verbs)
 
 

@@ -21,6 +21,7 @@ from layoutopt.config.settings import (
     UpdateSettings,
     VacuumSettings,
 )
+from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -48,22 +49,23 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
+    request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
         try:
             if is_loaded_locally(settings.executor, session, settings.source):
-                report = append_locally(settings, work.say, log)
+                report = append_locally(request, work.say, log)
             elif settings.executor == "spark":
                 raise NeedsSparkError("--executor spark is given")
             elif key := find_reading_property(session):
                 raise NeedsSparkError(f"the configuration file sets {key}")
             else:
-                report = append_few_rows(settings, partial(_compact_by_spark, session), work.say, log)
+                report = append_few_rows(request, partial(_compact_by_spark, session), work.say, log)
         except NeedsSparkError as reason:
             log.write("spark", reason=str(reason))
             spark = prepare_spark(session, table=settings.table_path)
             from layoutopt.spark.changes.append import append_rows
 
-            report = append_rows(spark, settings, work.say, log)
+            report = append_rows(spark, request, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
 
 
@@ -81,7 +83,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
     """
     from layoutopt.spark.changes.dml import delete_rows
 
-    _change(settings, session, "deleting", delete_rows)
+    _change(settings, settings.to_request(DeleteRequest), session, "deleting", delete_rows)
 
 
 @add_verb(
@@ -96,7 +98,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
     """
     from layoutopt.spark.changes.dml import update_rows
 
-    _change(settings, session, "updating", update_rows)
+    _change(settings, settings.to_request(UpdateRequest), session, "updating", update_rows)
 
 
 @add_verb(
@@ -111,7 +113,7 @@ def merge(settings: MergeSettings, session: Session) -> None:
     """
     from layoutopt.spark.changes.dml import merge_rows
 
-    _change(settings, session, "merging", merge_rows)
+    _change(settings, settings.to_request(MergeRequest), session, "merging", merge_rows)
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -125,8 +127,9 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     from layoutopt.report.inspections import print_optimize
     from layoutopt.spark.changes.optimize import optimize_table
 
+    request = settings.to_request(OptimizeRequest, curve=settings.plot is not None)
     with event_log(settings.log_json) as log, session.working("optimizing", log) as work:
-        report = optimize_table(prepare_spark(session, table=settings.table_path), settings, work.say, log)
+        report = optimize_table(prepare_spark(session, table=settings.table_path), request, work.say, log)
     if settings.plot is not None:
         from layoutopt.report.pages import plot_regained
 
@@ -134,12 +137,14 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _change(settings: Changing, session: Session, title: str, change: Callable[..., ChangeReport]) -> None:
+def _change(
+    settings: Changing, request: object, session: Session, title: str, change: Callable[..., ChangeReport]
+) -> None:
     from layoutopt.events import event_log
     from layoutopt.report.inspections import print_change
 
     with event_log(settings.log_json) as log, session.working(title, log) as work:
-        report = change(prepare_spark(session, table=settings.table_path), settings, work.say, log)
+        report = change(prepare_spark(session, table=settings.table_path), request, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
 
 

@@ -23,7 +23,7 @@ import typer
 from layoutopt.cli.help import EXPERT, OPTIONS, TUNING, Verb
 from layoutopt.cli.progress import Progress, show_progress
 from layoutopt.config.fields import VerbSettings, has_commas, is_positional, key_of
-from layoutopt.config.files import VERBS, make_settings, read_functions, read_key, read_spark_properties, read_values
+from layoutopt.config.files import make_settings, read_functions, read_key, read_spark_properties, read_values
 from layoutopt.encryption.references import use_reference
 from layoutopt.errors import LayoutoptError, decode_error, expected_names, find_interrupt
 from layoutopt.events import NO_EVENTS, EventLog
@@ -326,7 +326,7 @@ def _describe_usage(error: Any) -> str:
     message = str(error.format_message()).rstrip(".")
     verb = _UNKNOWN_VERB.match(message)
     if verb is not None:
-        return f"unknown verb {verb[1]!r}: {expected_names(verb[1], VERBS)}"
+        return f"unknown verb {verb[1]!r}: {expected_names(verb[1], error.ctx.command.commands)}"
     flag = getattr(error, "option_name", None)
     if flag is not None and message.startswith("No such option"):
         flags = [name for parameter in error.ctx.command.params for name in parameter.opts if name.startswith("--")]

@@ -19,7 +19,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "Change rows": ("delete", "update", "merge"),
         "Maintain": ("optimize", "expire", "vacuum", "restore"),
         "Other formats and engines": ("index", "refresh", "publish", "serve"),
-        "Measure": ("calibrate", "mine", "bench"),
+        "Try": ("bench",),
     }
 )
 

@@ -14,14 +14,12 @@ from layoutopt.errors import SettingError, UnknownTableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from layoutopt.config.settings import LoadSettings, QuerySettings, ShellSettings
     from layoutopt.events import Progress
-    from layoutopt.model.engine_costs import Calibration
     from layoutopt.model.feature import SessionSettings
     from layoutopt.model.layout import Plan
     from layoutopt.scan.table import Scan, Table
@@ -157,15 +155,6 @@ def find_reading_property(session: Session) -> str | None:
     """Return a property of the configuration that may change what Spark reads; None where there is none."""
     keys = (key for key in session.spark_properties() if key.startswith(_READING))
     return next(keys, None)
-
-
-def load_calibration(path: Path | None) -> Calibration | None:
-    """Return the calibration in a file, or None without a path."""
-    if path is None:
-        return None
-    from layoutopt.config.documents import read_calibration
-
-    return read_calibration(path)
 
 
 def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:

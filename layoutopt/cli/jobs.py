@@ -35,10 +35,11 @@ Job = Callable[["SparkSession", Verb, Session, Tell], None]
 
 def append(spark: SparkSession, settings: AppendSettings, session: Session, tell: Tell) -> None:
     """Append the batch and print a summary."""
+    from layoutopt.model.requests import AppendRequest
     from layoutopt.spark.changes.append import append_rows
 
     with event_log(settings.log_json) as log:
-        report = append_rows(spark, settings, tell, log)
+        report = append_rows(spark, settings.to_request(AppendRequest), tell, log)
     if report.load is None:
         tell(f"batch {report.batch} was appended before: nothing to do")
     else:
@@ -99,11 +100,13 @@ def _tell_loads(report: LoadsReport, tell: Tell) -> None:
 
 def optimize(spark: SparkSession, settings: OptimizeSettings, session: Session, tell: Tell) -> None:
     """Optimize the table and print a summary."""
+    from layoutopt.model.requests import OptimizeRequest
     from layoutopt.report.pages import plot_regained
     from layoutopt.spark.changes.optimize import optimize_table
 
+    request = settings.to_request(OptimizeRequest, curve=settings.plot is not None)
     with event_log(settings.log_json) as log:
-        report = optimize_table(spark, settings, tell, log)
+        report = optimize_table(spark, request, tell, log)
     if settings.plot is not None:
         plot_regained(report.curve, settings.plot)
     tell(f"{len(report.candidates)} partitions could be rewritten, {len(report.loads)} of them were")
@@ -145,7 +148,7 @@ def verify(spark: SparkSession, settings: VerifySettings, session: Session, tell
     tell(f"{report.files} files, {report.blocks} blocks, {report.rows} rows read; no problems")
 
 
-# The settings and the work of each script; ``jobs/bench.py`` takes the arguments of `layoutopt bench`.
+# The settings and the work of each script.
 JOBS: Final[Mapping[str, tuple[type[VerbSettings], Job[Any]]]] = MappingProxyType(
     {
         "append": (AppendSettings, append),

@@ -1,4 +1,4 @@
-"""Define the verbs from a query log to a table: `analyze`, `plan`, `calibrate`, `mine`, `advise`, `load`, `reload`."""
+"""Define the verbs from a query log to a table: `analyze`, `plan`, `advise`, `load`, `reload`."""
 
 from __future__ import annotations
 
@@ -19,13 +19,10 @@ from layoutopt.cli.inputs import (
     start_spark,
 )
 from layoutopt.config.files import make_settings
-from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import AdviseSettings, AnalyzeSettings, LoadSettings, PlanSettings, ReloadSettings
 from layoutopt.errors import PartitionsFailedError, SettingError, find_interrupt
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from layoutopt.advice import Advice
 
 verbs = typer.Typer()
@@ -74,43 +71,6 @@ def plan(settings: PlanSettings, session: Session) -> None:
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
 
-@add_verb(verbs, CalibrateSettings, example="layoutopt calibrate -o calibration.json")
-def calibrate(settings: CalibrateSettings, session: Session) -> None:
-    """Measure the engines' costs on this machine.
-
-    Takes a few minutes for Spark, DuckDB and Arrow.
-    """
-    from layoutopt.report.tables import calibration_table
-    from layoutopt.spark.planning.calibrate import calibrate
-
-    with session.working("calibrating") as work:
-        fitted = calibrate(start_spark(session, "layoutopt-calibrate"), work.say)
-    settings.output.write_bytes(fitted.calibration.dumps())
-
-    def show(console: Console) -> None:
-        console.print(calibration_table(fitted))
-        console.print(f"Written: {settings.output}")
-
-    session.show({**fitted.calibration.to_json(), "missed": dict(fitted.missed)}, show)
-
-
-@add_verb(verbs, MineSettings, example="layoutopt mine events.parquet queries.jsonl --partition-by day")
-def mine(settings: MineSettings, session: Session) -> None:
-    """Compare methods on a table and its log.
-
-    Each method plans from the older queries and is scored by the newest quarter.
-    """
-    from layoutopt.model.methods import COMPARED
-    from layoutopt.report.method_comparison import methods_table
-    from layoutopt.spark.planning.method_comparison import compare_on_log
-
-    with session.working("comparing methods") as work:
-        spark = cache(partial(start_spark, session, "layoutopt-mine"))
-        methods = compare_on_log(settings, settings.methods or COMPARED, spark, work.say)
-    title = f"{settings.log}: the newest queries, not used for planning"
-    session.show(methods, lambda console: console.print(methods_table(title, methods)))
-
-
 @add_verb(verbs, AdviseSettings, example="layoutopt advise events.parquet queries.jsonl --queries-per-month 40000")
 def advise(settings: AdviseSettings, session: Session) -> None:
     """Estimate what layouts would save a log.
@@ -119,11 +79,13 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     size. A first estimate takes seconds; Ctrl-C ends with what is known.
     """
     from layoutopt.model.feature import SessionSettings
+    from layoutopt.model.requests import AdviseRequest
     from layoutopt.planning.advise import check_request
     from layoutopt.report.advice import describe_estimate
     from layoutopt.spark.planning.advise import advise
 
-    check_request(settings, is_local=find_reading_property(session) is None)
+    request = settings.to_request(AdviseRequest)
+    check_request(request, is_local=find_reading_property(session) is None)
     estimates: list[Advice] = []
 
     def tell(estimate: Advice) -> None:
@@ -135,7 +97,7 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     try:
         with session.working("advising") as work:
             spark, by_arrow = cache(partial(start_spark, session)), not needs_spark(session, SessionSettings())
-            advice = advise(spark, settings, work.say, session.udfs(), tell, by_arrow=by_arrow)
+            advice = advise(spark, request, work.say, session.udfs(), tell, by_arrow=by_arrow)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None or not estimates:
             raise

@@ -13,7 +13,6 @@ from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.inputs import (
     analyze_log,
     answer_scan,
-    load_calibration,
     open_at,
     open_further,
     prepare_spark,
@@ -111,17 +110,12 @@ def explain(settings: ExplainSettings, session: Session) -> None:
         result = dry_run(scan)
         value, text = result.to_json(), str(result)
     else:
-        from layoutopt.inspect.cost import find_costs, predicted_seconds, scan_work
-        from layoutopt.report.texts import seconds_text
-
         result = scan.explain()
-        seconds = predicted_seconds(find_costs(table, load_calibration(settings.calibration)), scan_work(scan))
-        value = {**result.to_json(), "predicted_seconds": seconds}
+        value, text = result.to_json(), str(result)
         if session.json and table.catalog.others is None:
             from layoutopt.scan.explain import list_entries
 
-            value["entries"] = list_entries(table, scan.reads)
-        text = f"{result}\npredicted: {seconds_text(seconds)}"
+            value = {**value, "entries": list_entries(table, scan.reads)}
         if table.catalog.files.local_root is None:
             traffic = table.catalog.files.traffic.so_far
             value, text = {**value, "traffic": {"catalog": traffic.to_json()}}, f"{text}\nthe catalog took {traffic}"
@@ -166,8 +160,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     analysis = analyze_log(table, settings.log, settings.column, settings.dialect)
     queries = analysis.queries
     with session.working("evaluating") as work:
-        calibration = load_calibration(settings.calibration)
-        result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect, calibration)
+        result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect)
         worst = worst_queries(table, queries, result.queries, settings.dialect)
         predictions = compare(table, queries, result)
     if settings.html is not None:

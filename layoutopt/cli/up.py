@@ -41,7 +41,7 @@ Verb = TypeVar("Verb", bound=VerbSettings)
 
 
 @dataclass(frozen=True)
-class _Collecting(Session):
+class CollectingSession(Session):
     """A session that keeps the values that verbs show, by step, instead of printing them."""
 
     steps: dict[str, Any] = field(default_factory=dict)
@@ -49,6 +49,26 @@ class _Collecting(Session):
     def show(self, value: object, human: str | Callable[[Console], None]) -> None:
         """Keep a value for the last step begun."""
         self.steps[list(self.steps)[-1]] = value() if callable(value) else value
+
+    def run(self, step: str, body: Callable[[Verb, Session], None], settings: Verb) -> str:
+        """Run a verb as a step, and return a sentence on its result."""
+        self.steps[step] = None
+        body(settings, self)
+        return f"{step}: {_SENTENCES[type(settings)](self.steps[step])}"
+
+    def tell(self, sentence: str) -> None:
+        """Print a sentence, unless the result is JSON."""
+        if not self.json:
+            super().show(None, sentence)
+            sys.stdout.flush()
+
+    def end(self, written: Mapping[str, str]) -> None:
+        """Print what was written, by its name, or the results of all steps as JSON."""
+        self.steps["written"] = written
+        if self.json:
+            super().show(self.steps, "")
+        for name, path in written.items():
+            self.tell(f"{name}: {path}")
 
 
 @add_verb(verbs, UpSettings, example="layoutopt up events.parquet queries.sql")
@@ -59,13 +79,13 @@ def up(settings: UpSettings, session: Session) -> None:
     given, all methods are tried then, and the table is loaded again if held-out queries read 5% fewer bytes by the best
     one. The same command continues where an earlier one stopped. layoutopt.toml has the settings for the single verbs.
     """
-    _Up(settings, _Collecting(**vars(session))).run()
+    _Up(settings, CollectingSession(**vars(session))).run()
 
 
 @dataclass(frozen=True)
 class _Up:
     settings: UpSettings
-    session: _Collecting
+    session: CollectingSession
 
     @property
     def folder(self) -> Path:
@@ -109,12 +129,7 @@ class _Up:
         if not self.settings.quick:
             self._improve(values, source, planned)
         written = {"table": values["load"]["table"], "report": values["evaluate"]["html"], "settings": str(self.toml)}
-        self.session.steps["written"] = written
-        if self.session.json:
-            Session.show(self.session, self.session.steps, "")
-        else:
-            for name, path in written.items():
-                self._tell(f"{name}: {path}")
+        self.session.end(written)
 
     def _values(self, partition_by: str | None) -> dict[str, dict[str, Any]]:
         """Return each verb's settings by key."""
@@ -173,12 +188,11 @@ class _Up:
         record = self.folder / "up.json"
         done = json.loads(record.read_bytes()) if record.exists() else {}
         state = hashlib.sha256(json.dumps([dict(values), inputs], default=str).encode()).hexdigest()
-        self.session.steps[step] = None
         if inputs is not None and done.get(step) == state:
-            self._tell(f"{step}: done before")
+            self.session.steps[step] = None
+            self.session.tell(f"{step}: done before")
             return False
-        body(made, self.session)
-        self._tell(f"{step}: {_SENTENCES[kind](self.session.steps[step])}")
+        self.session.tell(self.session.run(step, body, made))
         if inputs is not None:
             record.write_text(json.dumps({**done, step: state}, indent=1), encoding="utf-8")
         return True
@@ -196,17 +210,14 @@ class _Up:
         gain = _gain(best)
         text = f"held-out queries read {gain:.0%} fewer bytes by {best.method} than by {QUICK}"
         if gain < 1 - WORTH_LOADING:
-            self._tell(f"{text}: the table stays" if gain > 0 else f"no method is better than {QUICK}: the table stays")
+            self.session.tell(
+                f"{text}: the table stays" if gain > 0 else f"no method is better than {QUICK}: the table stays"
+            )
             return
-        self._tell(text)
+        self.session.tell(text)
         if self._load("better load", {**values["load"], "plan": str(self.better)}, source):
             self._write_settings(values)
             self._do("better evaluate", EvaluateSettings, values["evaluate"], evaluate, None)
-
-    def _tell(self, sentence: str) -> None:
-        if not self.session.json:
-            Session.show(self.session, None, sentence)
-            sys.stdout.flush()
 
 
 def _describe_analysis(value: Mapping[str, Any]) -> str:
@@ -250,7 +261,7 @@ _SENTENCES: Final[Mapping[type[VerbSettings], Callable[[Mapping[str, Any]], str]
 
 def _gain(plan: Plan) -> float:
     """Return the share of bytes that held-out queries save by a plan over :data:`QUICK`; 0 where it is unknown."""
-    from layoutopt.model.engine_costs import held_out_shares
+    from layoutopt.model.predictions import held_out_shares
 
     shares = held_out_shares(plan.predicted)
     quick = shares.get(QUICK, 0.0)

@@ -1,4 +1,4 @@
-"""Read the documents that settings name: plans, features files and calibrations; errors tell them apart."""
+"""Read the documents that settings name: plans and features files; errors tell them apart."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Final, TypeVar
 
 from layoutopt.errors import PlanError
 from layoutopt.model.documents import Document
-from layoutopt.model.engine_costs import Calibration
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 
@@ -19,7 +18,6 @@ DEFAULT_PLAN: Final = Path("plan.json")
 _KINDS: Final[dict[type[Document], tuple[str, str]]] = {
     FeaturesDocument: ("a features file", "layoutopt analyze"),
     Plan: ("a plan", "layoutopt plan"),
-    Calibration: ("a calibration", "layoutopt calibrate"),
 }
 
 
@@ -39,15 +37,6 @@ def read_plan(path: Path) -> Plan:
         PlanError: the file can't be read, or is another kind of file.
     """
     return _read(path, Plan)
-
-
-def read_calibration(path: Path) -> Calibration:
-    """Read a calibration.
-
-    Raises:
-        PlanError: the file can't be read, or is another kind of file.
-    """
-    return _read(path, Calibration)
 
 
 def _read(path: Path, wanted: type[AnyDocument]) -> AnyDocument:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterable
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import (
@@ -18,6 +19,9 @@ from pydantic import (
     WrapValidator,
 )
 from pydantic.fields import FieldInfo
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 from layoutopt.extensions import Kind, names
 from layoutopt.model.documents import ParquetIndex
@@ -105,6 +109,8 @@ def _split_names(value: object) -> object:
     return _split_list(value)
 
 
+Request = TypeVar("Request", bound="DataclassInstance")
+
 Age = Annotated[str, AfterValidator(_check_age)]
 # An age above zero.
 Span = Annotated[str, AfterValidator(_check_span)]
@@ -151,6 +157,11 @@ class VerbSettings(BaseModel):
     expert: ClassVar[frozenset[str]] = frozenset()
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
+
+    def to_request(self, kind: type[Request], **more: Any) -> Request:
+        """Return the request of a verb, with the values of these settings and ``more``."""
+        names = {field.name for field in dataclasses.fields(kind)} - set(more)
+        return kind(**{name: getattr(self, name) for name in names}, **more)
 
 
 def is_positional(field: FieldInfo) -> bool:

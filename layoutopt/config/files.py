@@ -34,13 +34,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from layoutopt.config.benching import BenchSettings
 from layoutopt.config.fields import VerbSettings, is_positional, key_of
-from layoutopt.config.measuring import CalibrateSettings, MineSettings
 from layoutopt.config.settings import (
     AdviseSettings,
     AnalyzeSettings,
     AppendSettings,
+    BenchSettings,
     DeleteSettings,
     DriftSettings,
     EvaluateSettings,
@@ -75,8 +74,7 @@ _KINDS: Final[tuple[type[VerbSettings], ...]] = (
     UpSettings, AnalyzeSettings, AdviseSettings, PlanSettings, LoadSettings, ReloadSettings, AppendSettings,
     DeleteSettings, UpdateSettings, MergeSettings, OptimizeSettings, StatusSettings, DriftSettings, QuerySettings,
     ShellSettings, ExplainSettings, EvaluateSettings, VerifySettings, FilesSettings, HistorySettings, ExpireSettings,
-    VacuumSettings, RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings, CalibrateSettings,
-    MineSettings, BenchSettings,
+    VacuumSettings, RestoreSettings, PublishSettings, IndexSettings, RefreshSettings, ServeSettings, BenchSettings,
 )  # fmt: skip
 # The settings of each verb, by the verb's name on the command line.
 VERBS: Final = MappingProxyType({kind.__name__.removesuffix("Settings").lower(): kind for kind in _KINDS})

@@ -27,6 +27,7 @@ from layoutopt.config.fields import (
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
 from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
+from layoutopt.model.requests import DELETED_SHARE, REWRITE_SHARE, SAMPLED_QUERIES
 
 if TYPE_CHECKING:
     Method = str
@@ -35,12 +36,7 @@ else:  # the choices, as the command line shows and checks them
 
 Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
 Cost = Literal["cells", "bytes"]
-TimedEngine = Literal["spark", "duckdb", "arrow"]
 
-CalibrationFile = Annotated[
-    Path | None,
-    Field(description="predict seconds with this file from `calibrate` [default: built-in costs]"),
-]
 Source = Annotated[
     Place,
     Field(
@@ -93,10 +89,6 @@ EventLog = Annotated[
         "spark-submit's stdout)"
     ),
 ]
-
-
-# The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
-SAMPLED_QUERIES: Final = 5_000
 
 
 class AnalyzeSettings(VerbSettings):
@@ -185,7 +177,7 @@ class PlanSettings(VerbSettings):
 
     tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
     expert = frozenset(
-        {"engine", "calibration", "tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
+        {"tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
          "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows",
          "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
@@ -198,13 +190,7 @@ class PlanSettings(VerbSettings):
         description="how rows are assigned to blocks; `auto` tries the methods on a sample and takes the one with "
         "which hold-out queries read the fewest bytes",
     )
-    objective: Literal["bytes", "cells", "time"] = Field(
-        "bytes",
-        description="what `auto` minimises: the bytes or cells that queries read, or their predicted seconds; by time "
-        "it also chooses --block-rows, unless given",
-    )
-    engine: TimedEngine = Field("spark", description="the engine whose seconds --objective time predicts")
-    calibration: CalibrationFile = None
+    objective: Literal["bytes", "cells"] = Field("bytes", description="what `auto` minimises of what queries read")
     by: Names = Field(
         (),
         description="the columns that order the rows; space-filling curves share 62 bits among the columns' quantiles, "
@@ -470,7 +456,6 @@ class ExplainSettings(SnapshotSettings):
         False, description="print only the condition on _block with which any Parquet engine skips the same blocks"
     )
     bytes: bool = Field(False, description="print only how many bytes the query would read")
-    calibration: CalibrationFile = None
 
 
 class EvaluateSettings(SnapshotSettings):
@@ -482,7 +467,6 @@ class EvaluateSettings(SnapshotSettings):
     column: SqlColumn = None
     actual: bool = Field(False, description="also read the table once to count matching rows")
     all: bool = Field(False, description="print a line per query, not only the sums and the worst")
-    calibration: CalibrationFile = None
     html: NewFile | None = Field(None, description="also write tables, plots and the worst queries to this HTML file")
 
 
@@ -591,7 +575,7 @@ class DeleteSettings(VerbSettings):
     table_path: TablePath
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     hard: bool = Field(
         False,
         description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
@@ -609,7 +593,7 @@ class UpdateSettings(VerbSettings):
     )
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     log_json: EventLog = None
 
 
@@ -626,7 +610,7 @@ class MergeSettings(VerbSettings):
         None, description="a condition on the source's columns; matching rows delete the table's rows with their key"
     )
     publish: PublishTo = ()
-    rewrite_share: RewriteShare = 0.1
+    rewrite_share: RewriteShare = REWRITE_SHARE
     log_json: EventLog = None
 
 
@@ -656,7 +640,7 @@ class OptimizeSettings(VerbSettings):
         2.0, gt=0, description="with --auto: the cost of rewriting a byte, in bytes that queries read"
     )
     deleted_share: float = Field(
-        0.05,
+        DELETED_SHARE,
         ge=0,
         le=1,
         description="remove deleted rows from the files of partitions with at least this share of them; 0: always",
@@ -842,3 +826,11 @@ class ServeSettings(VerbSettings):
     log_json: Text | None = Field(
         None, description="append a JSON line for each request and each failure to this file; - for stderr"
     )
+
+
+class BenchSettings(VerbSettings):
+    """Settings of `bench`."""
+
+    experiment: Annotated[Literal["demo"], Positional()] = Field(description="`demo`: TPC-H, from generator to report")
+    sf: float = Field(0.1, gt=0, description="the scale factor of TPC-H")
+    folder: Path = Field(Path("build/tpch"), description="the folder of the generated tables and the results")

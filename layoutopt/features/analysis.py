@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import AnalyzeSettings
@@ -14,6 +15,7 @@ from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query, weight_of
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze, skip_reasons
@@ -21,9 +23,9 @@ from layoutopt.workload.log import decay_weights, read_log
 from layoutopt.workload.served import split_served
 
 
-@dataclass(frozen=True, eq=False)
-class LogAnalysis:
-    """The analysis of a log for a table.
+@dataclass(frozen=True, eq=False, repr=False)
+class Features(Summarised):
+    """The features of a log for a table, and how they were found.
 
     Attributes:
         document: the contents of `features.json`.
@@ -44,8 +46,26 @@ class LogAnalysis:
         """Return why statements were skipped: reason code -> how many, the most frequent first."""
         return skip_reasons(self.counts)
 
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        used, skipped = self.counts["used"], self.counts["skipped"]
+        return {
+            "table": self.document.table,
+            "statements_used": used,
+            "statements_skipped": skipped,
+            "features": len(self.document.features),
+        }
 
-def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> LogAnalysis:
+    def save(self, path: str | Path) -> None:
+        """Write the features file that `layoutopt plan` reads.
+
+        Raises:
+            OSError: the file can't be written.
+        """
+        self.document.save(path)
+
+
+def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> Features:
     """Read a log, analyse its queries, and find the features that would help them (3.3).
 
     ``schema`` is the table's, if known; else the one that the settings name is read.
@@ -74,7 +94,7 @@ def read_queries(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] 
     return replace(analysis, queries=decay_weights(analysis.queries, parse_age(settings.half_life), settings.time_zone))
 
 
-def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> LogAnalysis:
+def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> Features:
     """Return the features that would help a log's queries; raises as :func:`analyze_log`."""
     excluded = _find_excluded(settings, schema)
     threshold = settings.threshold or default_threshold(analysis.queries)
@@ -91,7 +111,7 @@ def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis)
     )
     if not len(features):
         raise LogError(_explain_no_feature(settings, analysis.queries, threshold))
-    return LogAnalysis(
+    return Features(
         FeaturesDocument(
             table=analysis.table,
             schema=schema,

@@ -1,102 +1,56 @@
-"""Estimate the work and bytes of queries from the catalog: for predicted seconds, limits and prices before they run."""
+"""Estimate the work and bytes of queries from the catalog: for limits and prices before they run."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, astuple, dataclass
 from functools import cached_property
-from typing import Any, Final
+from operator import add
+from typing import Any
 
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.engine_costs import BUILT_IN, KINDS, Calibration, QueryWork, from_cost_predictions
-from layoutopt.model.layout import Layout
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, group_queries
 from layoutopt.scan.opened_table import sum_all, sum_read
-from layoutopt.scan.prune import PrunedPlan, PrunedQueries, Question
+from layoutopt.scan.prune import PrunedPlan, Question
 from layoutopt.scan.table import Scan, Table
 
 
-def count_work(pruned: Iterable[PrunedPlan], layouts: Sequence[Layout] = ()) -> QueryWork:
-    """Return the work of a query; ``layouts`` are those of the files, if the pruned plan has fewer columns."""
-    counts = sum((count_plan_work(plan.alone, layouts)[0] for plan in pruned), _ONE_QUERY)
-    return QueryWork(*counts.tolist())
+@dataclass(frozen=True)
+class QueryWork:
+    """What a query asks of a reader: files, column chunks in their footers, compressed bytes, and values with tids."""
+
+    files: int = 0
+    footer_chunks: int = 0
+    bytes: int = 0
+    values: int = 0
+
+    def __add__(self, other: QueryWork) -> QueryWork:
+        return QueryWork(*map(add, astuple(self), astuple(other)))
 
 
-def count_work_of_all(pruned: Iterable[PrunedQueries], queries: int) -> Floats:
-    """Return the work of each of so many queries in the order of :data:`KINDS`, ``float64[queries, kinds]``."""
-    return sum(map(count_plan_work, pruned), np.tile(_ONE_QUERY, (queries, 1)))
+def count_work(pruned: Iterable[PrunedPlan]) -> QueryWork:
+    """Return the work of a query. That of a query without columns is none: the number of rows is in the catalog."""
+    return sum(map(_count_plan_work, pruned), QueryWork())
 
 
-_ONE_QUERY: Final = QueryWork(queries=1).counts
-
-
-def find_costs(table: Table, calibration: Calibration | None = None) -> Calibration:
-    """Return the costs of engines: as passed, else as recorded by the table's plans, else the built-in ones."""
-    if calibration is not None:
-        return calibration
-    recorded: dict[str, dict[str, float]] = {}
-    for source in table.sources:
-        recorded |= from_cost_predictions(source.plan.predicted)
-    return Calibration({**BUILT_IN.engines, **recorded})
-
-
-def predicted_seconds(calibration: Calibration, work: QueryWork) -> dict[str, float]:
-    """Return the predicted seconds of the work, by engine."""
-    return predicted_seconds_of_all(calibration, work.counts[None])[0]
-
-
-def predicted_seconds_of_all(calibration: Calibration, work: Floats) -> list[dict[str, float]]:
-    """Return :func:`predicted_seconds` of the work of many queries, ``float64[queries, kinds]``."""
-    engines = sorted(calibration.engines)
-    if not engines:
-        return [{} for _ in work]
-    costs = np.stack([calibration.costs(engine).vector for engine in engines])
-    # A matrix product may add in another order for other numbers of queries.
-    seconds = (work[:, None] * costs).sum(axis=2)
-    rounded = [[round(value, 6) for value in row] for row in seconds.tolist()]
-    return [dict(zip(engines, row, strict=True)) for row in rounded]
-
-
-def scan_work(scan: Scan) -> QueryWork:
-    """Return the work of a query that may read a table several times."""
-    parts = sum((count_work(read.pruned) for read in scan.reads), QueryWork())
-    return replace(parts, queries=1)
-
-
-def count_plan_work(pruned: PrunedQueries, layouts: Sequence[Layout] = ()) -> Floats:
-    """Return the work of queries on one plan's blocks, without the queries themselves, ``float64[queries, kinds]``.
-
-    That of a query without columns is none: the number of rows is in the catalog.
-    """
-    source, sizes, joined = pruned.source, pruned.read_sizes, pruned.joined
-    blocks = source.blocks
+def _count_plan_work(plan: PrunedPlan) -> QueryWork:
+    pruned = plan.alone
+    if not pruned.n_columns.any():
+        return QueryWork()
+    blocks, sizes = pruned.source.blocks, pruned.read_sizes
     # Files of rows without a local feature have only the master columns.
-    stored = np.array([(len(x.columns), len(x.master)) for x in layouts or source.plan.scheme.layouts])
+    stored = np.array([(len(layout.columns), len(layout.master)) for layout in pruned.source.plan.scheme.layouts])
     chunks_of_file = np.bincount(blocks.file, stored[blocks.layout, blocks.part], len(blocks.files))
-    columns = pruned.n_columns + (joined[:, None] & pruned.chosen)
-    rows, values = sizes.rows.sum(axis=1), (sizes.rows * columns).sum(axis=1)
-    segments = np.zeros(len(pruned), dtype=np.int64)
-    for number in np.flatnonzero(joined).tolist():
-        segments[number] = len(np.unique(source.segment_of[pruned.read[number]]))
-    work = {
-        "files": pruned.opened.sum(axis=1),
-        "footer_chunks": pruned.opened @ chunks_of_file,
-        "row_groups": sizes.blocks.sum(axis=1),
-        "chunks": (sizes.blocks * columns).sum(axis=1),
-        "bytes": sizes.bytes,
-        "rows": rows * ~joined,
-        "values": values * ~joined,
-        "joined_segments": segments,
-        "joined_rows": rows * joined,
-        "joined_values": values * joined,
-    }
-    nothing = np.zeros(len(pruned))
-    counts = np.column_stack([work.get(kind, nothing) for kind in KINDS]).astype(np.float64)
-    counts[~pruned.n_columns.any(axis=1)] = 0.0
-    return counts
+    columns = pruned.n_columns + (pruned.joined[:, None] & pruned.chosen)
+    return QueryWork(
+        files=int(pruned.opened.sum()),
+        footer_chunks=int((pruned.opened @ chunks_of_file).sum()),
+        bytes=int(sizes.bytes.sum()),
+        values=int((sizes.rows * columns).sum()),
+    )
 
 
 @dataclass(frozen=True)

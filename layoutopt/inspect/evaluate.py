@@ -16,11 +16,11 @@ import numpy as np
 
 from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
-from layoutopt.inspect.cost import count_work_of_all, find_costs, predicted_seconds_of_all
 from layoutopt.model.arrays import Bits, Ints, number_equal
-from layoutopt.model.engine_costs import Calibration, select_own_predictions
 from layoutopt.model.predicates import TRUE, Node
+from layoutopt.model.predictions import select_own_predictions
 from layoutopt.model.query import Query
+from layoutopt.model.summary import Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.scan.opened_table import (
     MECHANISMS,
@@ -110,7 +110,6 @@ class ReadCounts:
         rows_matching: None if they were not counted, or if only Spark can count them.
         rows_scanned: of the layout where they are most; cells and tids are summed over layouts (Sun 2017, Eq. 4.1).
         rows_scanned_by_statistics: the rows that would be read without features.
-        predicted_seconds: by engine, for queries one after another.
         skipped_by: the skipped blocks, rows and bytes, by mechanism.
     """
 
@@ -124,7 +123,6 @@ class ReadCounts:
     blocks_scanned: int
     rows_scanned_by_statistics: int
     footer_bytes: int
-    predicted_seconds: Mapping[str, float]
     skipped_by: Mapping[str, ScanSize]
     counted: bool = False
 
@@ -140,9 +138,7 @@ _COUNTED: Final = tuple(field.name for field in fields(ReadCounts) if field.name
 _UNCOUNTED: Final = tuple(name for name in _COUNTED if name != "rows_matching")
 
 _SUMMED: Final = tuple(
-    field.name
-    for field in fields(ReadCounts)
-    if field.name not in ("rows_matching", "predicted_seconds", "skipped_by", "counted")
+    field.name for field in fields(ReadCounts) if field.name not in ("rows_matching", "skipped_by", "counted")
 )
 
 
@@ -226,14 +222,20 @@ class EvaluationTotals(ReadCounts):
         }
 
 
-@dataclass(frozen=True)
-class Evaluation:
+@dataclass(frozen=True, repr=False)
+class Evaluation(Summarised):
     """What a log's queries read of a snapshot; a query that reads the table twice is there twice under one id."""
 
     table: str
     snapshot: int
     queries: tuple[QueryEvaluation, ...]
     totals: EvaluationTotals
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        totals = self.totals
+        blocks = {"blocks_scanned": totals.blocks_scanned, "blocks_total": totals.blocks_total}
+        return {"table": self.table, "queries": totals.queries, **blocks, "bytes_scanned": totals.bytes_scanned}
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON object of ``layoutopt evaluate --json``."""
@@ -251,7 +253,6 @@ def evaluate(
     actual: bool = False,
     progress: Progress | None = None,
     dialect: str = "spark",
-    calibration: Calibration | None = None,
 ) -> Evaluation:
     """Return what each query would read.
 
@@ -259,7 +260,6 @@ def evaluate(
         queries: the analysed log.
         actual: also count the matching rows, and those of the blocks that hold one, by reading the table once.
         progress: called with (queries done, all queries).
-        calibration: the costs of engines; by default those of :func:`layoutopt.inspect.cost.find_costs`.
 
     Raises:
         DataFileError: a data file is missing or damaged.
@@ -271,7 +271,7 @@ def evaluate(
     first_ids: dict[_Key, int] = {}
     for query, key in zip(listed, keys, strict=True):
         first_ids.setdefault(key, query.id)
-    found = _evaluate_distinct(table, first_ids, find_costs(table, calibration), log_matches)
+    found = _evaluate_distinct(table, first_ids, log_matches)
     by_key: dict[_Key, QueryEvaluation] = {}
     results = []
     for done, (query, key) in enumerate(zip(listed, keys, strict=True)):
@@ -289,7 +289,7 @@ _Key = tuple[Node, tuple[str, ...], int | None]
 
 
 def _evaluate_distinct(
-    table: Table, ids: Mapping[_Key, int], costs: Calibration, log_matches: _LogMatches | None
+    table: Table, ids: Mapping[_Key, int], log_matches: _LogMatches | None
 ) -> Iterator[dict[_Key, QueryEvaluation]]:
     """Yield the evaluations of different queries with these ids, some at a time."""
     footers = _FooterSizes(table)
@@ -298,7 +298,6 @@ def _evaluate_distinct(
     columns_of: dict[tuple[LayoutChoice, ...], dict[str, list[str]]] = {}  # many paths share few choices
     for places, plans in table.prune_all([(root, columns) for root, columns, _ in keys]):
         batch = keys[places]
-        seconds = predicted_seconds_of_all(costs, count_work_of_all(plans, len(batch)))
         counts, skipped = _measure_plans(plans, footers, len(batch))
         found: dict[_Key, QueryEvaluation] = {}
         for number, (root, columns, condition) in enumerate(batch):
@@ -320,7 +319,6 @@ def _evaluate_distinct(
                 counted=log_matches is not None,
                 rows_total=table.rows,
                 rows_matching=matching,
-                predicted_seconds=seconds[number],
                 skipped_by=dict(zip(MECHANISMS, skipped[number], strict=True)),
                 layouts=tuple(layouts),
                 subsumed_by=tuple(find_subsumed_features(table, root)),
@@ -457,15 +455,11 @@ class _FooterSizes:
 
 def _sum_results(results: Sequence[QueryEvaluation]) -> EvaluationTotals:
     matching = [result.rows_matching for result in results if result.rows_matching is not None]
-    engines = results[0].predicted_seconds if results else ()
     return EvaluationTotals(
         queries=len(results),
         **{name: sum(getattr(result, name) for result in results) for name in _SUMMED},
         counted=any(result.counted for result in results),
         rows_matching=sum(matching) if results and len(matching) == len(results) else None,
-        predicted_seconds={
-            engine: round(sum(result.predicted_seconds[engine] for result in results), 6) for engine in engines
-        },
         indicators=geometric_means([result.indicators for result in results]),
         greedy_paths=greedy_paths([[layout.paths for layout in result.layouts] for result in results]),
         skipped_by={name: sum((result.skipped_by[name] for result in results), ScanSize()) for name in MECHANISMS},

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import plan_path, snapshot_path
@@ -17,11 +17,10 @@ from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
 from layoutopt.errors import CatalogError
 from layoutopt.inspect.verify import FileChecker, Problem, Progress, VerifyReport, verify
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import DELETED_SHARE
 from layoutopt.scan.table import Table
 
 LOADS = 10
-# The share of deleted rows from which on a partition is worth rewriting: queries read that much more than needed.
-DELETED_SHARE: Final = 0.05
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,6 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     CommitConflictError,
@@ -39,7 +38,9 @@ from layoutopt.loading.local_source import LocalSource, check_plan, check_settin
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import AppendRequest
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.sources.listing import has_plain_name
@@ -58,8 +59,8 @@ MOST_BYTES: Final = 1 << 28
 MOST_PARTITIONS: Final = 32
 
 
-@dataclass(frozen=True)
-class AppendReport:
+@dataclass(frozen=True, repr=False)
+class AppendReport(Summarised):
     """The result of an append.
 
     Attributes:
@@ -80,13 +81,19 @@ class AppendReport:
         """Return the report as a JSON object."""
         return asdict(self)
 
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        if self.load is None:
+            return {"table": self.table, "batch": self.batch, "appended_before": True}
+        return {"table": self.table, "batch": self.batch, "rows": self.load.rows, "snapshot": self.load.snapshot}
+
 
 # Joins small entries of some partitions of a table, as :func:`join_few_rows` does.
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
 
 
 def append_few_rows(
-    settings: AppendSettings, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
+    request: AppendRequest, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
     """Append a source's rows in this process, if they are few.
 
@@ -96,10 +103,10 @@ def append_few_rows(
         NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-    return append_rows(_open_few_rows, settings, partial(_join, join_many), say, log)
+    return append_rows(_open_few_rows, request, partial(_join, join_many), say, log)
 
 
-def append_locally(settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
+def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
     """Append a source's rows without Spark, however many they are. Many small entries stay apart.
 
     Raises:
@@ -107,9 +114,9 @@ def append_locally(settings: AppendSettings, say: Progress = silent, log: EventL
         LayoutoptError: as :func:`append_rows`.
     """
     try:
-        return append_rows(_open_plain, settings, partial(_join, lambda *_: None), say, log)
+        return append_rows(_open_plain, request, partial(_join, lambda *_: None), say, log)
     except NeedsSparkError as error:
-        raise needs_spark(settings.source, error) from error
+        raise needs_spark(request.source, error) from error
 
 
 def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> LocalSource:
@@ -133,7 +140,7 @@ def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
 
 def append_rows(
     open_source: Callable[[str, Catalog], LoadSource],
-    settings: AppendSettings,
+    request: AppendRequest,
     join: Join,
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
@@ -142,7 +149,7 @@ def append_rows(
 
     Args:
         open_source: opens the source of an append to a table, by an engine.
-        settings: of the verb.
+        request: of the verb.
         join: joins small entries.
         say: called with a short sentence as each stage begins.
         log: gets an event for each stage.
@@ -153,30 +160,30 @@ def append_rows(
         LayoutoptError: as :func:`layoutopt.loading.load.load`, and of publishing.
     """
     watch = Stages(say, log)
-    with publish_after(settings.table_path, settings.publish, say, log):
+    with publish_after(request.table_path, request.publish, say, log):
         with watch.stage("all", "looking at the source"):
-            settings = settings.model_copy(update={"source": pin_version(settings.source)})
-            catalog = open_own_table(settings.table_path).catalog
-            source = open_source(settings.source, catalog)
+            request = replace(request, source=pin_version(request.source))
+            catalog = open_own_table(request.table_path).catalog
+            source = open_source(request.source, catalog)
             plan, snapshot, partitions = current_plan(catalog), catalog.snapshot, source.list_partitions()
             if not any(partition.rows for partition in partitions):
-                raise MissingPartitionError(f"{settings.source!r} has no rows to append; append again once it has rows")
+                raise MissingPartitionError(f"{request.source!r} has no rows to append; append again once it has rows")
             if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
                 source.check_reachable(partitions)  # values of other types lose no row in Python
             names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
             basis = Basis(
                 snapshot,
-                repr(settings.source),
+                repr(request.source),
                 values=None if plan.partition_by is None else tuple(partition.value for partition in partitions),
                 fingerprints={names.key(partition.value): partition.fingerprint for partition in partitions},
-                files={names.key(partition.value): list_files(settings.source, partition) for partition in partitions},
+                files={names.key(partition.value): list_files(request.source, partition) for partition in partitions},
                 rows={names.key(partition.value): partition.rows for partition in partitions},
                 operation=APPEND,
-                batch=settings.batch_id or name_batch(partitions),
+                batch=request.batch_id or name_batch(partitions),
             )
             rows = source.open_rows(None)
-        write = partial(load, rows, settings.table_path, plan, basis, watch)
-        return _append_batch(settings, str(basis.batch), snapshot, write, join, watch)
+        write = partial(load, rows, request.table_path, plan, basis, watch)
+        return _append_batch(request, str(basis.batch), snapshot, write, join, watch)
 
 
 def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -187,7 +194,7 @@ def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> L
 
 
 def _append_batch(
-    settings: AppendSettings,
+    request: AppendRequest,
     batch: str,
     snapshot: Snapshot,
     write: Callable[[], LoadReport],
@@ -202,7 +209,7 @@ def _append_batch(
         snapshot: the table's newest when the source was read.
         write: commits the batch's rows.
     """
-    report = AppendReport(settings.table_path, batch, None)
+    report = AppendReport(request.table_path, batch, None)
     if batch in snapshot.batches:
         return report
     try:
@@ -210,7 +217,7 @@ def _append_batch(
     except AlreadyLoadedError:  # another process appended it meanwhile
         return report
     report = replace(report, load=load)
-    if settings.keep_apart:
+    if request.keep_apart:
         return report
     try:
         if has_small_entries(report.table, load.partitions):

@@ -60,6 +60,7 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.second_reader import sum_written
@@ -440,8 +441,8 @@ def _make_error(report: LoadsReport) -> PartitionsFailedError:
     )
 
 
-@dataclass(frozen=True)
-class LoadsReport:
+@dataclass(frozen=True, repr=False)
+class LoadsReport(Summarised):
     """The result of :func:`run_load`.
 
     Attributes:
@@ -463,6 +464,13 @@ class LoadsReport:
     source: str = ""
     empty: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        snapshot = self.loads[-1].snapshot if self.loads else None
+        sums = {name: sum(getattr(load, name) for load in self.loads) for name in ("rows", "blocks", "bytes")}
+        partitions = {"partitions": len(self.partitions), "partitions_there_before": len(self.already)}
+        return {"table": self.table, "snapshot": snapshot, **partitions, **sums}
 
     @property
     def partitions(self) -> tuple[str, ...]:

@@ -26,7 +26,6 @@ from layoutopt.methods.interface import (
     PlanningInput,
 )
 from layoutopt.model.arrays import Floats, spread
-from layoutopt.model.engine_costs import at_budget
 from layoutopt.model.layout import (
     CUT_BY,
     MIN_ROWS,
@@ -41,6 +40,7 @@ from layoutopt.model.layout import (
     Scheme,
 )
 from layoutopt.model.predicates import columns_of
+from layoutopt.model.predictions import at_budget
 from layoutopt.model.query import Query, column_literals, weight_of
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind

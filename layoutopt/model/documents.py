@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final, Literal, Self, cast
 
 from layoutopt.errors import PlanError
@@ -47,6 +48,10 @@ class Document(Record):
     def dumps(self) -> bytes:
         """Return the document's bytes: the same for equal documents, on every machine."""
         return self._bytes
+
+    def save(self, path: str | Path) -> None:
+        """Write the document's bytes to a file; raises OSError."""
+        Path(path).write_bytes(self.dumps())
 
     @classmethod
     def loads(cls, data: bytes | str) -> Self:

@@ -17,6 +17,7 @@ from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.query import Query
 from layoutopt.model.records import As, Form, LazyTuple, Record, from_json
 from layoutopt.model.schema import Schema
+from layoutopt.model.summary import Summarised
 from layoutopt.model.values import key_kind
 
 ORDERS: Final = ("input", "sort", "range", "zorder", "hilbert", "predicate-sort")
@@ -201,8 +202,8 @@ def compute_digest(data: bytes) -> str:
 _LEAST: Final = MappingProxyType({"block_rows": 1, "segment_rows": 1, "max_vectors": 1, "seed": 0, "older_layouts": 0})
 
 
-@dataclass(frozen=True)
-class Plan(Document):
+@dataclass(frozen=True, repr=False)
+class Plan(Document, Summarised):
     """The layout that a load applies to every partition of a table. It holds no blocking map.
 
     Attributes:
@@ -311,6 +312,20 @@ class Plan(Document):
 
     def __hash__(self) -> int:
         return hash(self.digest)
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        read = {"bytes_read_share": self.predicted["bytes_fraction"]} if "bytes_fraction" in self.predicted else {}
+        return {
+            "table": self.table,
+            "method": self.method,
+            "partition_by": self.partition_by,
+            "layouts": len(self.scheme.layouts),
+            "features": len(self.features),
+            "block_rows": self.block_rows,
+            **read,
+            "digest": self.digest,
+        }
 
     @cached_property
     def digest(self) -> str:

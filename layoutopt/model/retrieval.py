@@ -1,8 +1,13 @@
-"""The retrieval path: the layout from which a query reads each column (Sun 2017, 5.6)."""
+"""The retrieval path: the layout from which a query reads each column (Sun 2017, 5.6), and its cost.
+
+Costs in cells and tids follow 4.4.2 and 5.4.3. A cell is one value of one row. A tid is charged like a cell for every
+row read from a layout, but only where a query reads several layouts: Equation 4.2. (Equation 5.1 charges tids for a
+single layout too, where nothing needs them.)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -10,11 +15,41 @@ from math import prod
 import numpy as np
 
 from layoutopt.model.arrays import Bits, Floats, Places
-from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
 
 # The most paths that are compared exhaustively; for more the greedy path is taken.
 MOST_PATHS = 4096
+
+
+@dataclass(frozen=True)
+class Read:
+    """The rows that a query can't skip in a layout (``r`` in Equation 4.1, ``rr`` in 5.1), and its columns there."""
+
+    rows: int
+    columns: int
+
+
+def cells_scanned(reads: Iterable[Read]) -> int:
+    """Return the cells that a query scans, over all layouts (Equation 4.1).
+
+    >>> cells_scanned([Read(rows=100, columns=2), Read(rows=40, columns=1)])
+    240
+    """
+    return sum(read.rows * read.columns for read in reads)
+
+
+def tids_scanned(reads: Sequence[Read]) -> int:
+    """Return the tids that a query scans: those of all rows read, none for a single layout (4.2).
+
+    >>> tids_scanned([Read(rows=100, columns=2), Read(rows=40, columns=1)]), tids_scanned([Read(rows=100, columns=2)])
+    (140, 0)
+    """
+    return sum(read.rows for read in reads) if len(reads) > 1 else 0
+
+
+def query_cost(reads: Sequence[Read]) -> int:
+    """Return the cost of Equation 4.3; with overlapping layouts of 5.1, but without tids for a single layout."""
+    return cells_scanned(reads) + tids_scanned(reads)
 
 
 @dataclass(frozen=True)
@@ -32,7 +67,7 @@ class RetrievalPath:
         return tuple(layout for layout, _ in self.columns)
 
     def reads(self, rows_per_layout: Sequence[int]) -> tuple[Read, ...]:
-        """Return the rows and columns read of each layout, for :func:`layoutopt.model.engine_costs.query_cost`."""
+        """Return the rows and columns read of each layout, for :func:`query_cost`."""
         return tuple(Read(rows_per_layout[layout], len(columns)) for layout, columns in self.columns)
 
 

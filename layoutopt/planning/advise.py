@@ -33,7 +33,7 @@ from layoutopt.advice import (
     profile_filters,
     statements_of,
 )
-from layoutopt.config.settings import AdviseSettings, PlanSettings
+from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
@@ -51,6 +51,7 @@ from layoutopt.model.feature import all_features
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder
 from layoutopt.model.query import Query, group_queries, weight_of
+from layoutopt.model.requests import AdviseRequest
 from layoutopt.model.schema import Schema
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.planning.automatic import choose_best, found_row_order
@@ -167,7 +168,7 @@ def _refuse_rows() -> NoReturn:
 
 def advise(
     open_by_spark: Callable[[str], AdvisedSource],
-    settings: AdviseSettings,
+    request: AdviseRequest,
     progress: Progress | None = None,
     udfs: Sequence[Udf] = (),
     tell: Tell = ignore_estimate,
@@ -181,7 +182,7 @@ def advise(
 
     Args:
         open_by_spark: opens a source by its name, with its version; called only where Arrow can't read it.
-        settings: name the source and the log; a source with versions is read at one version throughout.
+        request: name the source and the log; a source with versions is read at one version throughout.
         progress: receives each stage in a short sentence.
         udfs: functions of the user's that statements may call.
         tell: receives estimates that are not complete: what is read now, then the first figures of layouts.
@@ -195,59 +196,59 @@ def advise(
         SourceError, SchemaError: the source can't be read, or has no such column.
     """
     say = progress or silent
-    check_request(settings)
-    settings = settings.model_copy(update={"source": pin_version(settings.source)})
-    schema = _read_schema(settings.source)
-    log = None if schema is None else _read_log(settings, schema, udfs, say)
+    check_request(request)
+    request = replace(request, source=pin_version(request.source))
+    schema = _read_schema(request.source)
+    log = None if schema is None else _read_log(request, schema, udfs, say)
     if by_arrow and log is not None:
         try:
-            plain = _open_plain_source(settings, log.schema, include_small)
+            plain = _open_plain_source(request, log.schema, include_small)
             if plain is not None:
-                return _build_advice(plain, settings, log, say, tell)
+                return _build_advice(plain, request, log, say, tell)
         except NeedsSparkError as error:
             say(f"reading by Spark: {str(error).splitlines()[0]}")
-    source = open_by_spark(settings.source)
+    source = open_by_spark(request.source)
     if log is None or not _have_same_columns(log.schema, source.schema):
-        log = _read_log(settings, source.schema, udfs, say)
-    return _build_advice(source, settings, log, say, tell)
+        log = _read_log(request, source.schema, udfs, say)
+    return _build_advice(source, request, log, say, tell)
 
 
-def _open_plain_source(settings: AdviseSettings, schema: Schema, include_small: bool) -> PlainSource | None:
+def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bool) -> PlainSource | None:
     """Open a source's plain files; None for few rows, if these are not included.
 
     Raises:
         NeedsSparkError: Arrow might read the files otherwise than Spark.
     """
-    name = parse_table_name(settings.source)
+    name = parse_table_name(request.source)
     if name is None:
-        root = resolve_local_path(settings.source)
+        root = resolve_local_path(request.source)
         files = parquet_files(map(str, list_files(root) if root.is_dir() else [root]), schema)
     else:
         files = open_snapshot(name).files
-    partition_by = _choose_partition_column(settings.partition_by, files, schema)
-    listed = list_source_files(settings.source, schema, partition_by)
+    partition_by = _choose_partition_column(request.partition_by, files, schema)
+    listed = list_source_files(request.source, schema, partition_by)
     if not include_small and estimate_rows(listed) < LEAST_ROWS:
         return None
-    return PlainSource(settings.source, schema, files, listed)
+    return PlainSource(request.source, schema, files, listed)
 
 
 def _have_same_columns(first: Schema, second: Schema) -> bool:
     return [(c.name, c.type) for c in first.columns] == [(c.name, c.type) for c in second.columns]
 
 
-def check_request(settings: AdviseSettings, *, is_local: bool = False) -> None:
+def check_request(request: AdviseRequest, *, is_local: bool = False) -> None:
     """Check the settings; with ``is_local`` also a source of this machine, and the log, before a session starts.
 
     Raises:
         LayoutoptError: as :func:`advise`.
     """
-    for name in settings.engine:
+    for name in request.engine:
         if name not in ENGINES:
             raise SettingError(f"unknown engine {name!r}: {expected_names(name, ENGINES)}")
-    check_has_row_groups(settings.source, "advise")
-    if is_local and check_source(settings.source, None, "") is not None:
-        entries = read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system)
-        check_log(entries, settings.dialect)
+    check_has_row_groups(request.source, "advise")
+    if is_local and check_source(request.source, None, "") is not None:
+        entries = read_log(request.log, column=request.column, dialect=request.dialect, system=request.system)
+        check_log(entries, request.dialect)
 
 
 def _read_schema(source: str) -> Schema | None:
@@ -267,16 +268,16 @@ class _Log:
     folds: tuple[Fold, ...]
 
 
-def _read_log(settings: AdviseSettings, schema: Schema, udfs: Sequence[Udf], say: Progress) -> _Log:
-    if settings.partition_by is not None:
-        find_column("--partition-by", settings.partition_by, schema)
+def _read_log(request: AdviseRequest, schema: Schema, udfs: Sequence[Udf], say: Progress) -> _Log:
+    if request.partition_by is not None:
+        find_column("--partition-by", request.partition_by, schema)
     say("reading the log")
-    entries = list(read_log(settings.log, column=settings.column, dialect=settings.dialect, system=settings.system))
+    entries = list(read_log(request.log, column=request.column, dialect=request.dialect, system=request.system))
     sample = MOST_QUERIES if len({entry.sql for entry in entries}) > MOST_QUERIES else None
-    analysis = analyze(entries, schema, settings.table, settings.dialect, udfs=by_name(udfs), sample=sample)
+    analysis = analyze(entries, schema, request.table, request.dialect, udfs=by_name(udfs), sample=sample)
     if not can_be_split(analysis.queries):
         raise PlanError(
-            f"the {len(analysis.queries)} usable queries of {settings.log!r} are too few to judge layouts by; give a "
+            f"the {len(analysis.queries)} usable queries of {request.log!r} are too few to judge layouts by; give a "
             f"log with {MIN_QUERIES} at least"
         )
     say("mining the queries that are not held out")
@@ -303,57 +304,57 @@ class _Files:
     partition_by: str | None
 
 
-def _build_advice(source: AdvisedSource, settings: AdviseSettings, log: _Log, say: Progress, tell: Tell) -> Advice:
+def _build_advice(source: AdvisedSource, request: AdviseRequest, log: _Log, say: Progress, tell: Tell) -> Advice:
     """Build the advice, and tell of each estimate before it."""
     queries = group_queries(log.analysis.queries)
-    name = parse_table_name(settings.source)
+    name = parse_table_name(request.source)
     say("reading the footers of the source's files")
     groups = read_row_groups(source.files, log.schema, queries)
     if not groups.rows:
-        raise PlanError(f"the source {settings.source!r} has no rows to advise on; give one with some")
+        raise PlanError(f"the source {request.source!r} has no rows to advise on; give one with some")
     files = _Files(
-        tuple(source.files), groups, _choose_partition_column(settings.partition_by, source.files, log.schema)
+        tuple(source.files), groups, _choose_partition_column(request.partition_by, source.files, log.schema)
     )
-    engines = settings.engine or engines_for(None if name is None else name.format.prefix, settings.system)
+    engines = request.engine or engines_for(None if name is None else name.format.prefix, request.system)
     kinds = [kind for kind in ORDERS if any(kind in ENGINES[engine].forms for engine in engines)]
-    advice = _advise_now(settings, log, files)
+    advice = _advise_now(request, log, files)
     tell(advice)
-    for tried in _try_layouts(source, settings, log, files, kinds, say):
+    for tried in _try_layouts(source, request, log, files, kinds, say):
         advice = _with_layouts(advice, tried, engines, log.schema)
         if not tried.is_complete:
             tell(advice)
     return advice
 
 
-def _advise_now(settings: AdviseSettings, log: _Log, files: _Files) -> Advice:
+def _advise_now(request: AdviseRequest, log: _Log, files: _Files) -> Advice:
     """Return the advice as it is known without any trial: what is read now."""
     queries, groups = group_queries(log.analysis.queries), files.groups
     weights, read, full = _weights(queries), groups.read(queries), groups.full(queries)
-    runs, period = weight_of(queries), period_of(log.analysis.queries, settings.queries_per_month)
-    as_it_is = CurrentCosts(float(weights @ full), float(weights @ read), runs, period, settings.price_per_tb)
+    runs, period = weight_of(queries), period_of(log.analysis.queries, request.queries_per_month)
+    as_it_is = CurrentCosts(float(weights @ full), float(weights @ read), runs, period, request.price_per_tb)
     bytes_read = BytesRead(tuple(weights * read), tuple(weights * full))
     share = bytes_read.fraction
     deviation = float(resample_fractions(bytes_read, queries, _DRAWS, seed=0).std()) / share if share else 0.0
     return Advice(
-        source=settings.source,
-        log=settings.log,
+        source=request.source,
+        log=request.log,
         table=log.analysis.table,
         rows=groups.rows,
         files=groups.files,
         stored=groups.stored,
         partition_by=files.partition_by,
-        block_rows=settings.block_rows,
+        block_rows=request.block_rows,
         queries=runs,
         skipped=log.analysis.counts["skipped"],
         asked=profile_filters(queries, read, log.schema),
         full=Reading(as_it_is.full, 1.0),
         now=Reading(as_it_is.now, share, deviation),
         period=period,
-        price=settings.price_per_tb,
+        price=request.price_per_tb,
         costs_now=as_it_is.cost(as_it_is.now),
         layouts=(),
         recommended=None,
-        writing=groups.stored * settings.price_per_tb / TERABYTE,
+        writing=groups.stored * request.price_per_tb / TERABYTE,
         statements=(),
         is_complete=False,
     )
@@ -404,11 +405,11 @@ class LayoutsTried:
 
 
 def _try_layouts(
-    source: AdvisedSource, settings: AdviseSettings, log: _Log, files: _Files, kinds: Sequence[str], say: Progress
+    source: AdvisedSource, request: AdviseRequest, log: _Log, files: _Files, kinds: Sequence[str], say: Progress
 ) -> Iterator[LayoutsTried]:
     """Try layouts on some of the files and the columns that queries read; stored bytes are of the whole table."""
     by = files.partition_by
-    planning = PlanSettings(source=settings.source, partition_by=by, block_rows=settings.block_rows, guides=FEATURES)
+    planning = PlanSettings(source=request.source, partition_by=by, block_rows=request.block_rows, guides=FEATURES)
     some = sample_files(files.all, files.groups.rows / max(1, len(files.all)), by, planning.segment_rows)
     queries = group_queries(log.analysis.queries)
     read = {by, *(name for query in queries for name in query.columns)}

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from layoutopt.config.documents import read_calibration
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.events import Progress
@@ -19,23 +18,15 @@ from layoutopt.features.cross_validation import can_be_split
 from layoutopt.features.selection import default_threshold, mine_subset
 from layoutopt.methods.interface import CUTS, FEATURES
 from layoutopt.methods.registry import BY_ORDER, is_sampled
-from layoutopt.model.engine_costs import (
-    BUILT_IN,
-    Calibration,
-    name_held_out_share,
-    name_held_out_spread,
-    to_cost_predictions,
-)
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import TRIED
+from layoutopt.model.predictions import name_held_out_share, name_held_out_spread
 from layoutopt.model.query import Query
 from layoutopt.planning.hold_out import (
     BYTES,
-    TIME,
     EvaluatedPlan,
     HoldOutEvaluation,
-    Objective,
     reads_clearly_less,
     score_all,
     score_deviation,
@@ -54,14 +45,11 @@ _LESS_BY_CUTS: Final = 0.97
 _LESS_BY_LAYOUTS: Final = 0.95
 # Methods that read at most so many times the least are tried on segments: samples were wrong by a third.
 _CLOSE: Final = 1.5
-# Block sizes that are tried by time, times the default.
-SIZES: Final = (0.25, 0.5, 2.0, 4.0, 8.0)
 # Values to tune over: times T; numFeat of one layout; shares of the features of several; times the block size.
 THRESHOLDS: Final = (1, 2, 4)
 _FEATURES: Final = (7, 14, 28, 56)
 _FEATURE_SHARES: Final = (0.25, 0.5, 1.0)
 BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
-_BY_BYTES: Final = Objective()
 
 
 def plan_best(
@@ -117,32 +105,18 @@ def plan_best(
 def _check_objective(settings: PlanSettings) -> None:
     if settings.objective != BYTES and (settings.method != "auto" or settings.tune):
         raise SettingError(f"--objective {settings.objective} is what `auto` goes by; leave out --method and --tune")
-    if settings.calibration is not None and settings.objective != TIME:
-        raise SettingError("--calibration is of no use without --objective time; give that too, or leave it out")
 
 
 def _choose_method_by_settings(
     evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress
 ) -> tuple[PlanSettings, dict[str, float]]:
     """Choose the method by the settings' objective, and return the predictions to record with it."""
-    calibration: Calibration | None = None
-    if settings.calibration is not None and settings.objective == TIME:
-        calibration = read_calibration(settings.calibration)
-    costs = (calibration or BUILT_IN).costs(settings.engine)
-    chosen = choose_method(evaluation, settings, threshold, say, Objective(settings.objective, costs))
+    chosen = choose_method(evaluation, settings, threshold, say, settings.objective)
     tried: dict[str, float] = {}
     for trial in evaluation.evaluated:
-        label = _name_trial(trial, chosen)
-        tried[name_held_out_share(label, trial.by)] = trial.score
-        tried[name_held_out_spread(label, trial.by)] = score_deviation(trial, evaluation.held)
-    if calibration is not None:  # the plan then shows what it was chosen by
-        tried |= to_cost_predictions(chosen.engine, calibration.costs(chosen.engine).seconds_of)
+        tried[name_held_out_share(trial.settings.method, trial.by)] = trial.score
+        tried[name_held_out_spread(trial.settings.method, trial.by)] = score_deviation(trial, evaluation.held)
     return chosen, tried
-
-
-def _name_trial(trial: EvaluatedPlan, settings: PlanSettings) -> str:
-    rows = trial.settings.block_rows
-    return trial.settings.method if rows == settings.block_rows else f"{trial.settings.method} block-rows={rows}"
 
 
 def _plan_by_best_guides(
@@ -182,15 +156,14 @@ def choose_method(
     settings: PlanSettings,
     threshold: int,
     say: Progress,
-    objective: Objective = _BY_BYTES,
+    objective: str = BYTES,
 ) -> PlanSettings:
     """Return the settings with the method that takes the least; of equals the first of the candidates.
 
     Methods that read about the fewest bytes on a sample of rows are compared again, by the objective, on whole
-    segments, where blocks have their full size and their order of rows. By time, block sizes are compared too, unless
-    one was given. Several layouts have to read clearly less than the best single one: a query pays for joining rows, so
-    a small gain, or one that the queries held out don't prove, does not count. Copies are tried only where the user
-    gave a storage budget for them.
+    segments, where blocks have their full size and their order of rows. Several layouts have to read clearly less than
+    the best single one: a query pays for joining rows, so a small gain, or one that the queries held out don't prove,
+    does not count. Copies are tried only where the user gave a storage budget for them.
 
     Raises:
         PlanError: no method can plan for the queries.
@@ -212,14 +185,11 @@ def choose_method(
     fewest = min(map(_score, evaluation.evaluated))
     close = [trial for trial in evaluation.evaluated if trial.score <= _CLOSE * fewest]
     singles = [trial for trial in evaluation.evaluated if _has_one_layout(trial)]
-    if objective.kind != BYTES and singles and not any(map(_has_one_layout, close)):
-        close.append(min(singles, key=_score))  # what reads more may take less
+    if objective != BYTES and singles and not any(map(_has_one_layout, close)):
+        close.append(min(singles, key=_score))  # what reads more bytes may read fewer cells
     close = evaluation.score_again(close, objective)
     chosen = choose_best(close, evaluation.held)
     _explain_choice(close, chosen, evaluation.held, say)
-    if objective.kind == TIME and "block_rows" not in settings.model_fields_set:
-        say("trying other block sizes")
-        chosen = _choose_block_rows(evaluation, chosen, objective)
     if chosen.settings.row_order == (AUTO,) and not settings.tune:  # tuning may find other parameters yet
         return chosen.settings.model_copy(update={"row_order": found_row_order(chosen)})
     return chosen.settings
@@ -239,17 +209,6 @@ def choose_best(trials: Sequence[EvaluatedPlan], held: Sequence[Query]) -> Evalu
     single = min((trial for trial in trials if _has_one_layout(trial)), key=_score, default=best)
     gains = best.score < _LESS_BY_LAYOUTS * single.score and reads_clearly_less(best, single, held)
     return best if gains else single
-
-
-def _choose_block_rows(evaluation: HoldOutEvaluation, trial: EvaluatedPlan, objective: Objective) -> EvaluatedPlan:
-    others = []
-    for factor in SIZES:
-        rows = round(factor * trial.settings.block_rows)
-        settings = trial.settings.model_copy(update={"block_rows": rows})
-        plans = tuple(replace(plan, block_rows=rows) for plan in trial.plans)
-        others.append(replace(trial, settings=settings, plans=plans))
-    evaluation.evaluated += others
-    return min(evaluation.score_again([trial, *others], objective), key=_score)
 
 
 def _explain_choice(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -27,7 +27,6 @@ from layoutopt.features.selection import mine_subset
 from layoutopt.methods.interface import FEATURES, PlanningInput
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
-from layoutopt.model.engine_costs import BUILT_IN, EngineCosts, QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
@@ -57,7 +56,6 @@ from layoutopt.planning.source_profile import SAMPLE_ROWS, features_within
 
 BYTES: Final = "bytes"
 CELLS: Final = "cells"
-TIME: Final = "time"
 
 # The share of resamples, the worst, by whose mean a plan is judged.
 _WORST_SHARE: Final = 0.25
@@ -69,36 +67,14 @@ _DEVIATIONS: Final = 1.645
 _MOST_STATEMENTS: Final = 100_000
 
 
-@dataclass(frozen=True)
-class Objective:
-    """What a plan is judged by: bytes, cells, or the seconds that an engine is predicted to take.
+def _measure_amounts(result: TrialResult, objective: str) -> tuple[Floats, Floats]:
+    """Return what each query reads and what its full scan would, ``float64[queries]``, in bytes or cells.
 
-    Attributes:
-        kind: ``bytes``, ``cells`` or ``time``.
-        costs: of the engine, for ``time``.
+    The bytes that are read include those of the catalog.
     """
-
-    kind: str = BYTES
-    costs: EngineCosts = field(default_factory=lambda: BUILT_IN.costs("spark"))
-
-    def read(self, result: TrialResult) -> Floats:
-        """Return what each query takes, ``float64[queries]``; bytes include those of the catalog that it reads."""
-        if self.kind == BYTES:
-            read: Floats = np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.metadata_chunks)
-            return read
-        return self._measure(result.work)
-
-    def full(self, result: TrialResult) -> Floats:
-        """Return what a full scan of each query's columns takes, ``float64[queries]``."""
-        return np.array(result.full) if self.kind == BYTES else self._measure(result.full_work)
-
-    def _measure(self, works: Sequence[QueryWork]) -> Floats:
-        if self.kind == CELLS:
-            return np.array([work.values + work.joined_values for work in works])
-        return np.array([self.costs.seconds(work) for work in works])
-
-
-_BY_BYTES: Final = Objective()
+    if objective == CELLS:
+        return np.array(result.cells), np.array(result.full_cells)
+    return np.array(result.read) + CATALOG_BYTES_A_CHUNK * np.array(result.metadata_chunks), np.array(result.full)
 
 
 @dataclass(frozen=True)
@@ -110,7 +86,7 @@ class EvaluatedPlan:
         score: the share of full scans that the queries held out read, or of the worst resamples of them.
         read: what each of them reads.
         plans: one for each fold's training queries, if available.
-        by: the kind of the objective of ``score`` and ``read``.
+        by: the objective of ``score`` and ``read``.
         scanned: if tried on segments, the bytes of column chunks alone that each query reads, times its weight.
         stored: if tried on segments, the bytes of the columns that the log uses, of the whole table.
         row_orders: if tried on segments, the order of rows of each layout.
@@ -194,7 +170,7 @@ class HoldOutEvaluation:
         self.evaluated.append(self._with_score(EvaluatedPlan(settings, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
 
-    def score_again(self, trials: Sequence[EvaluatedPlan], objective: Objective = _BY_BYTES) -> list[EvaluatedPlan]:
+    def score_again(self, trials: Sequence[EvaluatedPlan], objective: str = BYTES) -> list[EvaluatedPlan]:
         """Judge some of the evaluated plans, of one T, by an objective on whole segments, and replace their scores.
 
         They stay unchanged where there are no rows.
@@ -205,20 +181,22 @@ class HoldOutEvaluation:
         plans = [_build_trial(trial.settings, plan) for trial in trials for plan in trial.plans]
         results = try_on_segments(self.rows, plans, self.held)
         # One full scan for all trials: rows that are sorted better make the whole table smaller, too.
-        full = np.max([objective.full(result) for result in results], axis=0)
+        amounts = [_measure_amounts(result, objective) for result in results]
+        full = np.max([scan for _, scan in amounts], axis=0)
         count = len(self.folds)
         again = []
         for number, trial in enumerate(trials):
-            fold_results = results[number * count : (number + 1) * count]
+            own = slice(number * count, (number + 1) * count)
+            fold_results = results[own]
             scanned = self._select_own([np.array(result.read) for result in fold_results])
             evaluated = replace(
                 trial,
-                by=objective.kind,
+                by=objective,
                 scanned=tuple((self._weights * scanned).tolist()),
                 stored=float(np.mean([result.stored for result in fold_results])),
                 row_orders=tuple(layout.row_order for layout in fold_results[-1].plan.scheme.layouts),
             )
-            read = self._weights * self._select_own([objective.read(result) for result in fold_results])
+            read = self._weights * self._select_own([read for read, _ in amounts[own]])
             bytes_read = BytesRead(tuple(read.tolist()), tuple((self._weights * full).tolist()))
             again.append(self._with_score(evaluated, bytes_read))
         for before, after in zip(trials, again, strict=True):

@@ -31,9 +31,8 @@ from layoutopt.features.cross_validation import query_family
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.cost import count_work
 from layoutopt.model.arrays import Floats, Ints, spread
-from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.feature import FeatureSet, all_features
-from layoutopt.model.layout import Layout, Plan
+from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import TRUE
 from layoutopt.model.query import Query, filtered_columns
 from layoutopt.model.vectors import project
@@ -69,7 +68,7 @@ _SAMPLED_ROWS, _MOST_PARTITIONS = 60_000, 200
 _RESULT_SCHEMA = (
     "plan int, segment int, orders array<array<string>>, "
     "read array<double>, full array<double>, metadata_chunks array<double>, "
-    "work array<array<double>>, full_work array<array<double>>, "
+    "cells array<double>, full_cells array<double>, "
     "read_sorted array<double>, full_sorted array<double>, reached array<double>, "
     "stored array<double>, stored_sorted array<double>"
 )
@@ -81,8 +80,8 @@ _RESULT = pa.schema(
         ("read", pa.list_(pa.float64())),
         ("full", pa.list_(pa.float64())),
         ("metadata_chunks", pa.list_(pa.float64())),
-        ("work", pa.list_(pa.list_(pa.float64()))),  # of each query, in the order of KINDS
-        ("full_work", pa.list_(pa.list_(pa.float64()))),
+        ("cells", pa.list_(pa.float64())),  # with tids
+        ("full_cells", pa.list_(pa.float64())),
         ("read_sorted", pa.list_(pa.float64())),  # where an order was searched
         ("full_sorted", pa.list_(pa.float64())),
         ("reached", pa.list_(pa.float64())),
@@ -92,9 +91,9 @@ _RESULT = pa.schema(
 )
 # For each figure that differs by partition, the figure of a sample that estimates it.
 _ROUGH_FIGURES: Final = MappingProxyType(
-    {"read": "read", "work": "read", "metadata_chunks": "reached", "reached": "reached"}
+    {"read": "read", "cells": "read", "metadata_chunks": "reached", "reached": "reached"}
 )
-_FIGURES: Final = (*_ROUGH_FIGURES, "full", "full_work", "stored")
+_FIGURES: Final = (*_ROUGH_FIGURES, "full", "full_cells", "stored")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ class TrialResult:
         read: the bytes read.
         full: the bytes of a full scan of its columns.
         metadata_chunks: column chunks of the blocks whose metadata it reads.
-        work, full_work: the work of the query, and of a full scan.
+        cells, full_cells: the cells and tids that it reads, and those of a full scan.
         reached: the bytes of a full scan of its columns in those segments whose bounds don't exclude it.
         stored: the bytes of all layouts' columns that the plan or the queries use; with tids.
     """
@@ -123,8 +122,8 @@ class TrialResult:
     read: tuple[float, ...]
     full: tuple[float, ...]
     metadata_chunks: tuple[float, ...]
-    work: tuple[QueryWork, ...] = ()
-    full_work: tuple[QueryWork, ...] = ()
+    cells: tuple[float, ...] = ()
+    full_cells: tuple[float, ...] = ()
     reached: tuple[float, ...] = ()
     stored: float = 0.0
 
@@ -162,9 +161,8 @@ def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -
     jobs = [_write_job(trial.plan, columns, queries) for trial in trials]
     features = all_features([trial.plan.features for trial in trials])
     middle = len(segments) // 2
-    layouts = [trial.plan.scheme.layouts for trial in trials]
     searched_segments = [middle if trial.search else None for trial in trials]
-    task = partial(_try_plans, jobs, features, searched_segments, layouts, tuple(queries), chosen.shares)
+    task = partial(_try_plans, jobs, features, searched_segments, tuple(queries), chosen.shares)
     values = tuple(segment.value for segment in segments)
     tried = TriedSegments(values, np.array([segment.rows for segment in segments], np.float64), chosen.partition_rows)
     request = _request_sample(first, features, tried, columns)
@@ -347,16 +345,9 @@ def _scale_result(
         )
         for name, like in (("read", "read"), ("full", "full"), ("reached", "full"), ("stored", "stored")):
             scaled[name] *= _saving(np.array(middle[like]), np.array(middle[f"{like}_sorted"]))
-    work = _build_works(scaled.pop("work"), scaled["read"])
-    full_work = _build_works(scaled.pop("full_work"), scaled["full"])
     stored = float(scaled.pop("stored").sum())
     sums = {name: tuple(values.tolist()) for name, values in scaled.items()}
-    return TrialResult(plan, work=work, full_work=full_work, stored=stored, **sums)
-
-
-def _build_works(counts: Floats, bytes: Floats) -> tuple[QueryWork, ...]:
-    pairs = zip(counts.tolist(), bytes.tolist(), strict=True)
-    return tuple(replace(QueryWork(*values), queries=1, bytes=size) for values, size in pairs)
+    return TrialResult(plan, stored=stored, **sums)
 
 
 def _saving(before: Floats, after: Floats) -> Floats:
@@ -369,7 +360,6 @@ def _try_plans(
     jobs: Sequence[WriteJob],
     features: FeatureSet,
     searched_segments: Sequence[int | None],
-    layouts: Sequence[Sequence[Layout]],
     queries: Sequence[Query],
     shares: int,
     batches: Iterable[pa.RecordBatch],
@@ -391,11 +381,11 @@ def _try_plans(
         before = after = measure_query_bytes(tried.table, job.plan, queries, tried.pruned)
         if tried.sorted is not tried.table:
             after = measure_query_bytes(tried.sorted, job.plan, queries, tried.pruned_sorted)
-        work = _measure_query_work(tried.table, layouts[number], queries, tried.pruned)
+        cells = _count_query_cells(tried.table, queries, tried.pruned)
         stored = [
             [float(sum(source.blocks.bytes.sum() for source in table.sources))] for table in (tried.table, tried.sorted)
         ]
-        values = [number, segment_number, tried.orders, *before[:3], *work, *after[:2], before[3], *stored]
+        values = [number, segment_number, tried.orders, *before[:3], *cells, *after[:2], before[3], *stored]
         arrays = [pa.array([value], field.type) for value, field in zip(values, _RESULT, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=_RESULT)
 
@@ -475,14 +465,14 @@ def measure_query_bytes(
     return result
 
 
-def _measure_query_work(
-    table: Table, layouts: Sequence[Layout], queries: Sequence[Query], pruned_plans: Sequence[PrunedPlan]
-) -> tuple[list[list[float]], list[list[float]]]:
-    """Return the work of each query, and of a full scan of its columns; ``layouts`` is :func:`count_work`'s."""
+def _count_query_cells(
+    table: Table, queries: Sequence[Query], pruned_plans: Sequence[PrunedPlan]
+) -> tuple[list[float], list[float]]:
+    """Return the cells and tids that each query reads, and those of a full scan of its columns."""
 
     @cache
-    def full_scan(columns: tuple[str, ...]) -> list[float]:
-        return list(map(float, count_work(table.prune(TRUE, columns), layouts).counts))
+    def full_scan(columns: tuple[str, ...]) -> float:
+        return float(count_work(table.prune(TRUE, columns)).values)
 
-    work = [count_work([pruned], layouts).counts.tolist() for pruned in pruned_plans]
-    return work, [full_scan(tuple(query.columns)) for query in queries]
+    cells = [float(count_work([pruned]).values) for pruned in pruned_plans]
+    return cells, [full_scan(tuple(query.columns)) for query in queries]

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.features.analysis import LogAnalysis
+from layoutopt.features.analysis import Features
 from layoutopt.features.stability import Curve
 from layoutopt.features.weights import feature_shares, feature_weights
 from layoutopt.indexes.choosing import Suggestion
@@ -19,7 +19,7 @@ from layoutopt.maintenance.query_families import SAME
 from layoutopt.model.predicates import columns_of, describe_all
 from layoutopt.model.query import sampling_error
 from layoutopt.report.tables import describe_changed, print_load
-from layoutopt.report.texts import format_bytes, printable, seconds_text, shorten
+from layoutopt.report.texts import format_bytes, printable, shorten
 from layoutopt.workload.analyze import UNUSABLE
 
 if TYPE_CHECKING:
@@ -214,8 +214,6 @@ def print_evaluation(
     """
     totals = evaluation.totals
     console.print(_make_queries_table(evaluation, predictions, every))
-    if totals.predicted_seconds:
-        console.print(f"Predicted for queries one after another: {seconds_text(totals.predicted_seconds)}")
     if totals.rows_matching is not None:
         console.print(f"Rows that match: {totals.rows_matching:,}")
     means = asdict(totals.indicators.means)
@@ -324,7 +322,7 @@ def _format_share(part: int, whole: int) -> str:
     return f"{part / whole:.1%}" if whole else "-"
 
 
-def analysis_report(analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> dict[str, object]:
+def analysis_report(analysis: Features, indexes: Sequence[Suggestion], output: Path) -> dict[str, object]:
     """Return the JSON value of `analyze`."""
     document = analysis.document
     return {
@@ -344,7 +342,7 @@ def analysis_report(analysis: LogAnalysis, indexes: Sequence[Suggestion], output
     }
 
 
-def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Suggestion], output: Path) -> None:
+def print_analysis(console: Console, analysis: Features, indexes: Sequence[Suggestion], output: Path) -> None:
     """Print features and weights, skipped statements with reasons, suggested indexes, commonality and stability."""
     document = analysis.document
     table = Table(title=f"Features of {document.table}, the most useful first", title_justify="left")
@@ -384,7 +382,7 @@ def print_analysis(console: Console, analysis: LogAnalysis, indexes: Sequence[Su
     console.print(Text(f"Written: {output}"))
 
 
-def _print_unusable(console: Console, analysis: LogAnalysis) -> None:
+def _print_unusable(console: Console, analysis: Features) -> None:
     """Print why some conditions of used statements cannot be used."""
     counts = {name.removeprefix(UNUSABLE): n for name, n in analysis.counts.items() if name.startswith(UNUSABLE)}
     if counts:
@@ -392,7 +390,7 @@ def _print_unusable(console: Console, analysis: LogAnalysis) -> None:
         console.print(f"Parts of their filters that cannot skip anything: {codes}")
 
 
-def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
+def _print_skipped(console: Console, analysis: Features) -> None:
     if not analysis.reasons:
         return
     console.print("Skipped: " + ", ".join(f"{count} {reason}" for reason, count in analysis.reasons.items()))
@@ -405,7 +403,7 @@ def _print_skipped(console: Console, analysis: LogAnalysis) -> None:
         console.print(f"  and {hidden} more; --json lists {len(analysis.document.skipped)}")
 
 
-def _list_features(analysis: LogAnalysis) -> list[tuple[str, float, float]]:
+def _list_features(analysis: Features) -> list[tuple[str, float, float]]:
     """Return each feature's text, weight, and number of helped queries, where a part of a list counts as a part."""
     document = analysis.document
     weights = np.array([query.weight for query in document.queries])

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from layoutopt.errors import SettingError
@@ -140,11 +140,14 @@ def _round_coordinates(attribute: re.Match[str]) -> str:
 _MAX_QUERIES: Final = 1000
 
 
+_REPORT: Final = "layoutopt.report"
+
+
 @cache
-def _templates() -> Environment:
-    """Return the templates of pages; they escape every value but those of ``Markup``."""
+def _templates(package: str) -> Environment:
+    """Return the templates of a package and of reports; they escape every value but those of ``Markup``."""
     templates = Environment(
-        loader=PackageLoader("layoutopt.report"),
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, _REPORT))]),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -161,9 +164,9 @@ def _templates() -> Environment:
     return templates
 
 
-def render_page(template: str, **values: object) -> str:
-    """Return the HTML page that a template of ``report/templates`` makes of values, among them the ``title``."""
-    return _templates().get_template(template).render(values)
+def render_page(template: str, *, package: str = _REPORT, **values: object) -> str:
+    """Return the HTML page that a template of a package's ``templates`` makes of values, among them the ``title``."""
+    return _templates(package).get_template(template).render(values)
 
 
 def evaluation_page(evaluation: Evaluation, worst: Sequence[WorstQuery], skipped: Mapping[str, int]) -> str:

@@ -10,14 +10,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from layoutopt.model.engine_costs import (
-    KINDS,
-    held_out_shares,
-    held_out_spreads,
-    predictions_by_budget,
-    select_own_predictions,
-)
 from layoutopt.model.predicates import describe_all
+from layoutopt.model.predictions import held_out_shares, held_out_spreads, predictions_by_budget, select_own_predictions
 from layoutopt.report.texts import format_bytes, printable
 
 if TYPE_CHECKING:
@@ -29,7 +23,6 @@ if TYPE_CHECKING:
     from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.loading.load import LoadsReport
     from layoutopt.model.layout import Plan
-    from layoutopt.spark.planning.calibrate import Fitted
     from layoutopt.writer.task_result import LoadReport
 
 _MAX_PARTITIONS = 20
@@ -56,7 +49,7 @@ def plan_report(plan: Plan, output: Path) -> dict[str, object]:
         ],
         "tried": held_out_shares(plan.predicted),
         "spread": held_out_spreads(plan.predicted),
-        **{f"tried_by_{by}": trials for by in ("cells", "time") if (trials := held_out_shares(plan.predicted, by))},
+        **{f"tried_by_{by}": trials for by in ("cells",) if (trials := held_out_shares(plan.predicted, by))},
     }
 
 
@@ -75,9 +68,9 @@ def print_plan(console: Console, plan: Plan, output: Path) -> None:
         console.print(Text(f"  {name.replace('_', ' ')}: {value:,.6g}"))
     if budgets := predictions_by_budget(plan.predicted):
         console.print(_make_curve_table(budgets))
-    for by, unit in (("bytes", "bytes read"), ("cells", "cells read"), ("time", "seconds predicted")):
+    for by in ("bytes", "cells"):
         if trials := held_out_shares(plan.predicted, by):
-            console.print(_make_trials_table(trials, held_out_spreads(plan.predicted, by), unit))
+            console.print(_make_trials_table(trials, held_out_spreads(plan.predicted, by), f"{by} read"))
     console.print(Text(f"Written: {output}"))
 
 
@@ -203,17 +196,3 @@ def describe_changed(entry: HistoryEntry, limit: int) -> str:
         return "unknown: vacuum removed the snapshot before"
     rest = len(entry.changed) - limit
     return ", ".join(entry.changed[:limit]) + (f" and {rest} more" if rest > 0 else "")
-
-
-def calibration_table(fitted: Fitted) -> Table:
-    """Return a table of the engines' costs for each kind of work."""
-    engines = fitted.calibration.engines
-    table = Table(title="microseconds per unit of work", title_justify="left")
-    table.add_column("")
-    for engine in engines:
-        table.add_column(engine, justify="right")
-    for kind in KINDS:
-        table.add_row(kind.replace("_", " "), *(f"{1e6 * costs.get(kind, 0.0):,.4g}" for costs in engines.values()))
-    table.add_section()
-    table.add_row("error on the held-out third of probes", *(f"{fitted.missed[engine]:.0%}" for engine in engines))
-    return table

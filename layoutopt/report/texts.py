@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 # Escapes of characters that move a terminal's cursor or change its text direction.
 _CONTROLS = {
     code: f"\\x{code:02x}"
@@ -40,12 +38,3 @@ def shorten(text: str, length: int) -> str:
     'abc…'
     """
     return text if len(text) <= length else text[: length - 1] + "…"
-
-
-def seconds_text(seconds: Mapping[str, float]) -> str:
-    """Return the seconds of each engine as text.
-
-    >>> seconds_text({"duckdb": 0.0123, "spark": 4.5})
-    'duckdb 0.012 s, spark 4.5 s'
-    """
-    return ", ".join(f"{engine} {number:,.2g} s" for engine, number in seconds.items())

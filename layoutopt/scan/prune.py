@@ -24,11 +24,10 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, number_equal, unpack_bits
-from layoutopt.model.engine_costs import query_cost
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr, Node, describe_all
-from layoutopt.model.retrieval import RetrievalPath, cheapest_path, only_path
+from layoutopt.model.retrieval import RetrievalPath, cheapest_path, only_path, query_cost
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import pack
 from layoutopt.skipping.cannot_match import (

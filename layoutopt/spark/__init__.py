@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from layoutopt.advice import Advice
-    from layoutopt.config.settings import AdviseSettings
+    from layoutopt.model.requests import AdviseRequest
     from layoutopt.spark.core.functions import declare
     from layoutopt.spark.planning.advise import advise
     from layoutopt.spark.session.enabling import disable, enable, last_scans, read_table, why
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Advice",
-    "AdviseSettings",
+    "AdviseRequest",
     "ScanMetrics",
     "advise",
     "declare",
@@ -31,7 +31,7 @@ __all__ = [
 
 _LAZY = {
     "Advice": "layoutopt.advice",
-    "AdviseSettings": "layoutopt.config.settings",
+    "AdviseRequest": "layoutopt.model.requests",
     "ScanMetrics": "layoutopt.spark.session.metrics",
     "advise": "layoutopt.spark.planning.advise",
     "declare": "layoutopt.spark.core.functions",

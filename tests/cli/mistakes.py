@@ -147,9 +147,6 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("advise rows.parquet log.sql --engine snowflak", 2, ("'snowflak'", "did you mean 'snowflake'")),
     ("advise rows.parquet log.sql --partition-by dya", 2, ("'dya'", "did you mean 'day'")),
     ("advise nowhere.parquet log.sql", 2, ("nowhere.parquet",)),
-    ("mine rows.parquet log.sql --methods sopp", 2, ("'sopp'", "did you mean 'sop'")),
-    ("mine rows.parquet nowhere.sql", 2, ("nowhere.sql",)),
-    ("mine rows.parquet log.sql --partition-by dya", 2, ("'dya'", "did you mean 'day'")),
     # Sources.
     ("analyze log.sql --schema nowhere.parquet", 2, ("nowhere.parquet",)),
     ("analyze log.sql --schema empty", 2, ("'empty'", "Parquet")),
@@ -190,7 +187,6 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("load rows.parquet table --plan nowhere.json", 2, ("nowhere.json", "layoutopt plan")),
     ("load rows.parquet table --plan features.json", 2, ("features.json", "a features file")),
     ("load rows.parquet table --plan otherplan.json", 2, ("'others'", "'sales'")),
-    ("explain table 'revenue = 1' --calibration plan.json", 2, ("plan.json", "a plan", "layoutopt calibrate")),
     ("plan rows.parquet --partition-by dya", 2, ("'dya'", "did you mean 'day'")),
     ("plan rows.parquet --method sort --by revnue", 2, ("'revnue'", "did you mean 'revenue'")),
     ("plan rows.parquet --row-order revnue", 2, ("'revnue'", "did you mean 'revenue'")),

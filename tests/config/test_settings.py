@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.config.benching import BenchSettings
 from layoutopt.config.fields import VerbSettings, key_of
 from layoutopt.config.files import VERBS, import_udfs, make_settings, read_functions, read_spark_properties, read_values
 from layoutopt.config.settings import (
@@ -37,7 +36,6 @@ def test_every_setting_has_a_description_and_a_default_or_is_required(kind: type
         needed = key_of(name, field) in REQUIRED or (kind is RestoreSettings and name == "snapshot")
         others_read = ((VerifySettings, "source"), (OptimizeSettings, "log"), (IndexSettings, "log"))
         needed &= (kind, name) not in others_read
-        needed &= kind is not BenchSettings or name == "experiment"  # one experiment needs the others
         needed |= (kind, name) in ((PublishSettings, "format"), (IndexSettings, "into"), (RefreshSettings, "index"))
         assert field.is_required() == (needed and name != "table"), name
 

@@ -24,6 +24,7 @@ from typing import Any, Final
 
 import typer
 
+from jobs.bench.__main__ import app as experiments
 from layoutopt.cli.app import app
 from layoutopt.cli.console import add_verb
 from layoutopt.cli.jobs import JOBS
@@ -85,8 +86,9 @@ def parse_job(words: list[str]) -> None:
     (script,) = [word for word in words if word.startswith("jobs/")]
     name, arguments = Path(script).stem, words[words.index(script) + 1 :]
     assert (ROOT / script).exists(), script
-    if name == "bench":
-        parse_command(["layoutopt", "bench", *arguments])
+    if Path(script).parent.name == "bench":
+        verb, *flags_of_verb = arguments
+        typer.main.get_command(experiments).commands[verb].make_context(verb, flags_of_verb)  # type: ignore[attr-defined]  # a group
         return
 
     def job(settings: Any, session: Any) -> None:

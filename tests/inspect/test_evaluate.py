@@ -24,7 +24,7 @@ from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
 FIELDS = {
     "id", "columns", "rows_total", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
     "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes", "skipped_by", "layouts", "subsumed_by",
-    "indicators", "predicted_seconds",
+    "indicators",
 }  # fmt: skip
 
 

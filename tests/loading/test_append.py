@@ -15,7 +15,6 @@ import pytest
 
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, commit_load
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import AppendSettings
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError, TableError
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
@@ -26,6 +25,7 @@ from layoutopt.loading.local_source import LocalSource, check_plan, check_settin
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
+from layoutopt.model.requests import AppendRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources.parquet_files import check_columns
@@ -62,7 +62,7 @@ class Table:
 
     def append(self, count: int = 30, join: Join = no_spark, **given: Any) -> AppendReport:
         """Append the next rows."""
-        settings = AppendSettings(table_path=self.path, source=self.source(count), **given)
+        settings = AppendRequest(table_path=self.path, source=self.source(count), **given)
         report = append_few_rows(settings, join)
         self.rows += count
         return report
@@ -88,7 +88,7 @@ def test_rows_come_to_their_partitions_once_and_are_joined(layouts: Any, by: str
         done = table.append()
         assert done.load is not None
         assert done.load.rows == 30
-        retry = AppendSettings(table_path=table.path, source=str(tmp_path / f"late-{table.rows - 30}"))
+        retry = AppendRequest(table_path=table.path, source=str(tmp_path / f"late-{table.rows - 30}"))
         assert append_few_rows(retry, no_spark).load is None
         assert (done.joined is not None) == (number == 3)
         assert done.not_joined is None
@@ -149,7 +149,7 @@ def test_a_crash_leaves_the_table_as_it_was_or_with_all_rows(
         if reached == point:
             raise KilledError
 
-    settings = AppendSettings(table_path=table.path, source=table.source(30))
+    settings = AppendRequest(table_path=table.path, source=table.source(30))
     dying = lambda *given, at, **more: commit_load(*given, at=die, **more)  # noqa: E731
     monkeypatch.setattr("layoutopt.loading.load.commit_load", dying)
     with pytest.raises(KilledError):
@@ -220,7 +220,7 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
     for number in range(3):
         source = tmp_path / f"{number}.parquet"
         pq.write_table(numbered(2, 300 + 20 * number, 20, x=True), source)
-        append_few_rows(AppendSettings(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
+        append_few_rows(AppendRequest(table_path=str(root), source=str(source)), lambda *of: asked.append(of))
     assert not asked  # joined without Spark, by one plan
     found = open_table(str(root)).sql("SELECT count(*) AS n, count(x) AS x FROM t").to_pylist()
     assert found == [{"n": 280, "x": 180}]
@@ -339,20 +339,20 @@ def test_many_rows_are_appended_without_spark_where_that_is_wanted(
     monkeypatch.setattr(module, "MOST_ROWS", 40)
     monkeypatch.setattr(module, "MOST_PARTITIONS", 1)
     for _ in range(4):
-        done = append_locally(AppendSettings(table_path=table.path, source=table.source(60)))
+        done = append_locally(AppendRequest(table_path=table.path, source=table.source(60)))
         table.rows += 60
         assert (done.joined, done.not_joined) == (None, None)  # there are too many rows to join
     table.check()
     write(tmp_path / "x.parquet", some_rows(3).drop_columns(["kind"]))
     with pytest.raises(SettingError, match=r"can't be read without Spark: .*; give --executor spark"):
-        append_locally(AppendSettings(table_path=table.path, source=str(tmp_path / "x.parquet")))
+        append_locally(AppendRequest(table_path=table.path, source=str(tmp_path / "x.parquet")))
 
 
 def test_a_batch_is_not_named_after_a_path_that_spark_spells_otherwise(tmp_path: Path) -> None:
     table = Table(tmp_path)
     pq.write_table(some_rows(5), tmp_path / "a b.parquet")
     with pytest.raises(NeedsSparkError, match="plain name"):
-        append_few_rows(AppendSettings(table_path=table.path, source=str(tmp_path / "a b.parquet")), no_spark)
+        append_few_rows(AppendRequest(table_path=table.path, source=str(tmp_path / "a b.parquet")), no_spark)
 
 
 def test_a_file_that_changes_meanwhile_is_not_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -376,7 +376,7 @@ def test_a_damaged_page_is_no_row(tmp_path: Path) -> None:
     path.write_bytes(data)
     table = Table(tmp_path / "t")
     with pytest.raises(SourceError, match=f"{path} has a damaged page"):
-        append_few_rows(AppendSettings(table_path=table.path, source=str(path)), no_spark)
+        append_few_rows(AppendRequest(table_path=table.path, source=str(path)), no_spark)
 
 
 def test_columns_of_which_only_spark_has_checksums_are_left_to_it() -> None:

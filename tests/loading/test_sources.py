@@ -18,10 +18,10 @@ from layoutopt.catalog.source_lists import LoadedFile, list_source_lists, read_s
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
-from layoutopt.config.settings import AppendSettings
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_locally, join_few_rows
+from layoutopt.model.requests import AppendRequest
 from layoutopt.scan.table import open_table
 from tests.loading.days import DAYS, Days
 from tests.scan.tables import some_rows
@@ -110,7 +110,7 @@ def test_appends_and_compaction_keep_the_files(days: Days) -> None:
     names = [f"late{number}.parquet" for number in range(5)]
     for name in names:
         append_locally(
-            AppendSettings(table_path=days.table, source=str(late_rows(days, name)), executor="local", keep_apart=True)
+            AppendRequest(table_path=days.table, source=str(late_rows(days, name)), executor="local", keep_apart=True)
         )
     assert listed(days) == {DAYS[0]: ["a.parquet", "b.parquet"], "__null__": names}
     assert join_few_rows(days.table, ["__null__"], Stages()) is not None

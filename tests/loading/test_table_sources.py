@@ -17,13 +17,14 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.config.settings import AppendSettings, LoadSettings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import AlreadyLoadedError, ContentMismatchError, SettingError, SourceError
 from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_locally
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.local_source import LocalSource
+from layoutopt.model.requests import AppendRequest
 from layoutopt.model.schema import Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources.executor import Processes
@@ -138,7 +139,7 @@ def test_a_batch_of_a_table_is_appended_once(tmp_path: Path) -> None:
     for name, first in (("rows", 0), ("more", 50)):
         write_deltalake(str(tmp_path / name), pa.table({"id": range(first, first + 50), "p": ["x", "y"] * 25}))
     load(f"delta:{tmp_path / 'rows'}", tmp_path, "p")
-    batch = AppendSettings(table_path=str(tmp_path / "table"), source=f"delta:{tmp_path / 'more'}")
+    batch = AppendRequest(table_path=str(tmp_path / "table"), source=f"delta:{tmp_path / 'more'}")
     assert append_locally(batch).load is not None
     assert append_locally(batch).load is None
     assert [row["id"] for row in stored(tmp_path)] == list(range(100))

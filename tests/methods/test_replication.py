@@ -12,10 +12,10 @@ import pytest
 from layoutopt.errors import SettingError
 from layoutopt.inspect.verify import verify
 from layoutopt.methods.interface import PartitionHistogram, PlanningCache, PlanRequest
-from layoutopt.model.engine_costs import predictions_by_budget, select_own_predictions
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
+from layoutopt.model.predictions import predictions_by_budget, select_own_predictions
 from layoutopt.model.query import Query
 from layoutopt.planning.source_profile import CountRequest, sample_histograms
 from layoutopt.scan.table import Table, open_table

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from layoutopt.model.engine_costs import Read, query_cost
+from layoutopt.model.retrieval import Read, query_cost
 
 
 def workload_cost(queries: Iterable[tuple[Sequence[Read], float]]) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layoutopt.model.engine_costs import Read, cells_scanned, query_cost, tids_scanned
+from layoutopt.model.retrieval import Read, cells_scanned, query_cost, tids_scanned
 from tests.model.costs import Stored, storage_cost, workload_cost
 
 

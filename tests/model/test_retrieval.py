@@ -9,9 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.engine_costs import cells_scanned, query_cost
 from layoutopt.model.layout import ByVectors, Layout
-from layoutopt.model.retrieval import RetrievalPath, cheapest_path, choose_path, greedy_layouts
+from layoutopt.model.retrieval import (
+    RetrievalPath,
+    cells_scanned,
+    cheapest_path,
+    choose_path,
+    greedy_layouts,
+    query_cost,
+)
 
 
 def layouts(*columns: str, master: bool = True) -> list[Layout]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -13,10 +14,9 @@ import pytest
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, INTERRUPTED
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import AdviseSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.external.external_tables import read_schema
+from layoutopt.model.requests import AdviseRequest
 from layoutopt.planning import advise as advising
 from layoutopt.planning.advise import advise
 from layoutopt.planning.hold_out import HoldOutEvaluation
@@ -57,15 +57,15 @@ def refuse(source: str) -> NoReturn:
     pytest.fail("Spark is started")
 
 
-def settings(**values: object) -> AdviseSettings:
-    return make_settings(AdviseSettings, {"source": "events.parquet", "log": "log.sql", "block_rows": 200, **values})
+def request(**values: Any) -> AdviseRequest:
+    return replace(AdviseRequest(source="events.parquet", log="log.sql", block_rows=200), **values)
 
 
 @pytest.mark.parametrize("count", [40, 600], ids=["five folds", "one fold"])
 def test_estimates_are_told_before_more_is_tried(here: Path, count: int) -> None:
     write_log(count)
     said: list[str | Advice] = []
-    last = advise(refuse, settings(), said.append, (), said.append)
+    last = advise(refuse, request(), said.append, (), said.append)
     first_words = [text.split()[0] if isinstance(text, str) else text for text in said]
     estimates = [(place, entry) for place, entry in enumerate(said) if not isinstance(entry, str)]
     tries = [place for place, word in enumerate(first_words) if word == "trying"]
@@ -87,7 +87,7 @@ def test_estimates_are_told_before_more_is_tried(here: Path, count: int) -> None
 
 def test_methods_without_hope_are_dropped_after_the_first_fold(here: Path) -> None:
     said: list[str] = []
-    advice = advise(refuse, settings(), said.append)
+    advice = advise(refuse, request(), said.append)
     tried = [set(text.removeprefix("trying ").split(", ")) for text in said if text.startswith("trying ")]
     shares = {layout.method: layout.reads.share for layout in advice.layouts}
     assert tried[1] < tried[0]
@@ -138,7 +138,7 @@ def test_people_get_an_estimate_first_and_programs_one_value(here: Path, capsys:
 
 def test_spark_goes_on_where_arrow_does_not(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[str] = []
-    plain = advising._open_plain_source(settings(), read_schema("events.parquet"), include_small=True)
+    plain = advising._open_plain_source(request(), read_schema("events.parquet"), include_small=True)
     assert plain is not None
 
     def open_by_spark(source: str) -> advising.AdvisedSource:
@@ -150,6 +150,6 @@ def test_spark_goes_on_where_arrow_does_not(here: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(advising, "_open_plain_source", refuse_plain)
     said: list[str] = []
-    assert advise(open_by_spark, settings(), said.append).is_complete
+    assert advise(open_by_spark, request(), said.append).is_complete
     assert opened == ["events.parquet"]
     assert "reading by Spark: the files are odd" in said

@@ -21,7 +21,7 @@ from tests.report.printing import printed
 UNKNOWN = Indicators(None, None, None, None)
 COUNTS: dict[str, Any] = {
     "rows_total": 1000, "rows_scanned": 250, "rows_scanned_by_statistics": 500, "cells_scanned": 250, "tids_scanned": 0,
-    "blocks_scanned": 1, "blocks_total": 4, "bytes_scanned": 1500, "footer_bytes": 0, "predicted_seconds": {},
+    "blocks_scanned": 1, "blocks_total": 4, "bytes_scanned": 1500, "footer_bytes": 0,
     "skipped_by": {}, "counted": True, "rows_matching": 11,
 }  # fmt: skip
 QUERY = QueryEvaluation(id=7777, columns=("a",), layouts=(), subsumed_by=(), indicators=UNKNOWN, **COUNTS)

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.model.engine_costs import Read, query_cost
 from layoutopt.model.layout import Layout
-from layoutopt.model.retrieval import choose_path
+from layoutopt.model.retrieval import Read, choose_path, query_cost
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.costs import (
     Candidate,

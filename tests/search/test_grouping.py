@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Floats
-from layoutopt.model.engine_costs import Read
+from layoutopt.model.retrieval import Read
 from layoutopt.search import grouping as merging
 from layoutopt.search.grouping import (
     Group,

@@ -131,12 +131,6 @@ def test_a_table_is_verified_on_executors_of_their_own(place: Path) -> None:
     assert "100 rows read; no problems" in done.stdout
 
 
-def test_experiments_are_run_as_a_job(here: Here) -> None:
-    code, said = here("bench", "tpch", "--figures", "list")
-    assert code == 0
-    assert "3.5a" in said
-
-
 def test_a_job_ends_with_one_sentence_and_exit_code_2_on_bad_input(here: Here, place: Path) -> None:
     code, said = here("load", "--conf", f"{place}/t.toml", "--source", f"{place}/nowhere")
     assert code == 2

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from layoutopt.bench.processes import DRIVER, JVM, WORKER, descendants, process_kind
+from jobs.bench.processes import DRIVER, JVM, WORKER, descendants, process_kind
 from layoutopt.catalog.snapshot import snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main

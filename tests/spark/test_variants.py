@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812
 
 import layoutopt
-from layoutopt.config.settings import DeleteSettings, UpdateSettings
 from layoutopt.errors import LayoutoptError, SchemaError
 from layoutopt.features.selection import mine_all
 from layoutopt.indexes.choosing import parse_indexes
@@ -19,6 +18,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
+from layoutopt.model.requests import DeleteRequest, UpdateRequest
 from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changes.dml import delete_rows, update_rows
 from layoutopt.spark.core.source import measure_content, open_source, schema_of, with_binaries
@@ -147,9 +147,9 @@ def test_column_groups_with_variants_are_put_together(spark: SparkSession, rows:
 @pytest.mark.long
 def test_rows_with_variants_are_deleted_and_updated(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     load(spark, rows, str(tmp_path / "t"), planned(rows))
-    delete_rows(spark, DeleteSettings(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
-    changed = {"set": ("v = parse_json('[7]')",), "where": "id = 1", "table_path": str(tmp_path / "t")}
-    update_rows(spark, UpdateSettings.model_validate(changed))
+    delete_rows(spark, DeleteRequest(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
+    change = UpdateRequest(table_path=str(tmp_path / "t"), assignments=("v = parse_json('[7]')",), where="id = 1")
+    update_rows(spark, change)
     assert verify(layoutopt.open_table(str(tmp_path / "t"))).problems == ()
     session = spark.newSession()
     register(session, "t", str(tmp_path / "t"))

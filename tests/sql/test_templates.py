@@ -12,8 +12,8 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.bench.brushing import make_rows, texts_of
-from layoutopt.bench.tpch_queries import STREAMS, TABLE, draw_stream
+from jobs.bench.brushing import make_rows, texts_of
+from jobs.bench.tpch_queries import STREAMS, TABLE, draw_stream
 from layoutopt.external.external_tables import read_schema
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql import dialect, scans, templates

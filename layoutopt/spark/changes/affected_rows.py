@@ -25,11 +25,11 @@ from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import NotATableError, SettingError
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter, Node
+from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.model.schema import PLACE, TID, Column, schema_ddl
 from layoutopt.model.types import quote_name
 from layoutopt.scan import check_switch as switch
@@ -333,9 +333,9 @@ def locate_removed(change: TableChange, located: LocatedRows, limit: float) -> R
     return RemovedRows(located.rows, content, segments if is_marked else None)
 
 
-def mark_limit(change: TableChange, settings: DeleteSettings | UpdateSettings | MergeSettings) -> float:
+def mark_limit(change: TableChange, request: DeleteRequest | UpdateRequest | MergeRequest) -> float:
     """Return the limit of :func:`locate_removed`: 0 if the settings forbid vectors or the table is published."""
-    return 0.0 if settings.publish or publications(change.table.catalog.files) else settings.rewrite_share
+    return 0.0 if request.publish or publications(change.table.catalog.files) else request.rewrite_share
 
 
 def matching_rows(change: TableChange, where: str) -> DataFrame:

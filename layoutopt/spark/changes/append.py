@@ -12,13 +12,13 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import AppendSettings
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
+from layoutopt.model.requests import AppendRequest
 from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.core.sessions import AnySession, start_session
@@ -50,7 +50,7 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
 
 
 def append_rows(
-    spark: AnySession, settings: AppendSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> AppendReport:
     """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
@@ -63,4 +63,4 @@ def append_rows(
     def compact(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         return compact_small_entries(start_session(spark), path, keys, watch)
 
-    return append.append_rows(open_source, settings, compact, say, log)
+    return append.append_rows(open_source, request, compact, say, log)

@@ -23,11 +23,11 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
-from layoutopt.config.settings import DeleteSettings, MergeSettings, UpdateSettings
 from layoutopt.errors import PublicationError, SettingError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
+from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quote_name, type_sql, unquote_name
 from layoutopt.publish.publishing import publish_after
@@ -56,7 +56,7 @@ _NESTED: Final = (ArrayType, MapType, StructType)
 
 
 def delete_rows(
-    spark: AnySession, settings: DeleteSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, request: DeleteRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete the rows for which a condition is TRUE.
 
@@ -75,14 +75,14 @@ def delete_rows(
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
     watch = Stages(say, log)
-    with publish_after(settings.table_path, settings.publish, say, log):
-        report = _delete(spark, settings, watch)
-        if settings.hard and report.load is None:  # its commit shares no manifest
-            forget_superseded_entries(TableFiles(settings.table_path), DELETE)
-    if not settings.hard:
+    with publish_after(request.table_path, request.publish, say, log):
+        report = _delete(spark, request, watch)
+        if request.hard and report.load is None:  # its commit shares no manifest
+            forget_superseded_entries(TableFiles(request.table_path), DELETE)
+    if not request.hard:
         return report
     with watch.stage("vacuum", "removing older snapshots"):
-        removed = vacuum(TableFiles(settings.table_path), 1, timedelta(0))
+        removed = vacuum(TableFiles(request.table_path), 1, timedelta(0))
     if removed.published:
         snapshots = ", ".join(map(str, removed.published))
         raise PublicationError(
@@ -92,26 +92,26 @@ def delete_rows(
     return replace(report, vacuum=removed)
 
 
-def _delete(spark: AnySession, settings: DeleteSettings, watch: Stages) -> ChangeReport:
+def _delete(spark: AnySession, request: DeleteRequest, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         change = open_for_change(
-            spark, settings.table_path, lambda table: check_condition("--where", settings.where, table.schema)
+            spark, request.table_path, lambda table: check_condition("--where", request.where, table.schema)
         )
-        removed = find_matches(change, settings.where, 0.0 if settings.hard else mark_limit(change, settings))
+        removed = find_matches(change, request.where, 0.0 if request.hard else mark_limit(change, request))
         values: tuple[PlainValue, ...] = ()
-        if settings.hard:  # no copy of rows deleted earlier may be left either
+        if request.hard:  # no copy of rows deleted earlier may be left either
             keys = {entry.key for entry in change.table.catalog.partitions if entry.deletes is not None}
             values = change.read_stored_values(keys)
-    report = ChangeReport(settings.table_path, deleted=removed.content.rows)
+    report = ChangeReport(request.table_path, deleted=removed.content.rows)
     if not removed.content.rows and not values:
         return report
-    keep = ~is_true(settings.where)
-    row_change = RowChange(removed, lambda rows: rows.where(keep), values=values, shares=not settings.hard)
+    keep = ~is_true(request.where)
+    row_change = RowChange(removed, lambda rows: rows.where(keep), values=values, shares=not request.hard)
     return commit_change(change, DELETE, report, row_change, watch)
 
 
 def update_rows(
-    spark: AnySession, settings: UpdateSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, request: UpdateRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Assign new values to columns of the rows that meet a condition, computed from the old row.
 
@@ -120,40 +120,40 @@ def update_rows(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    with publish_after(settings.table_path, settings.publish, say, log):
-        return _update(spark, settings, Stages(say, log))
+    with publish_after(request.table_path, request.publish, say, log):
+        return _update(spark, request, Stages(say, log))
 
 
-def _update(spark: AnySession, settings: UpdateSettings, watch: Stages) -> ChangeReport:
+def _update(spark: AnySession, request: UpdateRequest, watch: Stages) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
-        change = open_for_change(spark, settings.table_path, partial(_check_update, settings))
-        assignments = _parse_assignments(change, settings.assignments)
-        removed = find_matches(change, settings.where, mark_limit(change, settings))
-    report = ChangeReport(settings.table_path, updated=removed.content.rows)
+        change = open_for_change(spark, request.table_path, partial(_check_update, request))
+        assignments = _parse_assignments(change, request.assignments)
+        removed = find_matches(change, request.where, mark_limit(change, request))
+    report = ChangeReport(request.table_path, updated=removed.content.rows)
     if not removed.content.rows:
         return report
     with (
         watch.stage("all", "computing the new rows"),
-        translate_expression_errors("--set", ", ".join(settings.assignments)),
-        translate_spark_errors(repr(settings.table_path)),
+        translate_expression_errors("--set", ", ".join(request.assignments)),
+        translate_spark_errors(repr(request.table_path)),
     ):
         new_rows = _assign(removed.rows, assignments)
         if removed.segments is None:
-            content = measure_content(new_rows, repr(settings.table_path))
+            content = measure_content(new_rows, repr(request.table_path))
         else:  # computed once, since an expression may return another value each time
             new_rows = new_rows.localCheckpoint()
             unchanged = [name for name in change.plan.schema.names if name not in assignments]
             content = Content(removed.content.rows, {name: removed.content.sums[name] for name in unchanged})
-    is_updated = is_true(settings.where)
+    is_updated = is_true(request.where)
     row_change = RowChange(removed, lambda rows: _assign(rows, assignments, is_updated), NewRows(new_rows, content))
     return commit_change(change, "update", report, row_change, watch)
 
 
-def _check_update(settings: UpdateSettings, table: Table) -> None:
+def _check_update(request: UpdateRequest, table: Table) -> None:
     partition_by = current_plan(table.catalog).partition_by if table.catalog.plans else None
-    for name, value in split_assignments(settings.assignments, table.schema, partition_by).items():
+    for name, value in split_assignments(request.assignments, table.schema, partition_by).items():
         check_expression("--set", f"{name} ={value}", table.schema)
-    check_condition("--where", settings.where, table.schema)
+    check_condition("--where", request.where, table.schema)
 
 
 def _parse_assignments(change: TableChange, texts: tuple[str, ...]) -> dict[str, SparkColumn]:
@@ -192,7 +192,7 @@ _SURE_TYPES: Final = frozenset({"tinyint", "smallint", "int", "bigint", "date", 
 
 
 def merge_rows(
-    spark: AnySession, settings: MergeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, request: MergeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
 
@@ -202,24 +202,24 @@ def merge_rows(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    with publish_after(settings.table_path, settings.publish, say, log):
-        return _merge(spark, settings, Stages(say, log))
+    with publish_after(request.table_path, request.publish, say, log):
+        return _merge(spark, request, Stages(say, log))
 
 
-def _merge(spark: AnySession, settings: MergeSettings, watch: Stages) -> ChangeReport:
+def _merge(spark: AnySession, request: MergeRequest, watch: Stages) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
-        change = open_for_change(spark, settings.table_path, partial(_check_merge, settings))
-        keys = [find_column("--on", unquote_name(name), change.plan.schema).name for name in settings.on]
-        source, upserts = _read_merge_source(change, settings)
-        _check_keys(source, keys, settings.source)
+        change = open_for_change(spark, request.table_path, partial(_check_merge, request))
+        keys = [find_column("--on", unquote_name(name), change.plan.schema).name for name in request.on]
+        source, upserts = _read_merge_source(change, request)
+        _check_keys(source, keys, request.source)
         source_keys = source.select(*map(quote_name, keys))
         # Both are read several times, and joins may return rows in another order each time.
         located = _locate_keys(change, source_keys, keys).checkpoint()
-        removed, new_rows = locate_removed(change, located, mark_limit(change, settings)), upserts.localCheckpoint()
-        new = measure_content(new_rows, repr(settings.source))
+        removed, new_rows = locate_removed(change, located, mark_limit(change, request)), upserts.localCheckpoint()
+        new = measure_content(new_rows, repr(request.source))
         updated = new_rows.join(removed.rows.select(*map(quote_name, keys)), keys, "left_semi").count()
         values = change.read_values(new_rows) if removed.segments is None else ()
-    report = ChangeReport(settings.table_path, removed.content.rows - updated, updated, new.rows - updated)
+    report = ChangeReport(request.table_path, removed.content.rows - updated, updated, new.rows - updated)
     if not removed.content.rows and not new.rows:
         return report
 
@@ -255,30 +255,30 @@ def _value_condition(source: DataFrame, name: str) -> SparkColumn:
     return column.isin(sorted(values)) if values else F.lit(False)
 
 
-def _check_merge(settings: MergeSettings, table: Table) -> None:
+def _check_merge(request: MergeRequest, table: Table) -> None:
     schema = current_plan(table.catalog).schema
-    for name in settings.on:
+    for name in request.on:
         find_column("--on", unquote_name(name), schema)
-    has_more = settings.delete_when is not None
-    columns = check_source(settings.source, schema, "the table", more=has_more)
-    if settings.delete_when is not None and columns is not None:
-        check_condition("--delete-when", settings.delete_when, columns)
+    has_more = request.delete_when is not None
+    columns = check_source(request.source, schema, "the table", more=has_more)
+    if request.delete_when is not None and columns is not None:
+        check_condition("--delete-when", request.delete_when, columns)
 
 
-def _read_merge_source(change: TableChange, settings: MergeSettings) -> tuple[DataFrame, DataFrame]:
+def _read_merge_source(change: TableChange, request: MergeRequest) -> tuple[DataFrame, DataFrame]:
     """Return the source's rows, and those that are to be in the table afterwards."""
-    source = open_source(change.spark, settings.source)
-    source_partitions(source, settings.source, None)  # checks that Spark reads whole files
+    source = open_source(change.spark, request.source)
+    source_partitions(source, request.source, None)  # checks that Spark reads whole files
     names = change.plan.schema.names
-    if settings.delete_when is None:
+    if request.delete_when is None:
         rows = conform_columns(source, change.plan.schema, "the table")
         return rows, rows
-    with translate_expression_errors("--delete-when", settings.delete_when):
-        _ = source.where(F.expr(f"({settings.delete_when})")).schema
+    with translate_expression_errors("--delete-when", request.delete_when):
+        _ = source.where(F.expr(f"({request.delete_when})")).schema
     # The condition may use columns that the table lacks, such as the kind of change.
     columns = [name for name in source.columns if change.plan.schema.get(name) is not None]
     rows = conform_columns(source.select(*map(quote_name, columns)), change.plan.schema, "the table")
-    upserts = source.where(~is_true(settings.delete_when)).select(*map(quote_name, columns))
+    upserts = source.where(~is_true(request.delete_when)).select(*map(quote_name, columns))
     return rows.select(*map(quote_name, names)), conform_columns(upserts, change.plan.schema, "the table")
 
 

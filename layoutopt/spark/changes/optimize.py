@@ -18,14 +18,15 @@ from pyspark.sql import SparkSession
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.config.fields import parse_age
-from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
-from layoutopt.inspect.status import DELETED_SHARE, current_plan
+from layoutopt.inspect.status import current_plan
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import DELETED_SHARE, OptimizeRequest
+from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
@@ -45,8 +46,8 @@ LEAST_GAIN: Final = 0.05
 GAINS: Final = "its queries read less"
 
 
-@dataclass(frozen=True)
-class OptimizeReport:
+@dataclass(frozen=True, repr=False)
+class OptimizeReport(Summarised):
     """What an optimize did.
 
     Attributes:
@@ -78,13 +79,18 @@ class OptimizeReport:
         """Return the gain curve: the written share of the table's bytes, and the share of all gains."""
         return [(written / max(1, self.bytes), gained) for written, gained in gain_curve(self.candidates)]
 
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        counts = {"candidates": len(self.candidates), "chosen": len(self.chosen), "rewritten": len(self.loads)}
+        return {"table": self.table, "plan": self.plan, **counts}
+
     def to_json(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         return {**asdict(self), "curve": self.curve}
 
 
 def optimize_table(
-    spark: AnySession, settings: OptimizeSettings, say: Progress = silent, log: EventLog = NO_EVENTS
+    spark: AnySession, request: OptimizeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> OptimizeReport:
     """Rewrite partitions that are worth it, in a commit each; running the command again continues.
 
@@ -93,29 +99,29 @@ def optimize_table(
         LogError: the log can't be used.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`, and of publishing.
     """
-    if settings.dry_run:
-        parse_publications(settings.table_path, settings.publish)  # raises if publishing would fail
-        return _optimize(spark, settings, say, log)
-    with publish_after(settings.table_path, settings.publish, say, log):
-        return _optimize(spark, settings, say, log)
+    if request.dry_run:
+        parse_publications(request.table_path, request.publish)  # raises if publishing would fail
+        return _optimize(spark, request, say, log)
+    with publish_after(request.table_path, request.publish, say, log):
+        return _optimize(spark, request, say, log)
 
 
-def _optimize(spark: AnySession, settings: OptimizeSettings, say: Progress, log: EventLog) -> OptimizeReport:
-    change = open_for_change(spark, settings.table_path, partial(_check_request, settings))
+def _optimize(spark: AnySession, request: OptimizeRequest, say: Progress, log: EventLog) -> OptimizeReport:
+    change = open_for_change(spark, request.table_path, partial(_check_request, request))
     spark, table = change.spark, change.table
-    _check(table, settings)
-    target = find_target(spark, table, change.plan, settings, say)
+    _check(table, request)
+    target = find_target(spark, table, change.plan, request, say)
     candidates = find_candidates(table, target)
-    selected = [candidate for candidate in candidates if not settings.partition or candidate.key in settings.partition]
+    selected = [candidate for candidate in candidates if not request.partition or candidate.key in request.partition]
     total = sum(entry.bytes for entry in table.catalog.partitions)
-    budget = settings.budget_bytes if settings.budget_share is None else settings.budget_share * total
+    budget = request.budget_bytes if request.budget_share is None else request.budget_share * total
     forecasts: dict[str, Prospect] = {}
     parts = Parts()
-    if settings.auto:
-        forecasts = _estimate_prospects(table, target, selected, settings)
-        due = [candidate for candidate in selected if _is_due(candidate, forecasts[candidate.key], settings)]
+    if request.auto:
+        forecasts = _estimate_prospects(table, target, selected, request)
+        due = [candidate for candidate in selected if _is_due(candidate, forecasts[candidate.key], request)]
     else:
-        if budget is not None or settings.plot is not None:
+        if budget is not None or request.curve:
             say("trying partial rewrites")
             parts = find_parts(spark, table, target, selected, LEAST_GAIN)
             candidates = parts.add_to(candidates)
@@ -123,23 +129,23 @@ def _optimize(spark: AnySession, settings: OptimizeSettings, say: Progress, log:
         due = [
             candidate
             for candidate in selected
-            if settings.partition or find_reason(candidate, settings.deleted_share) is not None
+            if request.partition or find_reason(candidate, request.deleted_share) is not None
         ]
-    reasons = {candidate.key: _explain_choice(candidate, settings) for candidate in due}
+    reasons = {candidate.key: _explain_choice(candidate, request) for candidate in due}
     chosen = spend_budget(due, budget, LEAST_GAIN)
     loads, overtaken = [], []
-    for number, (key, part) in enumerate(() if settings.dry_run else chosen.items()):
+    for number, (key, part) in enumerate(() if request.dry_run else chosen.items()):
         say(f"partition {key}, {number + 1} of {len(chosen)}")
         level = None if part is None else parts.levels[key][part.level]
         try:
-            load = _rewrite_partition(spark, settings.table_path, target.plan, key, level, Stages(say, log))
+            load = _rewrite_partition(spark, request.table_path, target.plan, key, level, Stages(say, log))
         except CommitConflictError:
             overtaken.append(key)
             continue
         if load is not None:
             loads.append(load)
     return OptimizeReport(
-        table=settings.table_path,
+        table=request.table_path,
         plan=target.plan.digest,
         bytes=total,
         candidates=tuple(candidates),
@@ -199,47 +205,47 @@ def find_reason(candidate: Candidate, deleted_share: float = DELETED_SHARE) -> s
     return None
 
 
-def _explain_choice(candidate: Candidate, settings: OptimizeSettings) -> str:
-    if settings.auto:
+def _explain_choice(candidate: Candidate, request: OptimizeRequest) -> str:
+    if request.auto:
         return GAINS
-    return find_reason(candidate, settings.deleted_share) or "named by --partition"
+    return find_reason(candidate, request.deleted_share) or "named by --partition"
 
 
-def _check_request(settings: OptimizeSettings, table: Table) -> None:
-    """Check what needs no session: the settings, the plan, and that the log can be read."""
-    _check(table, settings)
-    check_flags(settings)
-    if settings.plan is not None and table.catalog.plans:
-        read_fitting_plan(settings.plan, current_plan(table.catalog))
-    if settings.log is not None:
-        check_log(read_log(settings.log, column=settings.column, dialect=settings.dialect), settings.dialect)
+def _check_request(request: OptimizeRequest, table: Table) -> None:
+    """Check what needs no session: the request, the plan, and that the log can be read."""
+    _check(table, request)
+    check_flags(request)
+    if request.plan is not None and table.catalog.plans:
+        read_fitting_plan(request.plan, current_plan(table.catalog))
+    if request.log is not None:
+        check_log(read_log(request.log, column=request.column, dialect=request.dialect), request.dialect)
 
 
-def _check(table: Table, settings: OptimizeSettings) -> None:
-    if settings.budget_bytes is not None and settings.budget_share is not None:
+def _check(table: Table, request: OptimizeRequest) -> None:
+    if request.budget_bytes is not None and request.budget_share is not None:
         raise SettingError("--budget-bytes and --budget-share are both set; set only one of them")
-    unknown = [key for key in settings.partition if key not in table.catalog.snapshot.by_key]
+    unknown = [key for key in request.partition if key not in table.catalog.snapshot.by_key]
     if unknown:
         known = expected_names(unknown[0], table.catalog.snapshot.by_key)
         raise SettingError(f"the table has no partition {unknown[0]!r}: {known}; `layoutopt status` lists them")
 
 
 def _estimate_prospects(
-    table: Table, target: Target, candidates: Sequence[Candidate], settings: OptimizeSettings
+    table: Table, target: Target, candidates: Sequence[Candidate], request: OptimizeRequest
 ) -> dict[str, Prospect]:
     assert target.log is not None
     assert target.half_life is not None
-    costs = {candidate.key: _write_cost(candidate, settings) for candidate in candidates}
-    horizon = parse_age(settings.horizon)
+    costs = {candidate.key: _write_cost(candidate, request) for candidate in candidates}
+    horizon = parse_age(request.horizon)
     return estimate_prospects(table, target.log, target.reads, target.shares, target.half_life, horizon, costs)
 
 
-def _is_due(candidate: Candidate, prospect: Prospect, settings: OptimizeSettings) -> bool:
-    return RewriteRule().acts(prospect.loss, _write_cost(candidate, settings), prospect.expected)
+def _is_due(candidate: Candidate, prospect: Prospect, request: OptimizeRequest) -> bool:
+    return RewriteRule().acts(prospect.loss, _write_cost(candidate, request), prospect.expected)
 
 
-def _write_cost(candidate: Candidate, settings: OptimizeSettings) -> float:
-    return settings.write_cost * max(1, candidate.bytes)
+def _write_cost(candidate: Candidate, request: OptimizeRequest) -> float:
+    return request.write_cost * max(1, candidate.bytes)
 
 
 def _rewrite_partition(

@@ -23,6 +23,7 @@ from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.events import Stages
 from layoutopt.loading.load import Basis, load
+from layoutopt.model.summary import Summarised
 from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
 from layoutopt.spark.changes.deletion_vectors import make_marks
 from layoutopt.spark.core.source import conform_columns
@@ -50,8 +51,8 @@ class MarkReport:
     bytes: int
 
 
-@dataclass(frozen=True)
-class ChangeReport:
+@dataclass(frozen=True, repr=False)
+class ChangeReport(Summarised):
     """What a delete, update or merge did.
 
     Attributes:
@@ -73,6 +74,10 @@ class ChangeReport:
     def to_json(self) -> dict[str, object]:
         """Return the report as a JSON object."""
         return asdict(self)
+
+    def summarise(self) -> dict[str, object]:
+        """Return the summary of a notebook."""
+        return {name: getattr(self, name) for name in ("table", "deleted", "updated", "inserted")}
 
 
 @dataclass(frozen=True, eq=False)

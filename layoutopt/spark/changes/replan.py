@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from layoutopt.config.documents import read_plan
 from layoutopt.config.fields import parse_age
-from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.events import Progress
 from layoutopt.features.selection import mine_all
@@ -28,6 +27,7 @@ from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, group_queries
+from layoutopt.model.requests import OptimizeRequest
 from layoutopt.planning.row_order import NONE
 from layoutopt.scan.table import Table
 from layoutopt.spark.core.functions import check_plan
@@ -103,7 +103,7 @@ def _key_queries(queries: Sequence[Query]) -> set[tuple[object, ...]]:
 def request_like(plan: Plan) -> PlanRequest:
     """Return a request for a plan of the same kind; the storage budget is what the plan stores.
 
-    A plan doesn't record how its layouts were searched for, so the search has its default settings.
+    A plan doesn't record how its layouts were searched for, so the search has its default request.
     """
     first = plan.scheme.layouts[0].blocking
     vectors = next((layout.blocking for layout in plan.scheme.layouts if isinstance(layout.blocking, ByVectors)), None)
@@ -127,7 +127,7 @@ def request_like(plan: Plan) -> PlanRequest:
     )
 
 
-def find_target(spark: SparkSession, table: Table, newest: Plan, settings: OptimizeSettings, say: Progress) -> Target:
+def find_target(spark: SparkSession, table: Table, newest: Plan, request: OptimizeRequest, say: Progress) -> Target:
     """Return the target that the settings ask for: by a given plan, a fresh one for the log, or the table's newest.
 
     Raises:
@@ -136,27 +136,27 @@ def find_target(spark: SparkSession, table: Table, newest: Plan, settings: Optim
         LogError: the log can't be used, or has statements without a time with --auto or --half-life.
         PlanError: the log has nothing to plan by.
     """
-    check_flags(settings)
-    plan = newest if settings.plan is None else _read_plan(spark, settings.plan, newest)
-    if settings.log is None:
+    check_flags(request)
+    plan = newest if request.plan is None else _read_plan(spark, request.plan, newest)
+    if request.log is None:
         return _estimate_target(table, plan, plan.queries)
-    entries = read_log(settings.log, column=settings.column, dialect=settings.dialect)
-    queries = analyze(entries, table.schema, table.name, settings.dialect, table.settings, table.udfs).queries
+    entries = read_log(request.log, column=request.column, dialect=request.dialect)
+    queries = analyze(entries, table.schema, table.name, request.dialect, table.settings, table.udfs).queries
     log, half_life = None, None
-    if settings.auto or settings.half_life is not None:
+    if request.auto or request.half_life is not None:
         log = DatedLog(queries, query_times(queries, table.settings.time_zone))
-        half_life = log.half_life() if settings.half_life is None else parse_age(settings.half_life)
+        half_life = log.half_life() if request.half_life is None else parse_age(request.half_life)
         queries = decay_weights(queries, half_life, table.settings.time_zone)
-    if settings.plan is not None:
+    if request.plan is not None:
         return replace(_estimate_target(table, plan, queries), log=log, half_life=half_life)
     say("planning for the log")
     return replace(make_fresh_plan(spark, table, newest, queries, say), log=log, half_life=half_life)
 
 
-def check_flags(settings: OptimizeSettings) -> None:
+def check_flags(request: OptimizeRequest) -> None:
     """Raise SettingError for flags that need a log."""
-    if settings.log is None:
-        for flag, is_set in (("--auto", settings.auto), ("--half-life", settings.half_life is not None)):
+    if request.log is None:
+        for flag, is_set in (("--auto", request.auto), ("--half-life", request.half_life is not None)):
             if is_set:
                 raise SettingError(f"{flag} needs a recent log; set --log LOG")
 

@@ -13,13 +13,13 @@ from urllib.parse import unquote
 
 from layoutopt.advice import Advice
 from layoutopt.catalog.storage.filesystem import is_url
-from layoutopt.config.settings import AdviseSettings
 from layoutopt.events import Progress
 from layoutopt.external.external_tables import open_snapshot
 from layoutopt.external.formats import parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, parquet_files, strip_scheme
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
+from layoutopt.model.requests import AdviseRequest
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def advise(
     spark: AnySession,
-    settings: AdviseSettings,
+    request: AdviseRequest,
     progress: Progress | None = None,
     udfs: Sequence[Udf] = (),
     tell: Tell = ignore_estimate,
@@ -49,16 +49,16 @@ def advise(
 
     Args:
         spark: the session; or a function that starts one, called only where Arrow can't read the source.
-        settings, progress, udfs, tell, by_arrow: as there; with functions of the user's Spark reads the rows.
+        request, progress, udfs, tell, by_arrow: as there; with functions of the user's Spark reads the rows.
     """
     by_arrow &= not udfs
     if not callable(spark):
         by_arrow &= has_local_paths(spark)
-    elif not by_arrow or is_url(settings.source):
+    elif not by_arrow or is_url(request.source):
         spark = start_early(spark)  # while the log is read
     # Few rows alone are not worth starting Spark.
     return planning.advise(
-        partial(open_frame_source, spark), settings, progress, udfs, tell,
+        partial(open_frame_source, spark), request, progress, udfs, tell,
         by_arrow=by_arrow, include_small=callable(spark),
     )  # fmt: skip
 

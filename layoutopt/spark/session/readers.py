@@ -32,9 +32,8 @@ from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.external.listing import to_arrow_constant
-from layoutopt.inspect.cost import count_work
+from layoutopt.inspect.cost import QueryWork, count_work
 from layoutopt.model.arrays import Bits, Ints
-from layoutopt.model.engine_costs import QueryWork
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.schema import BLOCK, Column, schema_ddl
 from layoutopt.model.types import INTEGER_BITS, decimal_digits, quote_name, type_sql
@@ -427,7 +426,7 @@ def choose_reader(read: TableRead) -> tuple[Reader, bool]:
         return Reader.NATIVE if data.has_native_files else Reader.TASKS, False
     work = count_work(read.pruned)
     by_tasks = read.is_joined or not data.is_plain or are_tasks_sooner(read, work)
-    few = work.bytes <= _MOST_BYTES and work.values + work.joined_values <= _MOST_VALUES
+    few = work.bytes <= _MOST_BYTES and work.values <= _MOST_VALUES
     by_driver = few and data.is_plain and (by_tasks or any(mask.any() for mask in read.with_deletes))
     reader = Reader.TASKS if by_tasks else Reader.NATIVE
     return reader, by_driver and all(_is_same_to_both(column.type) for column in read.columns)

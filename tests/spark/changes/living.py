@@ -19,14 +19,7 @@ import pytest
 
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.config.settings import (
-    AppendSettings,
-    DeleteSettings,
-    LoadSettings,
-    MergeSettings,
-    OptimizeSettings,
-    UpdateSettings,
-)
+from layoutopt.config.settings import LoadSettings
 from layoutopt.events import Stages, silent
 from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
@@ -36,6 +29,7 @@ from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
+from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
 from layoutopt.spark.changes.affected_rows import TableChange
@@ -188,27 +182,27 @@ class Living:
     # The verbs on the table alone; what is given replaces the settings' defaults.
 
     def appended(self, source: str, **given: Any) -> AppendReport:
-        return append_rows(self.spark, AppendSettings(table_path=self.path, source=source, **given))
+        return append_rows(self.spark, AppendRequest(table_path=self.path, source=source, **given))
 
     def deleted(self, where: str, **given: Any) -> ChangeReport:
-        return delete_rows(self.spark, DeleteSettings(table_path=self.path, where=where, **given))
+        return delete_rows(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
 
     def updated(self, where: str, *texts: str, **given: Any) -> ChangeReport:
-        settings = UpdateSettings(table_path=self.path, assignments=texts or ("kind = 7",), where=where, **given)
+        settings = UpdateRequest(table_path=self.path, assignments=texts or ("kind = 7",), where=where, **given)
         return update_rows(self.spark, settings)
 
     def merged(self, source: str, **given: Any) -> ChangeReport:
-        return merge_rows(self.spark, MergeSettings(table_path=self.path, source=source, on=("id",), **given))
+        return merge_rows(self.spark, MergeRequest(table_path=self.path, source=source, on=("id",), **given))
 
     def optimized(self, **given: Any) -> OptimizeReport:
-        return optimize_table(self.spark, OptimizeSettings(table_path=self.path, **given))
+        return optimize_table(self.spark, OptimizeRequest(table_path=self.path, **given))
 
     # Changes of the table and the model.
 
     def append(self, count: int) -> str:
         rows = self.new_rows(count)
         source = self.source(rows)
-        settings = AppendSettings(table_path=self.path, source=source)
+        settings = AppendRequest(table_path=self.path, source=source)
         few = self.encrypt is None and self.written % 2 == 0
         for direct in (few, not few and self.encrypt is None):  # a retry does nothing, with Spark or without
             if direct:

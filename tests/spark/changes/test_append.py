@@ -17,12 +17,13 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.config.settings import AppendSettings, LoadSettings
+from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import AlreadyLoadedError, TableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_few_rows
 from layoutopt.loading.local_source import LocalSource
+from layoutopt.model.requests import AppendRequest
 from layoutopt.report.inspections import print_append
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import pipeline
@@ -53,7 +54,7 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     assert LocalSource(source, current_plan(Catalog.open(living.path))).list_partitions() == seen
 
     by_spark = living.appended(source)
-    without = append_few_rows(AppendSettings(table_path=other, source=source), no_join)
+    without = append_few_rows(AppendRequest(table_path=other, source=source), no_join)
     assert without.batch == by_spark.batch
     assert by_spark.load is not None
     assert without.load is not None
@@ -73,8 +74,8 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
             ]
             assert str(groups[0].drop_columns("_block")) == str(groups[1].drop_columns("_block"))
     # each finds the other's batch
-    assert append_few_rows(AppendSettings(table_path=living.path, source=source), no_join).load is None
-    assert append_rows(spark, AppendSettings(table_path=other, source=source)).load is None
+    assert append_few_rows(AppendRequest(table_path=living.path, source=source), no_join).load is None
+    assert append_rows(spark, AppendRequest(table_path=other, source=source)).load is None
     living.model |= {row[0]: row for row in rows}
     living.check()
     assert verify(open_table(other)).ok

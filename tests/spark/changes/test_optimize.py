@@ -15,12 +15,12 @@ import pytest
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
-from layoutopt.config.settings import OptimizeSettings
 from layoutopt.errors import CommitConflictError, PlanError, SchemaError, SettingError
 from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
 from layoutopt.maintenance.candidates import Candidate
 from layoutopt.model.layout import Plan, Scheme
+from layoutopt.model.requests import OptimizeRequest
 from layoutopt.report.inspections import print_optimize
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
@@ -68,7 +68,7 @@ class Changed:
         return str(path)
 
     def optimize(self, **given: Any) -> OptimizeReport:
-        return optimize_table(self.spark, OptimizeSettings(table_path=self.table, **given))
+        return optimize_table(self.spark, OptimizeRequest(table_path=self.table, **given))
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,6 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.config.settings import DeleteSettings, OptimizeSettings
 from layoutopt.errors import CommitConflictError, ContentMismatchError
 from layoutopt.events import Stages, silent
 from layoutopt.inspect.verify import verify
@@ -28,6 +27,7 @@ from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
+from layoutopt.model.requests import DeleteRequest, OptimizeRequest
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
 from layoutopt.spark.changes.affected_rows import TableChange, locate_rows
@@ -169,7 +169,7 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart, rows: int) -> No
     if rows == 800:
         apart.write(wanted)
     else:
-        delete_rows(apart.spark, DeleteSettings(table_path=apart.path, where="id = 3"))
+        delete_rows(apart.spark, DeleteRequest(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match="another commit"):
         apart.write(wanted, snapshot=0)
     files = {file.path for file in TableFiles(apart.path).walk("data")}
@@ -271,7 +271,7 @@ class Drifted:
         Path(self.log).write_text("".join(json.dumps(line) + "\n" for line in texts))
 
     def optimize(self, **given: Any) -> OptimizeReport:
-        return optimize_table(self.spark, OptimizeSettings(table_path=self.path, plan=self.plan, log=self.log, **given))
+        return optimize_table(self.spark, OptimizeRequest(table_path=self.path, plan=self.plan, log=self.log, **given))
 
     def read(self) -> int:
         """The bytes that the log's queries read."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
 ESTIMATED = ("bytes_scanned", "skipped_by", "indicators")
-ABSENT = ("layouts", "footer_bytes", "predicted_seconds")  # which name the plan, and know of files
+ABSENT = ("layouts", "footer_bytes")  # which name the plan, and know of files
 
 
 @pytest.mark.long

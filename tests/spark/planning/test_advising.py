@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,9 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import AdviseSettings
 from layoutopt.errors import PlanError
 from layoutopt.external.snapshot import parquet_files
+from layoutopt.model.requests import AdviseRequest
 from layoutopt.planning import advise as layouts_tried
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.advise import advise, select_file_rows
@@ -90,8 +89,8 @@ def content(root: Path) -> dict[Path, tuple[bytes, int]]:
 
 
 def advised(spark: SparkSession, source: str, log: Path, **asked: object) -> Advice:
-    values = {"source": source, "log": str(log), "block_rows": 200, **asked}
-    return advise(spark, make_settings(AdviseSettings, values))
+    values: dict[str, Any] = {"source": source, "log": str(log), "block_rows": 200, **asked}
+    return advise(spark, AdviseRequest(**values))
 
 
 @pytest.mark.spark
@@ -159,7 +158,7 @@ def test_arrow_and_spark_advise_alike(
     monkeypatch.setattr(layouts_tried, "LOAD_METHODS", ("cuts", "sop"))
     source = parquet(rows, tmp_path / "table")
     by_spark = advised(spark, source, log)
-    settings = make_settings(AdviseSettings, {"source": source, "log": str(log), "block_rows": 200})
+    settings = AdviseRequest(source=source, log=str(log), block_rows=200)
     by_arrow = advise(lambda: pytest.fail("Spark is started"), settings)
     known = [replace(of, layouts=(), recommended=None, statements=()) for of in (by_arrow, by_spark)]
     assert known[0] == known[1]

@@ -16,9 +16,9 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import check_request
-from layoutopt.model.engine_costs import held_out_shares
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByCuts, ByVectors
+from layoutopt.model.predictions import held_out_shares
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
 from layoutopt.planning.automatic import choose_guides, choose_method

@@ -13,9 +13,9 @@ import pytest
 
 from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
-from layoutopt.model.engine_costs import Calibration, EngineCosts, QueryWork, from_cost_predictions, held_out_shares
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
+from layoutopt.model.predictions import held_out_shares
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.vectors import pack
@@ -24,7 +24,6 @@ from layoutopt.planning.hold_out import (
     EvaluatedPlan,
     Fold,
     HoldOutEvaluation,
-    Objective,
     draw_evaluation,
     score_all,
     worst_fraction,
@@ -134,8 +133,8 @@ def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
 def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     run, asked = trying(), []
 
-    def score_again(trials: list[EvaluatedPlan], objective: Objective) -> list[EvaluatedPlan]:
-        assert objective.kind == "bytes"
+    def score_again(trials: list[EvaluatedPlan], objective: str) -> list[EvaluatedPlan]:
+        assert objective == "bytes"
         asked.extend(trials)
         return [replace(trial, score=1 - trial.score) for trial in trials]
 
@@ -157,7 +156,7 @@ def test_the_order_of_rows_that_was_found_is_not_searched_again(
 ) -> None:
     run = trying()
 
-    def score_again(trials: list[EvaluatedPlan], objective: Objective) -> list[EvaluatedPlan]:
+    def score_again(trials: list[EvaluatedPlan], objective: str) -> list[EvaluatedPlan]:
         return [replace(trial, row_orders=found) for trial in trials]
 
     monkeypatch.setattr(run, "score_again", score_again)
@@ -191,43 +190,20 @@ def test_what_is_smaller_as_a_whole_is_not_judged_by_that(monkeypatch: pytest.Mo
     assert [trial.score for trial in run.evaluated] == [0.5, 0.4]
 
 
-def test_by_time_a_plan_that_reads_more_may_take_less(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first plan reads half the bytes, by a thousand times as many row groups."""
+def test_plans_are_judged_by_bytes_or_by_cells(monkeypatch: pytest.MonkeyPatch) -> None:
     run = trying_two()
 
     def rehearsed(rows: object, trials: list[Trial], queries: list[Query]) -> list[TrialResult]:
-        n, plans = len(queries), [trial.plan for trial in trials]
-        nothing = (0.0,) * n
-        work = [QueryWork(queries=1, bytes=size, row_groups=groups, values=9) for size, groups in ((1, 1e4), (2, 10))]
-        full = (QueryWork(queries=1, bytes=4, row_groups=1e4, values=12),) * n
+        n = len(queries)
         return [
-            TrialResult(plan, (each.bytes,) * n, (4.0,) * n, nothing, (each,) * n, full)
-            for plan, each in zip(plans, work, strict=True)
+            TrialResult(trial.plan, (size,) * n, (4.0,) * n, (0.0,) * n, (cells,) * n, (12.0,) * n)
+            for trial, size, cells in zip(trials, (1.0, 2.0), (9.0, 6.0), strict=True)
         ]
 
     monkeypatch.setattr("layoutopt.planning.hold_out.try_on_segments", rehearsed)
-    costs = EngineCosts({"queries": 0.1, "row_groups": 1e-4, "bytes": 1e-9})
-    by_time = run.score_again(list(run.evaluated), Objective("time", costs))
-    assert [trial.by for trial in by_time] == ["time", "time"]
-    assert by_time[0].score == pytest.approx(1.0, abs=1e-6)
-    assert by_time[1].score == pytest.approx(0.101 / 1.1, abs=1e-6)
-    assert [trial.score for trial in run.score_again(list(run.evaluated), Objective("cells"))] == [0.75, 0.75]
+    assert [trial.score for trial in run.score_again(list(run.evaluated), "cells")] == [0.75, 0.5]
+    assert [trial.by for trial in run.evaluated] == ["cells", "cells"]
     assert [trial.score for trial in run.score_again(list(run.evaluated))] == [0.25, 0.5]
-
-
-def test_block_sizes_are_tried_by_time_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    def smallest(trials: list[EvaluatedPlan], objective: Objective) -> list[EvaluatedPlan]:
-        return [replace(trial, score=trial.settings.block_rows / 1e6) for trial in trials]
-
-    chosen = {}
-    for objective in ("bytes", "time"):
-        for given in (False, True):
-            run = trying()
-            monkeypatch.setattr(run, "score_again", smallest)
-            asked = PlanSettings(source="rows", partition_by="day", method="auto", segment_rows=1000)
-            asked = asked.model_copy(update={"block_rows": 200}) if given else asked
-            chosen[objective, given] = choose_method(run, asked, 2, silent, Objective(objective)).block_rows
-    assert chosen == {("bytes", False): 10_000, ("bytes", True): 200, ("time", False): 2_500, ("time", True): 200}
 
 
 def test_methods_that_cannot_plan_are_left_out() -> None:
@@ -281,35 +257,11 @@ class TestPlanBest:
         assert Plan.loads(plan.dumps()) == plan
         assert plan_best(spark, asked, log).dumps() == plan.dumps()
 
-    @pytest.mark.long
-    def test_auto_by_time_says_what_it_went_by(
-        self,
-        spark: SparkSession,
-        source: Path,
-        log: FeaturesDocument,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+    def test_an_objective_is_refused_where_nothing_is_chosen(
+        self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
-        monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", ("input-order", "sop"))
-        monkeypatch.setattr("layoutopt.planning.automatic.SIZES", (0.001, 0.004))
-        given = tmp_path / "calibration.json"
-        costs = {"queries": 0.1, "chunks": 0.01, "values": 1e-7}
-        given.write_bytes(Calibration({"duckdb": costs}).dumps())
-        asked = PlanSettings(
-            source=str(source), partition_by="day", segment_rows=1000, objective="time", engine="duckdb",
-            calibration=given,
-        )  # fmt: skip
-        plan = plan_best(spark, asked, log)
-        found = held_out_shares(plan.predicted, "time")
-        labels = {"sop", "input-order"} & set(found)
-        assert plan.block_rows == 10_000, "a chunk costs more than what it saves"
-        assert labels
-        assert {f"{plan.method} block-rows={rows}" for rows in (10, 40)} < set(found)
-        assert found[plan.method] == min(found.values())
-        assert from_cost_predictions(plan.predicted) == {"duckdb": costs}
-        with pytest.raises(PlanError, match="'spark' was not calibrated"):
-            plan_best(spark, asked.model_copy(update={"engine": "spark"}), log)
-        for wrong in ({"method": "sop"}, {"tune": True}, {"objective": "bytes"}):
+        asked = PlanSettings(source=str(source), objective="cells")
+        for wrong in ({"method": "sop"}, {"tune": True}):
             with pytest.raises(SettingError, match=r"--objective"):
                 plan_best(spark, asked.model_copy(update=wrong), log)
 
