@@ -110,7 +110,7 @@ def test_appends_and_compaction_keep_the_files(days: Days) -> None:
     names = [f"late{number}.parquet" for number in range(5)]
     for name in names:
         append_locally(
-            AppendRequest(table_path=days.table, source=str(late_rows(days, name)), executor="local", keep_apart=True)
+            AppendRequest(table_path=days.table, source=str(late_rows(days, name)), keep_apart=True)
         )
     assert listed(days) == {DAYS[0]: ["a.parquet", "b.parquet"], "__null__": names}
     assert join_few_rows(days.table, ["__null__"], Stages()) is not None
