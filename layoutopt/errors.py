@@ -3,7 +3,7 @@
     LayoutoptError (1)
     ├── InputError (2)  bad usage or input
     │   ├── SettingError, LogError, SchemaError, PlanError, PublicationError
-    │   ├── QueryError ── UnknownTableError
+    │   ├── QueryError ── UnknownTableError, CostLimitError
     │   ├── EncryptionKeyError, EncryptedTableError
     │   └── SourceError ── MissingPartitionError (4)
     ├── NeedsSparkError, WorkerLostError
@@ -72,6 +72,10 @@ class UnknownTableError(QueryError):
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
         self.name = name
+
+
+class CostLimitError(QueryError):
+    """A query would read more bytes than its limit allows; nothing was read."""
 
 
 class PublicationError(InputError):

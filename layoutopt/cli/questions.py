@@ -61,7 +61,7 @@ def query(settings: QuerySettings, session: Session) -> None:
     table = open_at(session, settings.table_path, settings, indexed=True, **options)
     from layoutopt.inspect.cost import dry_run
 
-    scan = table.scan(settings.sql, tables=open_further(session, settings.further))
+    scan = table.scan(settings.sql, tables=open_further(session, settings.further), max_bytes=settings.max_bytes)
     catalog = table.catalog.files.traffic.so_far
     with session.working("reading"):
         answer = answer_scan(scan, settings, session)

@@ -13,12 +13,16 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ByteSize,
     ConfigDict,
+    TypeAdapter,
+    ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 from pydantic.fields import FieldInfo
 
+from layoutopt.errors import SettingError
 from layoutopt.extensions import Kind, names
 from layoutopt.model.documents import ParquetIndex
 from layoutopt.model.types import split_parts
@@ -60,6 +64,21 @@ def parse_age(text: str) -> timedelta:
         raise ValueError("should be a number and one of s, m, h, d, w, as in 7d")
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[match[2]]
     return timedelta(seconds=int(match[1]) * seconds)
+
+
+def parse_bytes(value: int | str) -> int:
+    """Parse a number of bytes, perhaps with a unit.
+
+    Raises:
+        SettingError: the value is no such number.
+
+    >>> parse_bytes("500MB"), parse_bytes("2GiB"), parse_bytes(7)
+    (500000000, 2147483648, 7)
+    """
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(value))
+    except ValidationError as error:
+        raise SettingError(f"{value!r} is no number of bytes; write it like 500MB, 2GiB or 1000000") from error
 
 
 def _check_age(text: str) -> str:

@@ -94,6 +94,15 @@ EventLog = Annotated[
     ),
 ]
 
+MaxBytes = Annotated[
+    ByteSize | None,
+    Field(
+        ge=0,
+        description="refuse a query, before anything is read, that would read more compressed bytes than this, like "
+        "500MB or 2GiB [default: no limit]",
+    ),
+]
+
 
 # The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
 SAMPLED_QUERIES: Final = 5_000
@@ -426,6 +435,7 @@ class QuerySettings(SnapshotSettings):
     output: NewFile | None = Field(
         None, description="write all rows to this file instead: .csv, .jsonl (an object a line) or .parquet"
     )
+    max_bytes: MaxBytes = None
     stats: bool = Field(False, description="also print the requests to an object store, their bytes and seconds")
     read_through: int | None = Field(
         None,
@@ -442,6 +452,7 @@ class ShellSettings(SnapshotSettings):
     further: FurtherTables = ()
     engine: QueryEngine = Field("duckdb", description="the engine that runs the queries")
     limit: int = Field(100, ge=1, description="the most rows to print; a query itself is not limited")
+    max_bytes: MaxBytes = None
 
 
 class ExplainSettings(SnapshotSettings):
@@ -789,6 +800,7 @@ class ServeSettings(VerbSettings):
         "temporary folder]",
     )
     history: int = Field(0, ge=0, le=1000, description="how many older snapshots of each table clients may read by id")
+    max_bytes: MaxBytes = None
     max_body_bytes: int = Field(4 << 20, ge=1_000, description="the largest body of a request in bytes")
     max_body_seconds: float = Field(30, gt=0, description="the longest time to receive a body")
     max_requests: int = Field(
