@@ -152,7 +152,7 @@ class SkippingError(TableError):
 
 
 class StalePlanError(TableError):
-    """Current queries skip much less than those of the plan."""
+    """Queries skip much less than those of the plan, or less than a gate requires."""
 
     exit_code = 5
 

@@ -81,6 +81,32 @@ def parse_bytes(value: int | str) -> int:
         raise SettingError(f"{value!r} is no number of bytes; write it like 500MB, 2GiB or 1000000") from error
 
 
+def parse_threshold(text: str) -> tuple[str | None, float]:
+    """Parse a share from 0 to 1, perhaps of a user.
+
+    Raises:
+        ValueError: the text is no such share.
+
+    >>> parse_threshold("60%"), parse_threshold("dashboard=0.8")
+    ((None, 0.6), ('dashboard', 0.8))
+    """
+    user, equals, share = text.rpartition("=")
+    try:
+        value = float(str(_parse_share(share)))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1 or (equals and not user):
+        raise ValueError(f"{text!r} should be a share as 60%, or one of a user as dashboard=80%")
+    return user or None, value
+
+
+def _check_thresholds(texts: tuple[str, ...]) -> tuple[str, ...]:
+    users = [parse_threshold(text)[0] for text in texts]
+    if len(set(users)) < len(users):
+        raise ValueError("should have one share for each user")
+    return texts
+
+
 def _check_age(text: str) -> str:
     parse_age(text)
     return text
@@ -140,6 +166,9 @@ TimeZone = Annotated[Text, AfterValidator(_check_zone)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_wrap_text)]
 # A number, or a percentage like 2%.
 Share = Annotated[float, BeforeValidator(_parse_share)]
+
+# Shares, each of all or of a user.
+Thresholds = Annotated[Texts, AfterValidator(_check_thresholds)]
 
 
 class Positional:

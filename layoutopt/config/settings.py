@@ -21,6 +21,7 @@ from layoutopt.config.fields import (
     Span,
     Text,
     Texts,
+    Thresholds,
     TimeZone,
     VerbSettings,
     or_installed,
@@ -481,6 +482,16 @@ class EvaluateSettings(SnapshotSettings):
     all: bool = Field(False, description="print a line per query, not only the sums and the worst")
     calibration: CalibrationFile = None
     html: NewFile | None = Field(None, description="also write tables, plots and the worst queries to this HTML file")
+    min_skipped: Thresholds = Field(
+        (),
+        description="exit with 5 if the log's statements skip less than this share of the rows, like 60%; or those of "
+        "a user in the log, like dashboard=80%; repeatable",
+    )
+    fail_on_new_full_scan: Path | None = Field(
+        None,
+        description="exit with 5 if queries scan the whole table whose family does not in this file, an earlier output "
+        "of `evaluate --json`; a family reads and filters by the same columns",
+    )
 
 
 class VerifySettings(SnapshotSettings):
