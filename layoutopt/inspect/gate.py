@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from layoutopt.inspect.drift import share_skipped
 from layoutopt.inspect.evaluate import Evaluation, QueryEvaluation
 from layoutopt.model.query import Query
 
+# How far a mean of shares may be from their exact mean.
+_ROUNDING: Final = 1e-9
 _Family = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -52,7 +54,7 @@ class SkippedGate:
     @property
     def is_met(self) -> bool:
         """Whether enough is skipped."""
-        return self.skipped >= self.required
+        return _is_enough(self.skipped, self.required)
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class GateReport:
         problems = [_describe_skipped(gate) for gate in self.skipped if not gate.is_met]
         if self.new_full_scans:
             problems.append(
-                f"the whole table is scanned by query families that did not do so in the baseline: "
+                "the whole table is scanned by query families that did not do so in the baseline: "
                 f"{len(self.new_full_scans)}, the first by statement {self.new_full_scans[0].id}"
             )
         if problems:
@@ -129,7 +131,7 @@ def _measure_skipped(
     weights = np.array([query.weight for query, _ in judged], dtype=np.float64)
     skipped = share_skipped(rows, weights, float(stored_rows))
     short: dict[object, tuple[float, GatedQuery]] = {}
-    if skipped < required:
+    if not _is_enough(skipped, required):
         for query, result in judged:
             gated = _gated(query, result, stored_rows)
             if gated.skipped < required:
@@ -138,6 +140,10 @@ def _measure_skipped(
                 short[key] = cost + query.weight * (required - gated.skipped), first
     costly = sorted(short.values(), key=lambda item: (-item[0], item[1].id))
     return SkippedGate(user, required, skipped, tuple(gated for _, gated in costly))
+
+
+def _is_enough(skipped: float, required: float) -> bool:
+    return skipped >= required - _ROUNDING
 
 
 def _gated(query: Query, result: QueryEvaluation, stored_rows: int) -> GatedQuery:
