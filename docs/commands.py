@@ -1,4 +1,7 @@
-"""Write docs/reference/commands.md from the settings of the commands: `python docs/commands.py`."""
+"""Write docs/reference/commands.md from the settings of the commands, and the tables of exit codes from errors.py.
+
+Usage: `python docs/commands.py`
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,13 @@ from typing import Any, Final
 import typer
 
 from layoutopt.cli.app import app
+from layoutopt.errors import EXIT_CODES
 
-PAGE: Final = Path(__file__).parent / "reference" / "commands.md"
+DOCS: Final = Path(__file__).parent
+PAGE: Final = DOCS / "reference" / "commands.md"
+# The pages with a table of exit codes, which begins with its heading.
+CODE_PAGES: Final = (DOCS.parent / "README.md", DOCS / "reference" / "errors.md", DOCS / "guides" / "nightly.md")
+_CODE_TABLE: Final = re.compile(r"^\| exit code \|.*\n(?:\|.*\n)+", re.MULTILINE)
 # The parameters that every command has besides its own settings.
 COMMON: Final = ("udf", "key", "conf", "json", "progress", "debug")
 HEAD: Final = """\
@@ -30,6 +38,17 @@ def commands_page() -> str:
     common = [parameter for parameter in next(iter(commands.values())).params if parameter.name in COMMON]
     every = f"## Every command\n\n{_table(common)}"
     return "\n".join([HEAD, every, *(_section(name, command) for name, command in commands.items())])
+
+
+def with_exit_codes(page: str) -> str:
+    """Return a page with its table of exit codes written again."""
+    rows = [("exit code", "meaning", "what a scheduler should do"), ("---",) * 3]
+    rows += [(str(code), *texts) for code, texts in EXIT_CODES.items()]
+    table = "".join(f"| {' | '.join(row)} |\n" for row in rows)
+    text, count = _CODE_TABLE.subn(lambda _: table, page)
+    if count != 1:
+        raise ValueError(f"the page has {count} tables that begin with '| exit code |'; write one")
+    return text
 
 
 def _section(name: str, command: Any) -> str:
@@ -74,3 +93,5 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(commands_page(), encoding="utf-8")
+    for page in CODE_PAGES:
+        page.write_text(with_exit_codes(page.read_text(encoding="utf-8")), encoding="utf-8")

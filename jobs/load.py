@@ -2,9 +2,8 @@
 
 It takes the flags of ``layoutopt load``: ``--source``, ``--table``, ``--plan`` (by default the table's own),
 ``--partition``, ``--from`` and ``--to``, ``--replace``, ``--log-json``. A repeated load does nothing.
-Exit codes: 0 done, 1 failed (try again), 2 bad usage or input (do not try again), 3 conflict with other rows,
-4 no rows yet (try later).
-The executors' Python needs the package (installed, or shipped with ``--py-files``).
+Exit codes are those of the command line: see docs/reference/errors.md.
+The executors' Python needs the package and its libraries: see docs/guides/spark.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     LayoutoptError (1)
     ├── InputError (2)  bad usage or input
     │   ├── SettingError, LogError, SchemaError, PlanError, PublicationError
-    │   ├── QueryError ── UnknownTableError
+    │   ├── QueryError ── UnknownTableError, CostLimitError
     │   ├── EncryptionKeyError, EncryptedTableError
     │   └── SourceError ── MissingPartitionError (4)
     ├── NeedsSparkError, WorkerLostError
@@ -24,7 +24,27 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, Final
+
+# What each exit code of the command line means, and what a scheduler should do; `docs/commands.py` writes the pages.
+EXIT_CODES: Final = MappingProxyType(
+    {
+        0: ("done, now or by an earlier attempt", "continue"),
+        1: ("failed: a full disk, a lost executor", "retry: the table is unchanged"),
+        2: ("invalid usage or input", "stop: a retry fails too, and the message says what to change"),
+        3: (
+            "conflict: the partition has other rows, or another commit changed it",
+            "stop: `history` shows the other commit; run the command again, or `reload` to replace the rows",
+        ),
+        4: ("the source has no rows of that date yet", "retry later"),
+        5: (
+            "`drift`: the plan no longer fits the log; `evaluate`: a gate is not met",
+            "`analyze` and `plan` again, or `optimize --log`",
+        ),
+        130: ("interrupted by Ctrl-C", "run the command again: it does the rest"),
+    }
+)
 
 
 class LayoutoptError(Exception):
@@ -73,6 +93,10 @@ class UnknownTableError(QueryError):
     def __init__(self, message: str, name: str = "") -> None:
         super().__init__(message)
         self.name = name
+
+
+class CostLimitError(QueryError):
+    """A query would read more bytes than its limit allows; nothing was read."""
 
 
 class PublicationError(InputError):
@@ -149,7 +173,7 @@ class SkippingError(TableError):
 
 
 class StalePlanError(TableError):
-    """Current queries skip much less than those of the plan."""
+    """Queries skip much less than those of the plan, or less than a gate requires."""
 
     exit_code = 5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
+import sys
 import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -135,6 +136,51 @@ def drawn_folders(text: str) -> list[str]:
         above[len(indent) // 4 :] = [name]
         folders.append("/".join(above))
     return folders
+
+
+def libraries_in(tree: ast.AST) -> set[str]:
+    """The libraries that code imports when it runs: not for type checkers alone, nor from the standard library."""
+    found = set()
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module.partition(".")[0])
+        if not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)):
+            found |= libraries_in(node)
+    return found - sys.stdlib_module_names - {"layoutopt", "numpy", "pyarrow"}
+
+
+def test_architecture_names_the_libraries_of_each_folder() -> None:
+    """A folder's line has what its modules import, and perhaps what all its subfolders do; theirs have what is left."""
+    (tree,) = re.findall(
+        r"^```text\n(layoutopt/\n.*?)^```", text_of(ROOT / "ARCHITECTURE.md"), re.MULTILINE | re.DOTALL
+    )
+    folders = drawn_folders(text_of(ROOT / "ARCHITECTURE.md"))
+    named = {
+        folder: set(line.partition(" - ")[2].split(", ")) - {""}
+        for folder, line in zip(folders, tree.splitlines(), strict=True)
+    }
+    imports = {
+        folder: set().union(*(libraries_in(ast.parse(text_of(path))) for path in (ROOT / folder).glob("*.py")))
+        for folder in folders
+    }
+    for folder in folders:
+        above = set().union(*(named[other] for other in folders if folder.startswith(f"{other}/")))
+        below = [imports[other] for other in folders if other.startswith(f"{folder}/")]
+        shared = named[folder] - imports[folder]
+        assert shared <= (set.intersection(*below) if below else set()), folder
+        assert named[folder] - shared == imports[folder] - above, folder
+
+
+def test_tests_mirror_the_package_and_the_folders_beside_it() -> None:
+    folders = {test.parent.relative_to(ROOT / "tests") for test in TESTS if test.stem[:5] == "test_"}
+    mirrored = [
+        folder
+        for folder in folders
+        if (PACKAGE / folder).is_dir() or (PACKAGE / folder).with_suffix(".py").exists() or (ROOT / folder).is_dir()
+    ]
+    assert sorted(map(str, folders - set(mirrored))) == ["hunt"]
 
 
 def test_architecture_draws_every_folder_of_the_package_and_no_other() -> None:

@@ -252,11 +252,9 @@ def _format_default(field: FieldInfo) -> str:
 
 
 def run_app(app: typer.Typer, arguments: Sequence[str] | None = None, program: str = "layoutopt") -> int:
-    """Run the command line and return its exit code; print an error as one sentence on stderr.
+    """Run the command line and return its exit code, see :data:`~layoutopt.errors.EXIT_CODES`.
 
-    Returns:
-        0 done, 1 failed, 2 bad usage or input, 3 conflict with another commit, 4 no rows yet,
-        5 the plan no longer fits, 130 interrupted.
+    An error is printed as one sentence on stderr.
     """
     words = list(sys.argv[1:] if arguments is None else arguments)
     with suppress(ValueError):  # outside the main thread

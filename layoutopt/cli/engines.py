@@ -130,6 +130,7 @@ def serve(settings: ServeSettings, session: Session) -> None:
         settings.max_requests,
         settings.threads,
         settings.max_filter_depth,
+        settings.max_bytes,
     )
     service = Service(
         settings.tables,

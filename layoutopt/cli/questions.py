@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from layoutopt.inspect.block_condition import BlockConditions
     from layoutopt.inspect.cost import DryRun
     from layoutopt.inspect.drift import Regret
+    from layoutopt.inspect.evaluate import Evaluation
+    from layoutopt.inspect.gate import GateReport
     from layoutopt.inspect.verify import FileChecker, VerifyReport
     from layoutopt.model.query import Query
     from layoutopt.scan.explain import Explanation
@@ -60,7 +62,7 @@ def query(settings: QuerySettings, session: Session) -> None:
     table = open_at(session, settings.table_path, settings, indexed=True, **options)
     from layoutopt.inspect.cost import dry_run
 
-    scan = table.scan(settings.sql, tables=open_further(session, settings.further))
+    scan = table.scan(settings.sql, tables=open_further(session, settings.further), max_bytes=settings.max_bytes)
     catalog = table.catalog.files.traffic.so_far
     with session.working("reading"):
         answer = answer_scan(scan, settings, session)
@@ -150,7 +152,8 @@ def files(settings: FilesSettings, session: Session) -> None:
 def evaluate(settings: EvaluateSettings, session: Session) -> None:
     """Compute what a log's queries would read.
 
-    Counts rows, cells and bytes from the catalog.
+    Counts rows, cells and bytes from the catalog. --min-skipped and --fail-on-new-full-scan are gates for CI: if the
+    log skips less, the command lists the queries that fall short and exits with 5.
     """
     table = open_at(session, settings.table_path, settings)  # before numpy is imported
     from layoutopt.inspect.evaluate import compare, worst_queries
@@ -163,6 +166,7 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
         result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect)
         worst = worst_queries(table, queries, result.queries, settings.dialect)
         predictions = compare(table, queries, result)
+    gates = _check_gates(table, queries, result, settings)
     if settings.html is not None:
         from layoutopt.report.pages import evaluation_page
 
@@ -171,14 +175,30 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
         lambda: {  # which takes seconds for a long log
             **result.to_json(),
             "predictions": predictions.to_json(),
+            **({} if gates is None else {"gates": gates.to_json()}),
             "worst": [query.to_json() for query in worst],
             "skipped": [{"id": s.id, "reason": s.reason, "detail": s.detail} for s in analysis.skipped],
             "skipped_by_reason": analysis.reasons,
         },
         lambda console: print_evaluation(
-            console, result, analysis.counts["skipped"], worst, predictions, every=settings.all
+            console, result, analysis.counts["skipped"], worst, predictions, every=settings.all, gates=gates
         ),
     )
+    if gates is not None:
+        gates.check()
+
+
+def _check_gates(
+    table: Table, queries: Sequence[Query], result: Evaluation, settings: EvaluateSettings
+) -> GateReport | None:
+    if not settings.min_skipped and settings.fail_on_new_full_scan is None:
+        return None
+    from layoutopt.config.fields import parse_threshold
+    from layoutopt.inspect.gate import check_gates
+
+    required = dict(map(parse_threshold, settings.min_skipped))
+    stored = table.catalog.snapshot.stored_rows
+    return check_gates(queries, result, stored, required, settings.fail_on_new_full_scan)
 
 
 @add_verb(verbs, VerifySettings, example="layoutopt verify tables/events --source events.parquet")

@@ -98,7 +98,7 @@ class _Shell:
         from layoutopt.inspect.cost import dry_run
         from layoutopt.report.answers import answer_report, describe_read, print_answer
 
-        scan = self.table.scan(sql, tables=self.further)
+        scan = self.table.scan(sql, tables=self.further, max_bytes=self.settings.max_bytes)
         with self.session.working("reading"):
             answer = answer_scan(scan, self.settings, self.session)
         read = dry_run(scan)

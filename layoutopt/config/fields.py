@@ -14,18 +14,22 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
+    ByteSize,
     ConfigDict,
+    TypeAdapter,
+    ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
 )
 from pydantic.fields import FieldInfo
 
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
+from layoutopt.errors import SettingError
 from layoutopt.extensions import Kind, names
 from layoutopt.model.documents import ParquetIndex
 from layoutopt.model.types import split_parts
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def _split_list(value: object, split: Callable[[str], Iterable[str]] = lambda text: text.split(",")) -> object:
@@ -64,6 +68,47 @@ def parse_age(text: str) -> timedelta:
         raise ValueError("should be a number and one of s, m, h, d, w, as in 7d")
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}[match[2]]
     return timedelta(seconds=int(match[1]) * seconds)
+
+
+def parse_bytes(value: int | str) -> int:
+    """Parse a number of bytes, perhaps with a unit.
+
+    Raises:
+        SettingError: the value is no such number.
+
+    >>> parse_bytes("500MB"), parse_bytes("2GiB"), parse_bytes(7)
+    (500000000, 2147483648, 7)
+    """
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(value))
+    except ValidationError as error:
+        raise SettingError(f"{value!r} is no number of bytes; write it like 500MB, 2GiB or 1000000") from error
+
+
+def parse_threshold(text: str) -> tuple[str | None, float]:
+    """Parse a share from 0 to 1, perhaps of a user.
+
+    Raises:
+        ValueError: the text is no such share.
+
+    >>> parse_threshold("60%"), parse_threshold("dashboard=0.8")
+    ((None, 0.6), ('dashboard', 0.8))
+    """
+    user, equals, share = text.rpartition("=")
+    try:
+        value = float(str(_parse_share(share)))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1 or (equals and not user):
+        raise ValueError(f"{text!r} should be a share as 60%, or one of a user as dashboard=80%")
+    return user or None, value
+
+
+def _check_thresholds(texts: tuple[str, ...]) -> tuple[str, ...]:
+    users = [parse_threshold(text)[0] for text in texts]
+    if len(set(users)) < len(users):
+        raise ValueError("should have one share for each user")
+    return texts
 
 
 def _check_age(text: str) -> str:
@@ -127,6 +172,9 @@ TimeZone = Annotated[Text, AfterValidator(_check_zone)]
 Texts = Annotated[tuple[Text, ...], BeforeValidator(_wrap_text)]
 # A number, or a percentage like 2%.
 Share = Annotated[float, BeforeValidator(_parse_share)]
+
+# Shares, each of all or of a user.
+Thresholds = Annotated[Texts, AfterValidator(_check_thresholds)]
 
 
 class Positional:

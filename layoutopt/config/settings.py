@@ -21,6 +21,7 @@ from layoutopt.config.fields import (
     Span,
     Text,
     Texts,
+    Thresholds,
     TimeZone,
     VerbSettings,
     or_installed,
@@ -87,6 +88,15 @@ EventLog = Annotated[
     Field(
         description="append events to this file as JSON lines; - for stderr (then a job prints only JSON, on "
         "spark-submit's stdout)"
+    ),
+]
+
+MaxBytes = Annotated[
+    ByteSize | None,
+    Field(
+        ge=0,
+        description="refuse a query, before anything is read, that would read more compressed bytes than this, like "
+        "500MB or 2GiB [default: no limit]",
     ),
 ]
 
@@ -426,6 +436,7 @@ class QuerySettings(SnapshotSettings):
     output: NewFile | None = Field(
         None, description="write all rows to this file instead: .csv, .jsonl (an object a line) or .parquet"
     )
+    max_bytes: MaxBytes = None
     stats: bool = Field(False, description="also print the requests to an object store, their bytes and seconds")
     read_through: int | None = Field(
         None,
@@ -442,6 +453,7 @@ class ShellSettings(SnapshotSettings):
     further: FurtherTables = ()
     engine: QueryEngine = Field("duckdb", description="the engine that runs the queries")
     limit: int = Field(100, ge=1, description="the most rows to print; a query itself is not limited")
+    max_bytes: MaxBytes = None
 
 
 class ExplainSettings(SnapshotSettings):
@@ -468,6 +480,16 @@ class EvaluateSettings(SnapshotSettings):
     actual: bool = Field(False, description="also read the table once to count matching rows")
     all: bool = Field(False, description="print a line per query, not only the sums and the worst")
     html: NewFile | None = Field(None, description="also write tables, plots and the worst queries to this HTML file")
+    min_skipped: Thresholds = Field(
+        (),
+        description="exit with 5 if the log's statements skip less than this share of the rows, like 60%; or those of "
+        "a user in the log, like dashboard=80%; repeatable",
+    )
+    fail_on_new_full_scan: Path | None = Field(
+        None,
+        description="exit with 5 if queries scan the whole table whose family does not in this file, an earlier output "
+        "of `evaluate --json`; a family reads and filters by the same columns",
+    )
 
 
 class VerifySettings(SnapshotSettings):
@@ -811,6 +833,7 @@ class ServeSettings(VerbSettings):
         "temporary folder]",
     )
     history: int = Field(0, ge=0, le=1000, description="how many older snapshots of each table clients may read by id")
+    max_bytes: MaxBytes = None
     max_body_bytes: int = Field(4 << 20, ge=1_000, description="the largest body of a request in bytes")
     max_body_seconds: float = Field(30, gt=0, description="the longest time to receive a body")
     max_requests: int = Field(

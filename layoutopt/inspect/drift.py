@@ -111,7 +111,7 @@ def measure_drift(table: Table, recent: Sequence[Query]) -> Drift:
     kinds = group_queries(recent)
     rows, weights = _count_rows_read(table, kinds), _weights(kinds)
     stored = float(table.catalog.snapshot.stored_rows)
-    then, now = skipped_share(table, plan.queries), _share_skipped(rows, weights, stored)
+    then, now = skipped_share(table, plan.queries), share_skipped(rows, weights, stored)
     read = ratio_interval(rows, np.full(len(kinds), stored), weights)
     changes = compare_families(plan.queries, recent)
     skipped = Interval(1 - read.high, 1 - read.low)
@@ -131,10 +131,11 @@ def skipped_share(table: Table, queries: Sequence[Query]) -> float:
     """Return the weighted share of rows that queries need not read; 0 if there is nothing to read."""
     kinds = group_queries(queries)
     stored = float(table.catalog.snapshot.stored_rows)
-    return _share_skipped(_count_rows_read(table, kinds), _weights(kinds), stored)
+    return share_skipped(_count_rows_read(table, kinds), _weights(kinds), stored)
 
 
-def _share_skipped(rows: Floats, weights: Floats, stored: float) -> float:
+def share_skipped(rows: Floats, weights: Floats, stored: float) -> float:
+    """Return the share of ``stored`` rows that queries with these weights skip; ``rows`` are those that each reads."""
     total = float(weights.sum()) * stored
     return 1 - float(weights @ rows) / total if total else 0.0
 

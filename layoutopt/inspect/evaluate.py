@@ -181,19 +181,27 @@ class GreedyPaths:
 
 @dataclass(frozen=True, kw_only=True)
 class QueryEvaluation(ReadCounts):
-    """What one query of a log reads."""
+    """What one query of a log reads; ``filtered`` are the columns that it filters by."""
 
     id: int
     columns: tuple[str, ...]
+    filtered: tuple[str, ...]
     layouts: tuple[LayoutReads, ...]
     subsumed_by: tuple[str, ...]
     indicators: Indicators
+
+    @property
+    def is_full_scan(self) -> bool:
+        """Whether columns are read and no block is skipped."""
+        return bool(self.columns) and 0 < self.blocks_total == self.blocks_scanned
 
     def to_json(self) -> dict[str, Any]:
         """Return the evaluation as a JSON object."""
         return {
             "id": self.id,
             "columns": list(self.columns),
+            "filtered": list(self.filtered),
+            "full_scan": self.is_full_scan,
             **super().to_json(),
             "layouts": [{**vars(layout), "paths": {**vars(layout.paths)}} for layout in self.layouts],
             "subsumed_by": list(self.subsumed_by),
@@ -316,6 +324,7 @@ def _evaluate_distinct(
             found[key] = QueryEvaluation(
                 id=ids[key],
                 columns=columns,
+                filtered=tuple(sorted(root.columns)),
                 counted=log_matches is not None,
                 rows_total=table.rows,
                 rows_matching=matching,

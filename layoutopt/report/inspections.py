@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from layoutopt.inspect.audit import AuditReport, Loss
     from layoutopt.inspect.drift import Drift
     from layoutopt.inspect.evaluate import Comparison, Evaluation, ReadCounts, WorstQuery
+    from layoutopt.inspect.gate import GatedQuery, GateReport
     from layoutopt.inspect.status import Status
     from layoutopt.inspect.verify import SourceCheck, VerifyReport
     from layoutopt.loading.append import AppendReport
@@ -201,6 +202,7 @@ def print_evaluation(
     predictions: Comparison | None = None,
     *,
     every: bool = False,
+    gates: GateReport | None = None,
 ) -> None:
     """Print what a log reads in total, its indicators, and why the worst queries skip no more.
 
@@ -211,6 +213,7 @@ def print_evaluation(
         worst: the queries that waste most.
         predictions: what plans predicted for these queries.
         every: whether to print a line per query.
+        gates: the results of the gates for CI, if any.
     """
     totals = evaluation.totals
     console.print(_make_queries_table(evaluation, predictions, every))
@@ -233,6 +236,31 @@ def print_evaluation(
         console.print(f"--all prints a line for each of the {len(evaluation.queries):,} queries")
     if skipped:
         console.print(f"{skipped:,} statements could not be used; --json gives the reasons")
+    if gates is not None:
+        _print_gates(console, gates)
+
+
+def _print_gates(console: Console, gates: GateReport) -> None:
+    for gate in gates.skipped:
+        whose = "the log" if gate.user is None else printable(gate.user)
+        console.print(f"{whose} skips {gate.skipped:.1%} of the rows; --min-skipped requires {gate.required:.1%}")
+        if gate.short:
+            console.print(_make_gated_table(f"queries that skip less than {gate.required:.1%}", gate.short))
+    if gates.new_full_scans:
+        console.print(_make_gated_table("full scans that the baseline lacks", gates.new_full_scans))
+
+
+def _make_gated_table(title: str, queries: Sequence[GatedQuery]) -> Table:
+    more = len(queries) - _MAX_FAMILIES
+    table = Table(title=f"{title}{f', and {more} more: --json lists all' if more > 0 else ''}", title_justify="left")
+    for name in ("query", "skips"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("user")
+    table.add_column("text", overflow="fold")
+    for query in queries[:_MAX_FAMILIES]:
+        texts = (printable(query.user or ""), shorten(printable(" ".join(query.sql.split())), _MAX_CONJUNCT_CHARS))
+        table.add_row(str(query.id), f"{query.skipped:.1%}", *map(Text, texts))
+    return table
 
 
 def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, every: bool) -> Table:

@@ -20,6 +20,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
 from layoutopt.scan import check_switch as switch
+from layoutopt.scan.cost_limit import check_bytes
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PrunedQueries, Question
@@ -152,7 +153,7 @@ class Table(OpenedTable):
 
     def scan(
         self, sql: str | None = None, *, columns: Sequence[str] | None = None, where: str | None = None,
-        tables: Mapping[str, Table] = NO_TABLES,
+        tables: Mapping[str, Table] = NO_TABLES, max_bytes: int | str | None = None,
     ) -> Scan:  # fmt: skip
         """Return what a SQL text reads, or the given columns (default: all) of rows that meet a condition.
 
@@ -161,11 +162,13 @@ class Table(OpenedTable):
             columns: the columns wanted, instead of a text.
             where: the condition on rows, instead of a text.
             tables: further tables that the text reads, by their names in it; the text has this table's settings.
+            max_bytes: the most compressed bytes that the scan may read, like ``"500MB"``, by the catalog.
 
         Raises:
+            CostLimitError: the scan would read more than ``max_bytes``.
             QueryError: the text can't be used, reads only unknown tables, or came with columns or a condition.
             SchemaError: a column is unknown.
-            SettingError: two tables have the same name.
+            SettingError: two tables have the same name, or ``max_bytes`` is no number of bytes.
         """
         if sql is not None and (columns is not None or where is not None):
             raise QueryError("scan() takes either a SQL text or columns and a condition; remove one of them")
@@ -177,6 +180,10 @@ class Table(OpenedTable):
             if names:
                 known = " or ".join(repr(name) for name in scan.named)
                 raise QueryError(f"the query reads {names[0]!r}, but the table is called {known}; use that name")
+        if max_bytes is not None:
+            from layoutopt.config.fields import parse_bytes
+
+            check_bytes(scan.reads, parse_bytes(max_bytes))
         return scan
 
     def scan_under(self, sql: str, settings: SessionSettings, tables: Mapping[str, Table] = NO_TABLES) -> Scan:
@@ -226,15 +233,18 @@ class Table(OpenedTable):
         condition = "" if where is None else f" WHERE {where}"
         return f"SELECT {', '.join(map(quote_name, names))} FROM {quote_name(self.name)}{condition}"
 
-    def sql(self, text: str, tables: Mapping[str, Table] = NO_TABLES) -> pa.Table:
+    def sql(
+        self, text: str, tables: Mapping[str, Table] = NO_TABLES, *, max_bytes: int | str | None = None
+    ) -> pa.Table:
         """Return the answer to a SQL text, which may join further tables, computed by the embedded engine.
 
         Raises:
+            CostLimitError: it would read more than ``max_bytes``, as in :meth:`scan`.
             QueryError: the text can't be used, or may mean something else in DuckDB than in Spark.
             SettingError: two tables have the same name.
             DataFileError: a data file is missing or damaged.
         """
-        return self.scan(text, tables=tables).to_arrow()
+        return self.scan(text, tables=tables, max_bytes=max_bytes).to_arrow()
 
     def explain(self, text: str, tables: Mapping[str, Table] = NO_TABLES) -> Explanation:
         """Explain which blocks a SQL text reads, which may join further tables, and why no more are skipped."""

@@ -54,6 +54,7 @@ class Limits:
         requests: answered or waiting at the same time.
         threads: that plan scans; as many load tables, and as many do the rest.
         filter_depth: the nesting depth of filters.
+        scan_bytes: the compressed bytes that a planned scan may read; None for no limit.
     """
 
     body_bytes: int = 4 << 20
@@ -61,6 +62,7 @@ class Limits:
     requests: int = 256
     threads: int = 4
     filter_depth: int = 200
+    scan_bytes: int | None = None
 
 
 @dataclass(eq=False)

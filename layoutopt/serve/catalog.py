@@ -31,11 +31,17 @@ Namespace = tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class RestCatalog:
-    """The served tables, the folder for their manifests, and the largest nesting depth of filters."""
+    """The served tables, the folder for their manifests, and the limits of filters and scans.
+
+    Attributes:
+        deepest: the largest nesting depth of filters.
+        max_bytes: the most compressed bytes that a scan may read; None for no limit.
+    """
 
     tables: Tables
     manifests: ManifestFolder
     deepest: int
+    max_bytes: int | None = None
 
     def config(self) -> Json:
         """Return the capabilities of the catalog."""
@@ -89,7 +95,7 @@ class RestCatalog:
         """Plan a scan of a table.
 
         Raises:
-            RefusedError: there is no such table or snapshot, or the filter is invalid.
+            RefusedError: there is no such table or snapshot, the filter is invalid, or the scan is above the limit.
             LayoutoptError: the table is damaged, or can't be shown.
         """
         snapshot = None if request.snapshot is None else snapshot_number(request.snapshot)
@@ -103,7 +109,9 @@ class RestCatalog:
             )
             if request.by_pyiceberg:
                 _check_selected(request, shown.constants)
-            return shown, shown.planner.plan(condition, to_residual(request.filter), request.by_pyiceberg)
+            columns = None if request.select is None else {*request.select, *columns_in(request.filter)}
+            residual = to_residual(request.filter)
+            return shown, shown.planner.plan(condition, residual, request.by_pyiceberg, columns, self.max_bytes)
         except QueryError as error:
             raise bad_request(str(error)) from error
         except RecursionError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from threading import Lock
@@ -22,6 +22,7 @@ from layoutopt.model.predicates import Node, describe
 from layoutopt.publish.contents import View, find_sizes
 from layoutopt.publish.external import ExternalTable, FileEntry, Value
 from layoutopt.scan import check_switch as switch
+from layoutopt.scan.cost_limit import above_limit
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import prune_checked
@@ -221,15 +222,21 @@ class Planner:
         sizes = find_sizes(catalog, paths)
         return {path: FileEntry(catalog.data.full_path(path), sizes[path][0]) for path in paths}
 
-    def plan(self, condition: Node, residual: Json = True, days: bool = False) -> Planned:
+    def plan(
+        self, condition: Node, residual: Json = True, days: bool = False, columns: Collection[str] | None = None,
+        max_bytes: int | None = None,
+    ) -> Planned:  # fmt: skip
         """Plan a scan.
 
         Args:
             condition: holds for every row that a reader may match.
             residual: the filter that clients apply to rows, in Iceberg's JSON.
             days: whether dates are days since 1970, not strings.
+            columns: the columns that clients read, in any case; None for all.
+            max_bytes: the most compressed bytes of these columns in the selected files; None for no limit.
 
         Raises:
+            CostLimitError: the scan would read more than ``max_bytes``.
             CatalogError: a catalog file is missing or damaged, or a data file is missing.
             QueryError: the response would be too large.
             SkippingError: a shadow check found a skipped row that matches.
@@ -241,6 +248,10 @@ class Planner:
             _select_files(plan, condition, partitions_out, known)
             for plan, known in zip(self._plans, features, strict=True)
         ]
+        if max_bytes is not None:
+            sizes = self._count_column_bytes(kept, columns)
+            if sum(sizes.values()) > max_bytes:
+                raise above_limit(sum(sizes.values()), max_bytes, self.table, condition, sizes)
         if switch.is_on():
             self._check(condition, kept)
         count = sum(map(len, kept))
@@ -260,6 +271,23 @@ class Planner:
             self.table.rows,
             sum(int(plan.rows[places].sum()) for plan, places in zip(self._plans, kept, strict=True)),
         )
+
+    def _count_column_bytes(self, kept: Sequence[Ints], columns: Collection[str] | None) -> dict[str, int]:
+        """Return the bytes of columns in the selected files, which clients read unless they skip row groups in them."""
+        wanted = None if columns is None else {name.lower() for name in columns}
+        names = [name for name in self.view.columns.names if wanted is None or name.lower() in wanted]
+        masks = [
+            plan.here & np.isin(plan.source.blocks.file, plan.files[places])
+            for plan, places in zip(self._plans, kept, strict=True)
+        ]
+        return {
+            name: sum(
+                int(plan.source.blocks.column_bytes(name)[mask].sum())
+                for plan, mask in zip(self._plans, masks, strict=True)
+                if plan.source.blocks.schema.get(name) is not None
+            )
+            for name in names
+        }
 
     def _check(self, condition: Node, kept: Sequence[Ints]) -> None:
         """Compare with our own reader, which rereads what it skips; only plans of one layout can be compared."""

@@ -75,7 +75,7 @@ def run(service: Service, say: Callable[[str, Tables], None], log: EventLog = NO
     tables = Tables(parse_tables(service.tables), service.folder, service.history)
     tables.check()
     with _listen(service.host, service.port) as listener, manifest_folder(service.manifests) as manifests:
-        catalog = RestCatalog(tables, manifests, service.limits.filter_depth)
+        catalog = RestCatalog(tables, manifests, service.limits.filter_depth, service.limits.scan_bytes)
         app = application(catalog, tokens, service.limits, log)
         config = uvicorn.Config(
             app,

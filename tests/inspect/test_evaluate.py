@@ -24,7 +24,7 @@ from tests.scan.tables import CONDITIONS, SCHEMA, expected, some_rows
 FIELDS = {
     "id", "columns", "rows_total", "rows_scanned", "cells_scanned", "tids_scanned", "bytes_scanned", "blocks_total",
     "blocks_scanned", "rows_scanned_by_statistics", "footer_bytes", "skipped_by", "layouts", "subsumed_by",
-    "indicators",
+    "indicators", "filtered", "full_scan",
 }  # fmt: skip
 
 
@@ -42,7 +42,14 @@ def test_the_object_has_exactly_these_fields(table: Table) -> None:
     found = evaluate(table, LOG).to_json()
     assert set(found) == {"table", "snapshot", "queries", "totals"}
     assert all(set(one) == FIELDS for one in found["queries"])
-    assert set(found["totals"]) == (FIELDS | {"queries", "greedy_paths"}) - {"id", "columns", "layouts", "subsumed_by"}
+    assert set(found["totals"]) == (FIELDS | {"queries", "greedy_paths"}) - {
+        "id",
+        "columns",
+        "filtered",
+        "full_scan",
+        "layouts",
+        "subsumed_by",
+    }
     counted = evaluate(table, LOG, actual=True).to_json()
     assert all("rows_matching" in one for one in [*counted["queries"], counted["totals"]])
     assert "rows_matching" not in evaluate(table, [], actual=True).to_json()["totals"]

@@ -109,9 +109,7 @@ def test_appends_and_compaction_keep_the_files(days: Days) -> None:
     days.load(partition=(DAYS[0],))
     names = [f"late{number}.parquet" for number in range(5)]
     for name in names:
-        append_locally(
-            AppendRequest(table_path=days.table, source=str(late_rows(days, name)), keep_apart=True)
-        )
+        append_locally(AppendRequest(table_path=days.table, source=str(late_rows(days, name)), keep_apart=True))
     assert listed(days) == {DAYS[0]: ["a.parquet", "b.parquet"], "__null__": names}
     assert join_few_rows(days.table, ["__null__"], Stages()) is not None
     first, joined = newest(days).by_key["__null__"]  # the first is never joined

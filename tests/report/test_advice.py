@@ -7,7 +7,7 @@ from html import unescape
 import pytest
 
 from layoutopt.report.advice import advice_page, print_advice
-from tests.advise.figures import advice
+from tests.advised import advice
 from tests.report.html import check_page
 from tests.report.printing import printed
 

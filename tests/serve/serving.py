@@ -67,7 +67,7 @@ def serving(
     limits, log = limits or Limits(), io.StringIO()
     tables = Tables(parse_tables([str(place) for place in places]), None if folder is None else str(folder), history)
     with manifest_folder(manifests) as written, socket.create_server(("127.0.0.1", 0), backlog=512) as listener:
-        catalog = RestCatalog(tables, written, limits.filter_depth)
+        catalog = RestCatalog(tables, written, limits.filter_depth, limits.scan_bytes)
         app = application(catalog, tuple(tokens), limits, EventLog(log))
         server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)

@@ -8,13 +8,15 @@ from pathlib import Path
 import polars as pl
 import pyarrow as pa
 import pytest
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import BadRequestError, NoSuchTableError
 
 from layoutopt.catalog.commit import APPEND
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout
 from layoutopt.model.predicates import Col
 from layoutopt.model.schema import Column, Schema
+from layoutopt.scan.table import open_table
+from layoutopt.serve.app import Limits
 from tests.extension_package import install_package
 from tests.publish.typed import SCHEMA as TYPED
 from tests.publish.typed import typed_rows
@@ -228,3 +230,17 @@ def test_tables_of_an_object_store_are_named_by_their_urls(root: Path) -> None:
         REQUESTS.clear()
         assert files_of(table, ODD) == found
         assert len(REQUESTS) <= 1  # what changed is asked for, and no file is read again
+
+
+def test_scans_above_a_limit_are_refused(root: Path) -> None:
+    blocks = open_table(str(root)).sources[0].blocks
+    size = int((blocks.column_bytes("id") + blocks.column_bytes("kind")).sum())
+    with serving([root], limits=Limits(scan_bytes=size)) as served:
+        table = served.table()
+        assert table.scan(selected_fields=("id", "kind")).to_arrow().num_rows == 40
+        assert table.scan(selected_fields=("kind",), row_filter="id < 40").to_arrow().num_rows == 40
+        assert table.scan(row_filter=ODD).to_arrow().num_rows == 4
+        with pytest.raises(BadRequestError, match=f"more than the limit of {size:,}; .*leave out columns like"):
+            table.scan().plan_files()
+    with serving([root], limits=Limits(scan_bytes=size - 1)) as served, pytest.raises(BadRequestError):
+        served.table().scan(selected_fields=("kind",), row_filter="id < 40").plan_files()

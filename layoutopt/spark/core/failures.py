@@ -23,8 +23,8 @@ from layoutopt.errors import (
 from layoutopt.external.whole_files import damaged_page, is_checksum_failure
 from layoutopt.model.types import split_parts
 
-# The beginning of the message of a worker that lacks layoutopt.
-MISSING_PACKAGE: Final = "Spark's workers run a Python without layoutopt"
+# The beginning of the message of a worker that lacks layoutopt or a library.
+MISSING_PACKAGE: Final = "Spark's workers run a Python without"
 
 # What surrounds the sentence of Spark's messages: the class of the error, its code and place, the Java stack trace.
 _CLASS: Final = re.compile(r"^(?:.*?Exception: )?\[[A-Z][A-Z0-9_.]*\] ", re.DOTALL)
@@ -74,7 +74,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
         SourceError: a file of the source is missing, truncated or of another format; names it.
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
-        SettingError: Spark's workers run a Python without layoutopt.
+        SettingError: Spark's workers run a Python without layoutopt or a library.
         WorkerLostError: a Python worker was killed.
         TableError: the disk is full.
     """

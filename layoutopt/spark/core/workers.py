@@ -47,12 +47,20 @@ def use_driver_python(spark: SparkSession) -> Iterator[None]:
 def map_in_workers(rows: DataFrame, task: Task, schema: str, label: str = "") -> DataFrame:
     """Return a task's results, of a schema, for the batches of each partition; ``label`` names it in Spark's plans."""
     with use_driver_python(rows.sparkSession):
-        return rows.mapInArrow(_check_package(task, label), schema)
+        return rows.mapInArrow(_check_package(task, label, _list_wheels(rows.sparkSession)), schema)
 
 
-def _check_package(task: Task, label: str) -> Task:
+def _list_wheels(spark: SparkSession) -> list[str]:
+    """Return the wheels in ``--py-files``, which Spark copies to its workers but does not let them import."""
+    files = spark.sparkContext.getConf().get("spark.submit.pyFiles") or ""
+    return [name for path in files.split(",") if (name := path.rpartition("/")[2]).lower().endswith(".whl")]
+
+
+def _check_package(task: Task, label: str, wheels: Sequence[str] = ()) -> Task:
     pickled: bytes = cloudpickle.dumps(task)  # type: ignore[no-untyped-call]
-    message = MISSING_PACKAGE
+    message, hint = MISSING_PACKAGE, "install it there, or name one that has it by PYSPARK_PYTHON"
+    if wheels:
+        hint += f"; --py-files takes .zip and .egg files, and Spark ignores {', '.join(wheels)}"
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         import sys
@@ -60,12 +68,9 @@ def _check_package(task: Task, label: str) -> Task:
         from pyspark import cloudpickle
 
         try:
-            import layoutopt  # noqa: F401
-        except ImportError:
-            raise RuntimeError(
-                f"{message} ({sys.executable}); install it there, or name one that has it by PYSPARK_PYTHON"
-            ) from None
-        unpickled: Task = cloudpickle.loads(pickled)
+            unpickled: Task = cloudpickle.loads(pickled)
+        except ModuleNotFoundError as error:
+            raise RuntimeError(f"{message} {error.name} ({sys.executable}); {hint}") from None
         return unpickled(batches)
 
     run.__name__ = label or run.__name__

@@ -21,6 +21,7 @@ from typing import Any, Final
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from layoutopt.config.fields import parse_bytes
 from layoutopt.errors import LayoutoptError, QueryError, SchemaError, SkippingError
 from layoutopt.model.predicates import (
     TRUE,
@@ -38,6 +39,7 @@ from layoutopt.model.predicates import (
 from layoutopt.model.udf import Udfs
 from layoutopt.scan import check_switch as switch
 from layoutopt.scan.check_switch import TALLY
+from layoutopt.scan.cost_limit import check_bytes
 from layoutopt.scan.explain import Explanation, explain
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.shadow_check_texts import whole_read
@@ -106,24 +108,29 @@ def restore_in_limit(spark: SparkSession, before: str | None) -> None:
         spark.conf.unset(_SETTING)
 
 
-def enable(spark: SparkSession, *, by_driver: bool = True) -> None:
+def enable(spark: SparkSession, *, by_driver: bool = True, max_bytes: int | str | None = None) -> None:
     """Enable skipping for all queries of this session on tables registered by :func:`layoutopt.spark.register`.
 
-    Enabling again has no effect. Sessions from `newSession()` must be enabled themselves. SQL texts can also read a
-    table by its path: ``SELECT ... FROM layoutopt('PATH')``. Enabling raises one session setting: IN lists of up to 400
-    values are pushed to Parquet (`spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
+    Enabling again only sets the options. Sessions from `newSession()` must be enabled themselves. SQL texts can also
+    read a table by its path: ``SELECT ... FROM layoutopt('PATH')``. Enabling raises one session setting: IN lists of up
+    to 400 values are pushed to Parquet (`spark.sql.parquet.pushdown.inFilterThreshold`, 10 by default).
 
     Args:
         spark: a classic session.
         by_driver: whether this process may read small results (16 MB at most) itself when a query is planned;
             otherwise Spark's tasks read everything when an action runs.
+        max_bytes: the most compressed bytes that a query may read of these tables, like ``"10GB"``, by the catalog. A
+            query above the limit fails while it is planned, with Spark's QueryExecutionException. So that nothing is
+            read before, ``by_driver`` has no effect then.
 
     Raises:
-        SettingError: the session uses Spark Connect, or its Spark version is not supported.
+        SettingError: the session uses Spark Connect, its Spark version is not supported, or ``max_bytes`` is no number
+            of bytes.
     """
     state = session_tables(spark)
+    limit = None if max_bytes is None else parse_bytes(max_bytes)
     with _ENABLING:
-        state.by_driver = by_driver
+        state.by_driver, state.max_bytes = by_driver and limit is None, limit
         if state.enabled and has_rule(spark):
             return
         install_rule(spark, state)
@@ -144,7 +151,7 @@ def disable(spark: SparkSession) -> None:
         state.rule = None
         remove_rule(spark)
         restore_in_limit(spark, state.lists_before)
-        state.lists_before = None
+        state.lists_before = state.max_bytes = None
         state.planned.clear()
         _update_views(spark, state)
 
@@ -237,17 +244,24 @@ def _replace_scan(
     planned = state.get_planned_query(token)
     try:
         read, note = _plan_scan(spark, state, entry, planned, request, scan)
-        plan = None if task == "plan" else _plan_replacement(spark, state, entry, read, scan)
+        plan = None if task == "plan" else _plan_replacement(spark, state, entry, planned, read, scan)
     except LayoutoptError:
         raise
     except Exception as error:
         table, note = planned.tables.get(entry.source, entry.table), f"{type(error).__name__}: {error}"
         log.warning("%s: all of the table %r is read", note, entry.name, exc_info=True)
         read = plan_full_read(table)
+        if task != "plan":
+            _check_limit(state, planned, read)
         plan = None if task == "plan" else scan.over(get_optimized_plan(read_all_rows(spark, table)))
     with state.lock:
         planned.scans.append((entry, read, note))
     return plan
+
+
+def _check_limit(state: SessionTables, planned: PlannedQuery, read: TableRead) -> None:
+    if state.max_bytes is not None:
+        check_bytes([*(planned_read for _, planned_read, _ in planned.scans), read], state.max_bytes)
 
 
 def _plan_scan(
@@ -274,8 +288,9 @@ def _plan_scan(
 
 
 def _plan_replacement(
-    spark: SparkSession, state: SessionTables, entry: Registration, read: TableRead, scan: Any
+    spark: SparkSession, state: SessionTables, entry: Registration, planned: PlannedQuery, read: TableRead, scan: Any
 ) -> Any:
+    _check_limit(state, planned, read)
     files = _list_files(spark, state, read.table, scan)
     plan = plan_read(spark, read, scan, files, ScanMetrics.of(entry.name, read).label, state.by_driver)
     if switch.is_on() and read.scan.filter.root != TRUE:

@@ -93,6 +93,7 @@ class SessionTables:
         rule: the optimiser rule, if the session has it.
         enabled: whether the rule reads registered tables.
         by_driver: whether the driver may read small results.
+        max_bytes: the most compressed bytes that a query may read; None for no limit.
         lists_before: the session's IN-list limit before it was enabled, if that was changed.
         planned: the newest queries, by the rule's token.
         files: the data files of the snapshots that were read.
@@ -102,6 +103,7 @@ class SessionTables:
     rule: Any = None
     enabled: bool = False
     by_driver: bool = True
+    max_bytes: int | None = None
     lists_before: str | None = None
     planned: OrderedDict[str, PlannedQuery] = field(default_factory=OrderedDict)
     files: WeakKeyDictionary[OpenedTable, SnapshotFiles] = field(default_factory=WeakKeyDictionary)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+ROOT = Path(__file__).parents[3]
 READ = """
 import sys
 from pyspark.sql import SparkSession
@@ -89,7 +92,31 @@ def test_workers_without_layoutopt_say_so(path: Path, tmp_path: Path) -> None:
     other = tmp_path / "python-without"
     other.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path}:$PYTHONPATH exec {sys.executable} "$@"\n')
     other.chmod(0o755)
-    done = read(path, PYSPARK_PYTHON=str(other))
+    wheel = tmp_path / "layoutopt-1-py3-none-any.whl"
+    wheel.touch()
+    done = read(path, PYSPARK_PYTHON=str(other), PYSPARK_SUBMIT_ARGS=f"--py-files {wheel} pyspark-shell")
     assert done.returncode != 0
     assert "RuntimeError: Spark's workers run a Python without layoutopt (" in done.stderr
-    assert "install it there, or name one that has it by PYSPARK_PYTHON" in done.stderr
+    hint = (
+        "install it there, or name one that has it by PYSPARK_PYTHON; --py-files takes .zip and .egg files, and Spark"
+    )
+    assert f"{hint} ignores layoutopt-1-py3-none-any.whl" in done.stderr
+
+
+def test_the_guide_names_the_libraries_of_workers() -> None:
+    """Tasks import the modules that define them; what these import only where it is used is listed here."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "layoutopt" / "spark").rglob("*.py")
+        if re.search(r"core\.workers import (?!use_driver)", path.read_text(encoding="utf-8"))
+    ]
+    assert len(modules) > 5
+    code = f"import sys, {', '.join(modules)}\nprint(*sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    imported = {name.partition(".")[0] for name in listed.split()}
+    required = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    libraries = imported & {re.split(r"\W", line)[0] for line in required}
+    guide = " ".join((ROOT / "docs/guides/spark.md").read_text(encoding="utf-8").split())
+    ((always, encrypted),) = re.findall(r"in the versions of the driver: (.*?); (\w+) for encrypted tables\.", guide)
+    assert set(re.split(r", | and ", always)) == libraries | {"numba"}
+    assert encrypted == "cryptography"

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from layoutopt.spark import disable, enable, last_scans, register
+from layoutopt.errors import SettingError
+from layoutopt.inspect.cost import dry_run
+from layoutopt.spark import disable, enable, last_scans, register, why
 from tests.scan.builder import build, building, by_position
 from tests.scan.layouts import GROUPS
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -229,4 +232,31 @@ def test_a_table_that_was_made_again_is_the_new_one(spark: SparkSession, tmp_pat
     build(tmp_path / "t", some_rows(200), building(SCHEMA, CONDITIONS, partition_by="year"))  # in other files
     assert session.sql("SELECT count(*), max(id) FROM again").first() == (200, 199)
     assert held.count() == 200
+    disable(session)
+
+
+@pytest.mark.unshadowed("counts on reading no file")
+def test_queries_above_a_limit_fail_before_anything_is_read(spark: SparkSession, tmp_path: Path) -> None:
+    session = new_session(spark)
+    table = build(tmp_path / "t", some_rows(), building(SCHEMA, CONDITIONS, blocking=by_position(20)))
+    register(session, "t", str(tmp_path / "t"))
+    sql = "SELECT kind, price FROM t WHERE kind = 'air'"
+    twice = f"SELECT count(*) FROM ({sql} AND id < 200) JOIN ({sql}) USING (price)"
+    size = dry_run(table.scan(sql)).bytes
+    enable(session, max_bytes=size)
+    assert session.sql(sql).collect()
+    enable(session, max_bytes=f"{2 * size + dry_run(table.scan('SELECT id FROM t')).bytes}B")
+    assert session.sql(twice).collect()
+    enable(session, max_bytes=size - 1)
+    shutil.rmtree(tmp_path / "t" / "data")
+    for refused in (session.sql(sql), session.table("t").where("kind = 'air'").select("kind", "price")):
+        with pytest.raises(PySparkException, match=f"would read {size:,} bytes of 't', more than the limit"):
+            refused.collect()
+        (read,) = why(refused)[0].reads  # still explains it
+        assert read.read.bytes == size
+    enable(session, max_bytes=size)
+    with pytest.raises(PySparkException, match="more than the limit"):
+        session.sql(twice).collect()
+    with pytest.raises(SettingError, match="write it like 500MB"):
+        enable(session, max_bytes="lots")
     disable(session)

@@ -21,7 +21,7 @@ from layoutopt.advice import (
     profile_filters,
     statements_of,
 )
-from tests.advise.figures import advice, layout
+from tests.advised import advice, layout
 from tests.inspect.logs import logged
 from tests.scan.tables import SCHEMA
 
