@@ -22,6 +22,7 @@ import pyarrow as pa
 from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.catalog.storage.footers import MAGIC
+from layoutopt.catalog.storage.store_errors import call_store
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import check_has_row_groups, parse_table_name
@@ -193,7 +194,7 @@ def _list_remote(source: str) -> Iterator[tuple[str, str]]:
     store, root = _open_store(source)
     store.invalidate_cache()
     try:
-        infos = store.find(root, detail=True)
+        infos = call_store(lambda: store.find(root, detail=True), lambda: source)
     except FileNotFoundError:
         infos = {}
     for path, info in infos.items():
@@ -225,7 +226,7 @@ def _read_version(path: str) -> str:
         if not is_url(local):
             return _local_version(Path(local).stat())
         store, store_path = _open_store(local)
-        return _remote_version(store.info(store_path), local)
+        return _remote_version(call_store(lambda: store.info(store_path), lambda: local), local)
     except FileNotFoundError as error:
         raise SourceError(f"the source's file {path!r} is missing; repair the table") from error
 
