@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,14 @@ from layoutopt.catalog.storage.ranges import LastUsed
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
 from layoutopt.errors import StoreError, decode_error, encode_error
-from layoutopt.model.index_spec import IndexSpec
-from layoutopt.model.predicates import Col
 from layoutopt.scan.table import open_table
-from tests.catalog.storage.faulty_store import ANSWERS, FAULTS, TRANSIENT, Fault, FaultyStore, run_before
+from tests.catalog.storage.faulty_store import ANSWERS, FAULTS, LEFT, ROWS, TRANSIENT, Fault, FaultyStore, store, table
 from tests.effort import long_too
-from tests.scan.builder import build, building, by_position
-from tests.scan.deleting import delete_ids
-from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
+from tests.scan.tables import expected, same
 
-s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
-server: Any = pytest.importorskip("moto.server", reason="needs moto")
+__all__ = ["store", "table"]
 
-KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
 SQL = "SELECT id, kind, price FROM t WHERE kind = 'air'"
-ROWS = some_rows(120)
-DELETED = range(0, 60, 7)
-LEFT = ROWS.filter([id not in DELETED for id in ROWS["id"].to_pylist()])
 
 # The requests for each kind of file; a data file's first one is for its footer.
 READS = {
@@ -65,36 +56,6 @@ def pair_up(files: Iterable[str], kinds: Sequence[str]) -> list[Any]:
     """Every pair; in short runs each file with the next kind only."""
     short = [(file, kinds[i % len(kinds)]) for i, file in enumerate(files)]
     return [*short, *long_too(*(pair for pair in product(files, kinds) if pair not in short))]
-
-
-@pytest.fixture(scope="module")
-def store() -> Iterator[FaultyStore]:
-    """A store behind a faulty network; its driver repeats nothing, so that the package must."""
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    with pytest.MonkeyPatch.context() as patch, run_before(running.get_host_and_port()) as (address, faulty):
-        for name, value in {**KEYS, "AWS_ENDPOINT_URL": address, "AWS_MAX_ATTEMPTS": "1"}.items():
-            patch.setenv(name, value)
-        patch.setattr(s3fs.S3FileSystem, "retries", 1)
-        s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("tables")
-        yield faulty
-        s3fs.S3FileSystem.clear_instance_cache()
-    running.stop()
-
-
-@pytest.fixture(scope="module")
-def table(store: FaultyStore, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A table with a file of every kind."""
-    folder = tmp_path_factory.mktemp("faults") / "t"
-    index = IndexSpec(Col("kind", "string"), "value-list")
-    how = building(SCHEMA, CONDITIONS, partition_by="year", footers=True, blocking=by_position(8), indexes=[index])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.catalog.manifest_writing.MOST_BOUNDS", -1)
-        build(folder, ROWS, how)
-        delete_ids(str(folder), DELETED)
-    s3fs.S3FileSystem().put(str(folder), "tables/faults", recursive=True)
-    return "s3://tables/faults"
 
 
 @pytest.fixture(autouse=True)

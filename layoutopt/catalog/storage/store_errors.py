@@ -89,9 +89,16 @@ def make_store_error(path: str, error: Exception) -> StoreError:
     if status is None and not isinstance(error, OSError):
         answer = type(error).__name__
     cause = f"{answer}: {text}" if answer else text
-    if _is_transient(error):
+    return refused_file(path, cause, status, code, is_transient=_is_transient(error))
+
+
+def refused_file(
+    path: str, cause: str, status: int | None = None, code: str | None = None, *, is_transient: bool = False
+) -> StoreError:
+    """Return the error for a refused file, with the store's own words."""
+    if is_transient:
         remedy = "try again once it answers"
-    elif status is not None or isinstance(error, PermissionError):
+    elif status is not None:
         remedy = "check the credentials and permissions, then try again"
     else:
         remedy = "check the connection and the settings of the store, then try again"

@@ -11,6 +11,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from layoutopt.model.index_spec import IndexSpec
+from layoutopt.model.predicates import Col
+from tests.scan.builder import build, building, by_position
+from tests.scan.deleting import delete_ids
+from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
 # Answers of the store, as it words them: the HTTP status, its code and its message.
 ANSWERS = {
@@ -139,3 +148,42 @@ def run_before(target: tuple[str, int]) -> Iterator[tuple[str, FaultyStore]]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
+ROWS = some_rows(120)
+DELETED = range(0, 60, 7)
+LEFT = ROWS.filter([id not in DELETED for id in ROWS["id"].to_pylist()])
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[FaultyStore]:
+    """A store behind a faulty network; its driver repeats nothing, so that the package must."""
+    s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
+    server: Any = pytest.importorskip("moto.server", reason="needs moto")
+    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    running.start()
+    with pytest.MonkeyPatch.context() as patch, run_before(running.get_host_and_port()) as (address, faulty):
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": address, "AWS_MAX_ATTEMPTS": "1"}.items():
+            patch.setenv(name, value)
+        patch.setattr(s3fs.S3FileSystem, "retries", 1)
+        s3fs.S3FileSystem.clear_instance_cache()
+        s3fs.S3FileSystem().mkdir("tables")
+        yield faulty
+        s3fs.S3FileSystem.clear_instance_cache()
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def table(store: FaultyStore, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A table with a file of every kind."""
+    folder = tmp_path_factory.mktemp("faults") / "t"
+    index = IndexSpec(Col("kind", "string"), "value-list")
+    how = building(SCHEMA, CONDITIONS, partition_by="year", footers=True, blocking=by_position(8), indexes=[index])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layoutopt.catalog.manifest_writing.MOST_BOUNDS", -1)
+        build(folder, ROWS, how)
+        delete_ids(str(folder), DELETED)
+    s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
+    s3fs.S3FileSystem().put(str(folder), "tables/faults", recursive=True)
+    return "s3://tables/faults"
