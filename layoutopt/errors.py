@@ -7,6 +7,7 @@
     │   ├── EncryptionKeyError, EncryptedTableError
     │   └── SourceError ── MissingPartitionError (4)
     ├── NeedsSparkError, WorkerLostError
+    ├── StoreError (1)  a store or the network refused a file
     └── TableError (1)  the table itself
         ├── NotATableError (2) ── SourceIndexError
         ├── CatalogError ── NoSnapshotError (2)
@@ -119,6 +120,20 @@ class NeedsSparkError(LayoutoptError):
 
 class WorkerLostError(LayoutoptError):
     """A worker process was killed."""
+
+
+class StoreError(LayoutoptError):
+    """A store, disk or network refused a file, which may be intact; requests that may help were repeated.
+
+    Attributes:
+        path: the file's path or URL.
+        status: the HTTP status of the store's answer, None if there was none.
+        code: the store's own code, such as ``SlowDown``, None if it gave none.
+    """
+
+    def __init__(self, message: str, path: str = "", status: int | None = None, code: str | None = None) -> None:
+        super().__init__(message)
+        self.path, self.status, self.code = path, status, code
 
 
 class TableError(LayoutoptError):

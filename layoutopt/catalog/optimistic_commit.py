@@ -22,7 +22,7 @@ from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import MARKER, load_folder, load_of, snapshot_path
 from layoutopt.catalog.snapshot import Snapshot, SnapshotHead, read_head, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import CatalogError, CommitConflictError
+from layoutopt.errors import CatalogError, CommitConflictError, StoreError
 
 CommitHook = Callable[[str], None]
 
@@ -71,7 +71,7 @@ def append_snapshot(files: TableFiles, change: Change, at: CommitHook = lambda p
             files.write_new(snapshot_path(snapshot.number), dumps_with_manifests(snapshot))
         except FileExistsError:
             continue
-        except OSError:
+        except (OSError, StoreError):
             # The store failed, perhaps after it wrote the snapshot.
             committed = find_change(files, snapshots_since(files, change.base), change.load_id)
             if committed is None:

@@ -22,12 +22,13 @@ import pyarrow as pa
 from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.catalog.storage.footers import MAGIC
+from layoutopt.catalog.storage.store_errors import call_store
 from layoutopt.errors import SettingError, SourceError
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import check_has_row_groups, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Column, Schema
-from layoutopt.sql.schema import folder_columns, folder_values, is_listed
+from layoutopt.sql.schema import check_folders, folder_columns, is_listed
 
 # Stands for the names of a file's columns if they are those in its footer.
 UNNAMED: Final[tuple[str | None, ...]] = ()
@@ -119,22 +120,23 @@ def local_path(path: str) -> str:
 
 
 def _list_folder(source: str) -> Listing:
-    versions = dict(_list_local(Path(source)) if protocol_of(source) == "file" else _list_remote(source))
-    if not versions:
+    listed = sorted(_list_local(Path(source)) if protocol_of(source) == "file" else _list_remote(source))
+    if not listed:
         raise SourceError(f"{source!r} has no .parquet file; name a folder of Parquet, or a table")
-    values = {path: folder_values(path.removeprefix(source)) for path in versions}
-    columns = folder_columns(values.values())
+    values = check_folders([relative for _, relative, _ in listed])
+    columns = folder_columns(values)
     names = {column.name for column in columns}
     files = tuple(
-        ListedFile(SnapshotFile(path, UNNAMED, {n: v for n, v in values[path].items() if n in names}), versions[path])
-        for path in sorted(versions)
+        ListedFile(SnapshotFile(path, UNNAMED, {n: v for n, v in by_name.items() if n in names}), version)
+        for (path, _, version), by_name in zip(listed, values, strict=True)
     )
     return Listing(source, files, Schema(columns), True)
 
 
-def _list_local(root: Path) -> Iterator[tuple[str, str]]:
+def _list_local(root: Path) -> Iterator[tuple[str, str, str]]:
+    """Yield the path of each file, its path in the folder, and its version."""
     if root.is_file():
-        yield str(root), _local_version(root.stat())
+        yield str(root), root.name, _local_version(root.stat())
         return
     if not root.is_dir():
         raise SourceError(f"there is nothing at {str(root)!r}; name a folder of Parquet, or a table")
@@ -152,7 +154,7 @@ def _list_local(root: Path) -> Iterator[tuple[str, str]]:
             path = Path(folder, name)
             try:
                 if _is_local_data(path):
-                    yield str(path), _local_version(path.stat())
+                    yield str(path), path.relative_to(root).as_posix(), _local_version(path.stat())
             except FileNotFoundError:
                 continue  # removed since it was listed
 
@@ -189,17 +191,18 @@ def _local_version(status: os.stat_result) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ctime_ns} {status.st_dev} {status.st_ino}"
 
 
-def _list_remote(source: str) -> Iterator[tuple[str, str]]:
+def _list_remote(source: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the URL of each file, its path in the folder, and its version."""
     store, root = _open_store(source)
     store.invalidate_cache()
     try:
-        infos = store.find(root, detail=True)
+        infos = call_store(lambda: store.find(root, detail=True), lambda: source)
     except FileNotFoundError:
         infos = {}
     for path, info in infos.items():
-        parts = str(path).strip("/").removeprefix(str(root).strip("/")).split("/")
-        if all(is_listed(part) for part in parts if part) and _is_data(str(path)):
-            yield str(store.unstrip_protocol(path)), _remote_version(info, str(path))
+        relative = str(path).strip("/").removeprefix(str(root).strip("/")).strip("/")
+        if all(map(is_listed, filter(None, relative.split("/")))) and _is_data(str(path)):
+            yield str(store.unstrip_protocol(path)), relative, _remote_version(info, str(path))
 
 
 def _open_store(url: str) -> tuple[Any, str]:
@@ -225,7 +228,7 @@ def _read_version(path: str) -> str:
         if not is_url(local):
             return _local_version(Path(local).stat())
         store, store_path = _open_store(local)
-        return _remote_version(store.info(store_path), local)
+        return _remote_version(call_store(lambda: store.info(store_path), lambda: local), local)
     except FileNotFoundError as error:
         raise SourceError(f"the source's file {path!r} is missing; repair the table") from error
 

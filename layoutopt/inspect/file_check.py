@@ -36,7 +36,7 @@ from layoutopt.model.predicates import And, Constant, Node, Or, columns_of, desc
 from layoutopt.model.schema import BLOCK, TID, Column
 from layoutopt.model.values import NAN_KEY
 from layoutopt.model.vectors import feature_bit
-from layoutopt.scan.files import damaged_file, missing_file, open_parquet
+from layoutopt.scan.files import damaged_file, open_parquet, translate_read_errors
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
 from layoutopt.writer.checksum import Positions, is_hashable, scramble_words, sums_by_block, value_hashes
@@ -124,35 +124,31 @@ def check_file(files: TableFiles, file: FileToCheck, use_threads: bool = False) 
     """Read a file again and compare it with the catalog; Arrow may decode columns in parallel."""
     expected = file.expected
     try:
-        _check_first_bytes(files, file.path)
-        # open_parquet refuses a changed footer: reading by it could take any amount of memory.
-        with open_parquet(files, file.path, file.footer, coded=coded_columns) as parquet:
-            metadata = parquet.metadata
-            rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-            expected_rows = expected.rows[file.blocks].tolist()
-            in_order = expected.row_group[file.blocks].tolist() == list(range(len(rows)))
-            if not in_order or rows != expected_rows:
-                wrong = f"it has row groups of {rows[:5]}… rows, expected {expected_rows[:5]}…"
-                return CheckedFile((("row-groups", wrong),))
-            check = _Check(file)
-            for start, stop in _split_rounds(rows, metadata.num_columns):
-                groups = list(range(start, stop))
-                check.add(start, stop, parquet.read_row_groups(groups, use_threads=use_threads))
+        with translate_read_errors(file.path):
+            _check_first_bytes(files, file.path)
+            # open_parquet refuses a changed footer: reading by it could take any amount of memory.
+            with open_parquet(files, file.path, file.footer, coded=coded_columns) as parquet:
+                metadata = parquet.metadata
+                rows = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+                expected_rows = expected.rows[file.blocks].tolist()
+                in_order = expected.row_group[file.blocks].tolist() == list(range(len(rows)))
+                if not in_order or rows != expected_rows:
+                    wrong = f"it has row groups of {rows[:5]}… rows, expected {expected_rows[:5]}…"
+                    return CheckedFile((("row-groups", wrong),))
+                check = _Check(file)
+                for start, stop in _split_rounds(rows, metadata.num_columns):
+                    groups = list(range(start, stop))
+                    check.add(start, stop, parquet.read_row_groups(groups, use_threads=use_threads))
     except DataFileError as error:
         return CheckedFile((("file", str(error)),))
-    except (pa.ArrowException, OSError) as error:
-        return CheckedFile((("file", str(damaged_file(file.path, error))),))
     return check.finish()
 
 
 def _check_first_bytes(files: TableFiles, path: str) -> None:
     """Check the magic bytes at the start of a Parquet file, which readers ignore."""
     expected = MAGIC if files.keys is None else ENCRYPTED
-    try:
-        with files.open_input(path) as stream:
-            actual = bytes(stream.read(len(expected)))
-    except FileNotFoundError as error:
-        raise missing_file(path) from error
+    with files.open_input(path) as stream:
+        actual = bytes(stream.read(len(expected)))
     if actual != expected:
         raise damaged_file(path, ValueError(f"it begins with {actual!r}, expected {expected!r}"))
 

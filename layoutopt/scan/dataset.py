@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import QueryError
-from layoutopt.scan.files import check_footers, check_row_groups, damaged_file, missing_file
+from layoutopt.scan.files import check_footers, check_row_groups, translate_read_errors
 from layoutopt.scan.segments import FileRead
 from layoutopt.scan.table_read import TableRead
 
@@ -88,12 +88,8 @@ def _make_fragment(files: TableFiles, store: fs.FileSystem, root: str, read: Fil
         cache_options = pa.CacheOptions(hole_size_limit=files.read_through, range_size_limit=most)
         options |= {"pre_buffer": True, "cache_options": cache_options}
     format = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(**options))
-    try:
+    with translate_read_errors(read.path):
         path = f"{root.rstrip('/')}/{files.stored_path(read.path)}"
         fragment = format.make_fragment(path, store)
         check_row_groups(fragment.metadata, read)
         return fragment.subset(row_group_ids=list(read.row_groups))
-    except FileNotFoundError as error:
-        raise missing_file(read.path) from error
-    except (pa.ArrowException, OSError) as error:
-        raise damaged_file(read.path, error) from error

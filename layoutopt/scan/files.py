@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
@@ -19,6 +20,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import UnknownFooterError, coded_columns, footer_digest, metadata_of, template_of
 from layoutopt.catalog.storage.ranges import Window, bytes_of_chunks, map_ahead, windows_of
+from layoutopt.catalog.storage.store_errors import find_refusal
 from layoutopt.errors import DataFileError
 from layoutopt.external.source_files import SourceFiles, external_files, stored_names, to_source_columns
 from layoutopt.external.whole_files import ARROW_OPTIONS
@@ -109,12 +111,8 @@ def find_coded_columns(files: TableFiles, reads: Iterable[FileRead], names: Coll
     for read in reads:
         if not coded or files.local_root is None or read.footer is None or read.chunks is not None:
             return frozenset()
-        try:
+        with translate_read_errors(read.path):
             metadata = _metadata(files, read.path, read.footer, remember=True)
-        except FileNotFoundError as error:
-            raise missing_file(read.path) from error
-        except (pa.ArrowException, OSError) as error:
-            raise damaged_file(read.path, error) from error
         coded = coded.intersection(coded_columns(metadata, coded, read.row_groups))
     return coded
 
@@ -127,12 +125,8 @@ def _read_checked_footer(files: TableFiles, read: FileRead) -> pq.FileMetaData:
 
 def _fetch_window(files: TableFiles, item: tuple[FileRead, Window]) -> tuple[FileRead, Window, pa.NativeFile]:
     read, window = item
-    try:
+    with translate_read_errors(read.path):
         return read, window, window.open(files)
-    except FileNotFoundError as error:
-        raise missing_file(read.path) from error
-    except OSError as error:
-        raise damaged_file(read.path, error) from error
 
 
 def _read_windows(
@@ -215,10 +209,8 @@ def _read_local(
 ) -> Iterator[pa.RecordBatch]:
     trimmed = _make_trimmed_footer(files, read, names)
     if trimmed is not None:
-        try:
+        with translate_read_errors(read.path):
             source = files.open_input(read.path)
-        except FileNotFoundError as error:
-            raise missing_file(read.path) from error
         with pq.ParquetFile(source, metadata=trimmed, pre_buffer=False, **ARROW_OPTIONS) as parquet:
             yield from parquet.iter_batches(batch_rows)
         return
@@ -239,18 +231,17 @@ def _make_trimmed_footer(files: TableFiles, read: FileRead, names: Sequence[str]
         return template.footer(names, read.chunks, read.rows)
     except UnknownFooterError:
         return None
-    except FileNotFoundError as error:
-        raise missing_file(read.path) from error
 
 
 def _check_batches(read: FileRead, names: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the batches and fail if they don't have the rows that the catalog says."""
     rows = 0
     try:
-        for batch in batches:
-            rows += batch.num_rows
-            yield batch.select(list(names))
-    except (pa.ArrowException, OSError, KeyError) as error:
+        with translate_read_errors(read.path):
+            for batch in batches:
+                rows += batch.num_rows
+                yield batch.select(list(names))
+    except KeyError as error:
         raise damaged_file(read.path, error) from error
     if rows != sum(read.rows):
         raise DataFileError(
@@ -276,7 +267,7 @@ def open_parquet(
     Raises:
         DataFileError: the file is missing, is not Parquet, or its footer was changed.
     """
-    try:
+    with translate_read_errors(path):
         metadata = None if footer is None else _metadata(files, path, footer, remember)
         known = metadata is not None and files.local_root is None
         source = files.open_input(path, bytes_of_chunks(metadata) if known else None)
@@ -288,10 +279,6 @@ def open_parquet(
             source, metadata=metadata, read_dictionary=read_dictionary, **ARROW_OPTIONS,
             pre_buffer=files.local_root is None, decryption_properties=files.decryption(path),
         )  # fmt: skip
-    except FileNotFoundError as error:
-        raise missing_file(path) from error
-    except (pa.ArrowException, OSError) as error:
-        raise damaged_file(path, error) from error
 
 
 def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.FileMetaData:
@@ -304,9 +291,10 @@ def _metadata(files: TableFiles, path: str, digest: str, remember: bool) -> pq.F
 
 
 def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
-    """Return a data file's footer; raise DataFileError if it is not the one that was written."""
+    """Return a data file's footer; raise DataFileError if it is missing or not the one that was written."""
     try:
-        footer = files.read_footer(path)
+        with translate_read_errors(path):
+            footer = files.read_footer(path)
     except ValueError as error:
         raise damaged_file(path, error) from error
     if footer_digest(footer) != digest:
@@ -317,17 +305,9 @@ def _check_footer(files: TableFiles, path: str, digest: str) -> bytes:
 def check_footers(files: TableFiles, reads: Iterable[tuple[str, str | None]]) -> None:
     """Check the footers of files (path, digest) that another reader will read; files without digest pass."""
 
-    def check(path: str, digest: str) -> None:
-        try:
-            _check_footer(files, path, digest)
-        except FileNotFoundError as error:
-            raise missing_file(path) from error
-        except OSError as error:
-            raise damaged_file(path, error) from error
-
     known = [(path, digest) for path, digest in reads if digest is not None]
     with ThreadPoolExecutor(_OPEN_AT_ONCE) as pool:
-        for _ in pool.map(check, *zip(*known, strict=True)) if known else ():
+        for _ in pool.map(partial(_check_footer, files), *zip(*known, strict=True)) if known else ():
             pass
 
 
@@ -342,15 +322,26 @@ def check_row_groups(metadata: pq.FileMetaData, read: FileRead) -> None:
             )
 
 
-def missing_file(path: str) -> DataFileError:
-    """Return the error for a missing file."""
-    return DataFileError(
-        f"the data file {path!r} is missing; open the table again if a vacuum ran since it was opened, otherwise "
-        "restore the file or load its partition again"
-    )
+@contextmanager
+def translate_read_errors(path: str) -> Iterator[None]:
+    """Raise the errors of reading a data file as layoutopt's.
+
+    Raises:
+        DataFileError: the file is missing, or the bytes that were read are wrong.
+        StoreError: the store or the disk refused it.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataFileError(
+            f"the data file {path!r} is missing; open the table again if a vacuum ran since it was opened, otherwise "
+            "restore the file or load its partition again"
+        ) from error
+    except (pa.ArrowException, OSError) as error:
+        raise find_refusal(path, error) or damaged_file(path, error) from error
 
 
 def damaged_file(path: str, error: Exception) -> DataFileError:
-    """Return the error for a file that can't be read, with the cause in one line."""
+    """Return the error for a file whose bytes are wrong, with the cause in one line."""
     cause = " ".join(str(error).split())[:200]
     return DataFileError(f"the data file {path!r} is damaged ({cause}); restore it or load its partition again")

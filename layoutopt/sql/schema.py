@@ -135,16 +135,11 @@ def _to_schema(declared: exp.Schema) -> Schema:
     for definition in declared.expressions:
         if not isinstance(definition, exp.ColumnDef):
             continue  # keys and checks
-        kind = definition.args.get("kind")
-        if not isinstance(kind, exp.DataType):
-            raise SchemaError(f"the column {definition.name!r} has no type; declare one")
         required = any(
             isinstance(c.kind, exp.NotNullColumnConstraint) and not c.kind.args.get("allow_null")
             for c in definition.constraints
         )
-        collation = definition.find(exp.CollateColumnConstraint)
-        collate = f" collate {collation.this.name}" if collation is not None else ""
-        columns.append(Column(definition.name, spark_type(kind) + collate, nullable=not required))
+        columns.append(Column(definition.name, _declared_type(definition), nullable=not required))
     if not columns:
         raise SchemaError(f"the table {declared.this.name!r} has no columns; declare some")
     return Schema(tuple(columns))
@@ -165,11 +160,28 @@ def spark_type(kind: exp.DataType) -> str:
         return f"char({kind.expressions[0].name if kind.expressions else 1})"
     if dtype in _DDL_TYPES and not (dtype in (exp.DType.TEXT, exp.DType.VARCHAR) and kind.args.get("collate")):
         return _DDL_TYPES[dtype]
-    # Nested and other types can't be compared here, but their columns can be read.
+    if kind.args.get("nested") and dtype in (exp.DType.ARRAY, exp.DType.MAP, exp.DType.STRUCT):
+        return f"{dtype.name.lower()}<{','.join(map(_nested_part, kind.expressions))}>"
+    # Other types can't be compared here, but their columns can be read.
     text = kind.sql(dialect=Spark4).lower().replace(", ", ",").replace(": ", ":")
     if dtype in (exp.DType.USERDEFINED, exp.DType.UNKNOWN):
         raise SchemaError(f"the type {kind.sql()!r} is unknown; use one of Spark's types")
     return text
+
+
+def _nested_part(part: exp.Expression) -> str:
+    """Return a part of a nested type: a type, or a field's name and type. Names are without quotes, as in a file."""
+    return spark_type(part) if isinstance(part, exp.DataType) else f"{part.name}:{_declared_type(part)}"
+
+
+def _declared_type(declared: exp.Expression) -> str:
+    """Return the type of a declared column or field, with its collation; raise SchemaError if it has none."""
+    kind = declared.args.get("kind")
+    if not isinstance(kind, exp.DataType):
+        raise SchemaError(f"the column {declared.name!r} has no type; declare one")
+    constraints = (constraint.args.get("kind") for constraint in declared.args.get("constraints") or ())
+    collations = [kind.this.name for kind in constraints if isinstance(kind, exp.CollateColumnConstraint)]
+    return spark_type(kind) + "".join(f" collate {name}" for name in collations[:1])
 
 
 def _select_table(schemas: dict[str, Schema], table: str | None, name: str = "the DDL") -> Schema:
@@ -393,17 +405,21 @@ def read_arrow_schema(schema: pq.ParquetSchema, *, in_micros: bool = False) -> p
 
     INT96, which Spark writes by default, is UTC timestamps in microseconds; Arrow reads it as local time in
     nanoseconds. Extension types are what they are stored as, durations numbers, and columns of NULLs alone integers.
+    Parquet's type ENUM is text, for which Arrow has bytes.
 
     Args:
         schema: of the file.
         in_micros: whether other timestamps in nanoseconds, which Spark does not read, are in microseconds too.
     """
     arrow = schema.to_arrow_schema()
-    physical = iter([schema.column(i).physical_type for i in range(len(schema))])
+    leaves = iter([schema.column(i) for i in range(len(schema))])
 
     def convert(kind: pa.DataType) -> pa.DataType:
-        if next(physical) == "INT96":
+        leaf = next(leaves)
+        if leaf.physical_type == "INT96":
             return _TIMESTAMP
+        if leaf.logical_type.type == "ENUM":
+            return pa.string()
         if pa.types.is_null(kind):
             return pa.int32()
         if pa.types.is_duration(kind):

@@ -7,6 +7,7 @@ order: an export of the texts alone is a log too. Spark's event logs have the fi
 
 from __future__ import annotations
 
+import codecs
 import csv
 import datetime as dt
 import json
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import IO, Any, Final, Literal
 
 from layoutopt.errors import LogError
 from layoutopt.workload.entries import LogEntry, strip_statement
@@ -60,16 +61,42 @@ def read_records(path: Path) -> Iterator[Record]:
         raise LogError(f"the log {str(path)!r} is no CSV file ({error}); export it again") from error
 
 
+# The first bytes of texts in other encodings than UTF-8; those of UTF-32 begin like those of UTF-16.
+_ENCODINGS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32"), (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"),
+)  # fmt: skip
+_SAMPLED_BYTES: Final = 4096
+
+
+def open_text(path: Path) -> IO[str]:
+    """Open a log in the encoding that its byte order mark names, else in UTF-8; line ends stay as they are.
+
+    Raises:
+        OSError: the file can't be read.
+        LogError: it has no mark, and every other byte is zero, as in UTF-16.
+    """
+    with path.open("rb") as file:
+        start = file.read(_SAMPLED_BYTES)
+    encoding = next((name for mark, name in _ENCODINGS if start.startswith(mark)), "utf-8-sig")
+    if encoding == "utf-8-sig" and start.count(0) > len(start) // 4:
+        raise LogError(
+            f"the log {str(path)!r} is no UTF-8: it looks like UTF-16 without a byte order mark; convert it, for "
+            "example by `iconv -f UTF-16LE -t UTF-8`"
+        )
+    return path.open(encoding=encoding, errors="replace", newline="")
+
+
 def _read_csv(path: Path) -> Iterator[Record]:
     # Query texts may exceed the default limit of 128 KB a field.
     csv.field_size_limit(1 << 30)
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+    with open_text(path) as stream:
         for record in csv.DictReader(stream):
             yield {name.strip().lower(): value for name, value in record.items() if name is not None}
 
 
 def _read_json_lines(path: Path) -> Iterator[Record]:
-    with path.open(encoding="utf-8-sig", errors="replace") as stream:
+    with open_text(path) as stream:
         for line in stream:
             if line.strip():
                 yield _parse_line(line)
@@ -86,7 +113,8 @@ def _parse_line(line: str) -> Record:
 def _read_json(path: Path) -> Iterator[Record]:
     """Yield records from an array of objects, an object with such an array, or lines of objects."""
     try:
-        value = json.loads(path.read_text(encoding="utf-8-sig", errors="replace"))
+        with open_text(path) as stream:
+            value = json.load(stream)
     except (ValueError, RecursionError):
         yield from _read_json_lines(path)
         return

@@ -24,7 +24,16 @@ from layoutopt.sql.dialect import is_readable, split_statements
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import zone_of
 from layoutopt.workload.entries import LogEntry, strip_statement
-from layoutopt.workload.history import DAMAGED, SUFFIXES, SYSTEMS, Weigh, guess_system, read_entries, read_records
+from layoutopt.workload.history import (
+    DAMAGED,
+    SUFFIXES,
+    SYSTEMS,
+    Weigh,
+    guess_system,
+    open_text,
+    read_entries,
+    read_records,
+)
 
 __all__ = ["LogEntry", "read_log"]
 
@@ -101,7 +110,7 @@ def _read_entries(path: Path, column: str, dialect: str) -> Iterator[LogEntry]:
             yield _make_entry(number, dict(record), column.lower())
         return
     reader = extensions.find("log_formats", suffix, _READERS, "log format")
-    with path.open(encoding="utf-8-sig", errors="replace", newline="") as stream:
+    with open_text(path) as stream:
         yield from reader(stream, column, dialect)
 
 

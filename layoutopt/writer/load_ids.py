@@ -7,12 +7,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-import fsspec
-
 from layoutopt.catalog.paths import load_folder, new_load_id
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import BoundError, CommitConflictError, PlanError, SchemaError
+from layoutopt.errors import BoundError, CommitConflictError, PlanError, SchemaError, StoreError
 from layoutopt.model.layout import Plan
 
 # A block's number has 23 bits of the load's hash and 40 bits of a number in the load: positive, and unique in the
@@ -78,8 +76,8 @@ def remove_on_failure(
             if first is not None:
                 first()
         finally:
-            for key in keys:
-                with suppress(OSError):
-                    filesystem, path = fsspec.core.url_to_fs(files.full_path(load_folder(key, load_id)))
-                    filesystem.rm(path, recursive=True)
+            with suppress(StoreError):  # it would refuse the others, too
+                for key in keys:
+                    with suppress(OSError):
+                        files.delete_folder(load_folder(key, load_id))
         raise

@@ -16,7 +16,6 @@ from functools import cache
 from itertools import pairwise
 from typing import IO, TYPE_CHECKING, Any, Final
 
-import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -467,7 +466,7 @@ def _write_parquet(
     files = TableFiles(job.root, lent=job.lent)
     while blocks:
         path = new_path()
-        with fsspec.open(files.full_path(path), "wb", auto_mkdir=True) as file:
+        with files.create(path) as file:
             keeper = FooterKeeper(file)
             with pq.ParquetWriter(
                 keeper, content.schema, encryption_properties=files.encryption(path),

@@ -16,7 +16,7 @@ from layoutopt.catalog.storage import filesystem
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import DecodedFooters
 from layoutopt.catalog.vacuum import vacuum
-from layoutopt.errors import CatalogError, CommitConflictError
+from layoutopt.errors import CatalogError, CommitConflictError, StoreError
 from layoutopt.scan.table import open_table
 from tests.catalog.crash import check_contents, commit, read
 from tests.catalog.loads import run_threads, write_at_once
@@ -112,12 +112,11 @@ def test_other_answers_of_stores_are_understood(files: TableFiles, monkeypatch: 
     monkeypatch.setattr(files._store[0], "pipe_file", pipe_file)
     with pytest.raises(FileExistsError):
         files.write_new("f", b"x")
-    answers[:] = [403]
-    with pytest.raises(OSError, match="refused"):
-        files.write_new("f", b"x")
-    answers[:] = [409] * 20
-    with pytest.raises(OSError, match="refused"):
-        files.write_new("f", b"x")
+    for status in (403, 409):
+        answers[:] = [status] * 20
+        with pytest.raises(StoreError, match=rf"refused 's3://\S+/f' \({status}: ") as caught:
+            files.write_new("f", b"x")
+        assert caught.value.status == status
 
 
 def test_a_store_that_ignores_conditions_is_refused(files: TableFiles, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.scan.table import open_table
+from tests.external.odd_files import write_enums
 
 ROWS = 40
 KINDS = ["buy", "view", "click", "scroll"] * (ROWS // 4)
@@ -51,6 +52,11 @@ def by_arrow(type: pa.DataType, values: list[Any], **options: Any) -> Write:
 
 def extension(type: pa.DataType, values: list[Any]) -> Write:
     return arrow(values=pa.ExtensionArray.from_storage(type, pa.array(values, type.storage_type)))
+
+
+def by_enums(values: list[Any]) -> Write:
+    rows = pa.table({"id": range(ROWS), "kind": KINDS, "x": values})
+    return lambda folder: write_enums(folder / "a.parquet", rows)
 
 
 def by_pandas(values: Any) -> Write:
@@ -124,6 +130,7 @@ TAKEN: dict[str, tuple[Write, str, list[Any] | None]] = {
     "duckdb JSON": (by_duckdb("'{}'::JSON"), "string", ["{}"] * ROWS),
     "duckdb nanoseconds": (by_duckdb("TIMESTAMP_NS '2026-01-01'"), "timestamp_ntz", [MINUTES[0]] * ROWS),
     "duckdb enums": (by_duckdb("'a'::ENUM('a')"), "string", ["a"] * ROWS),
+    "nested enums": (by_enums([{"e": kind} for kind in KINDS]), "struct<e:string>", [{"e": kind} for kind in KINDS]),
     "structs with NULLs": (by_arrow(None, [{"a": None, "b": 1}] * ROWS), "struct<a:int,b:bigint>", None),
     "nanoseconds in lists": (
         by_arrow(pa.list_(pa.timestamp("ns")), [[minute] for minute in MINUTES]),
@@ -184,6 +191,9 @@ REFUSED: dict[str, tuple[Write, str]] = {
     "empty files": (by_text("b.parquet", ""), "b.parquet' is not a valid Parquet file"),
 }
 
+# Those of the refused whose folders are the problem.
+FOLDERS = ("no value", "other names", "other order", "other depth", "beside folders", "below folders")
+
 
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -240,6 +250,15 @@ def test_tables_are_refused_by_analyze(source: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().err
     assert re.search(says, said), said
     assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_folders_are_refused_by_index(source: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    write, says = REFUSED[name]
+    write(source)
+    run("index", source, "--into", "indexes", code=BAD_USAGE)
+    assert re.search(says, capsys.readouterr().err)
+    assert not Path("indexes").exists()
 
 
 @pytest.mark.parametrize("executor", [(), ("--executor", "local")])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -220,17 +222,17 @@ def test_what_is_no_place_for_indexes_is_refused(folder: Path, tmp_path: Path) -
 def test_a_folder_that_cannot_be_listed_is_refused(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(folder / "inside" / "c.parquet", numbers(200))
-    index(folder, tmp_path / "indexes", ["n:bloom"])
+    write(folder / "p=1" / "inside=1" / "c.parquet", numbers(200))
+    index(folder / "p=1", tmp_path / "indexes", ["n:bloom"])
     scandir = os.scandir
 
     def refusing(path: str) -> Any:
-        if str(path).endswith("inside"):
+        if str(path).endswith("inside=1"):
             raise PermissionError(13, "Permission denied", str(path))
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refusing)
-    with pytest.raises(SourceError, match=r"inside' can't be listed"):
+    with pytest.raises(SourceError, match=r"inside=1' can't be listed"):
         opened(tmp_path / "indexes")
 
 
@@ -282,7 +284,8 @@ def test_a_vacuum_removes_what_refreshes_left(folder: Path, tmp_path: Path) -> N
 @pytest.mark.usefixtures("noting_store")
 @pytest.mark.unshadowed("it looks at what is read")
 def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
-    write(folder / "day=2024-01-01" / "c.parquet", numbers(200))
+    folder = Path(shutil.move(folder, tmp_path / "days" / "day=2024-01-01")).parent
+    write(folder / "day=2024-01-02" / "c.parquet", numbers(200))
     source, into = put(folder, "noting://bucket/rows"), "noting://bucket/indexes"
 
     def choose(schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
@@ -291,10 +294,10 @@ def test_a_source_in_an_object_store(folder: Path, tmp_path: Path) -> None:
     assert refresh(into, source, "t", choose).measured == 3
     table = open_table(into)
     REQUESTS.clear()
-    assert table.sql("SELECT n, day FROM t WHERE n = 103").to_pylist() == [{"n": 103, "day": None}]
+    assert table.sql("SELECT n, day FROM t WHERE n = 103").to_pylist() == [{"n": 103, "day": dt.date(2024, 1, 1)}]
     assert {path.rsplit("/", 1)[-1] for path, _, _ in REQUESTS if "/rows/" in path} == {"b.parquet"}
     plain(tmp_path / "later.parquet", numbers(1000))
-    NotingStore().pipe_file("/bucket/rows/a.parquet", (tmp_path / "later.parquet").read_bytes())
+    NotingStore().pipe_file("/bucket/rows/day=2024-01-01/a.parquet", (tmp_path / "later.parquet").read_bytes())
     assert open_table(into).sql("SELECT n FROM t WHERE n IN (3, 1003)")["n"].to_pylist() == [1003]
     assert refresh(into, source, None, None).measured == 1
     with pytest.raises(SettingError, match="nothing is written"):

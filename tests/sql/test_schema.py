@@ -13,6 +13,7 @@ import pytest
 from layoutopt.errors import SchemaError, SourceError
 from layoutopt.model.schema import Column
 from layoutopt.sql.schema import arrow_type_name, schema_from, schemas_from
+from tests.external.odd_files import write_enums
 
 
 def test_ddl_gives_spark_types() -> None:
@@ -38,6 +39,25 @@ def test_ddl_gives_spark_types() -> None:
         ("n", "float"),
     ]
     assert [c.nullable for c in schema.columns[:2]] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("declared", "type"),
+    [
+        ("STRUCT<`key`: STRING>", "struct<key:string>"),
+        ("STRUCT<`a-b`: STRING NOT NULL COMMENT 'x', `c d` INT>", "struct<a-b:string,c d:int>"),
+        ("ARRAY<STRUCT<`A`: DECIMAL(5, 2), m: MAP<STRING, DATE>>>", "array<struct<A:decimal(5,2),m:map<string,date>>>"),
+        ("STRUCT<a: STRING COLLATE UTF8_LCASE, b: STRING>", "struct<a:string collate UTF8_LCASE,b:string>"),
+    ],
+)
+def test_names_of_fields_are_those_of_a_file(declared: str, type: str) -> None:
+    assert [column.type for column in schema_from(f"CREATE TABLE t (s {declared})").columns] == [type]
+
+
+def test_parquets_enums_are_texts(tmp_path: Path) -> None:
+    rows = pa.table({"s": ["a", "b"], "n": [{"e": "x"}, {"e": "y"}], "l": [["p"], ["q"]], "b": [b"1", b"2"]})
+    schema = schema_from(write_enums(tmp_path / "a.parquet", rows))
+    assert [column.type for column in schema.columns] == ["string", "struct<e:string>", "array<string>", "binary"]
 
 
 def test_postgres_ddl_is_read_too(tmp_path: Path) -> None:

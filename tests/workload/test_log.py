@@ -137,3 +137,21 @@ def test_missing_logs_and_unknown_dialects(tmp_path: Path) -> None:
         list(read_log(tmp_path / "none.sql"))
     with pytest.raises(SettingError, match="'klingon'"):
         list(read_log(_write(tmp_path, "log.sql", "SELECT 1"), dialect="klingon"))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("name", ["log.sql", "log.jsonl", "log.csv", "log.json"])
+def test_the_byte_order_mark_names_the_encoding(tmp_path: Path, name: str, encoding: str) -> None:
+    sql = "SELECT a FROM t WHERE b = 'é'"
+    texts = {"log.sql": f"{sql};\n", "log.csv": f'sql\r\n"{sql}"\r\n'}
+    text = texts.get(name, json.dumps([{"sql": sql}] if name.endswith(".json") else {"sql": sql}))
+    mark = "\ufeff" if encoding.endswith("e") else ""  # Python writes it for the others
+    (tmp_path / name).write_bytes((mark + text).encode(encoding))
+    assert [entry.sql for entry in read_log(tmp_path / name)] == [sql]
+
+
+@pytest.mark.parametrize("name", ["log.sql", "log.jsonl", "log.csv"])
+def test_utf_16_without_a_mark_is_named(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes("SELECT a FROM t;".encode("utf-16-le"))
+    with pytest.raises(LogError, match=r"looks like UTF-16 without a byte order mark; convert it, .*iconv"):
+        list(read_log(tmp_path / name))

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from layoutopt.catalog.storage.store_errors import find_status
 from layoutopt.errors import CatalogError
 
 # How the names of unfinished files begin.
@@ -128,16 +129,9 @@ def create_conditionally(filesystem: Any, full: str, data: bytes) -> None:
             raise
         except OSError as error:
             # Drivers report "it exists" and "a concurrent write" by different errors.
-            status = _http_status(error)
+            status = find_status(error)
             if status == HTTPStatus.PRECONDITION_FAILED:
                 raise FileExistsError(full) from error
             if status != HTTPStatus.CONFLICT or attempt == _MOST_RACES - 1:
                 raise
             time.sleep(0.05 * 2**attempt)
-
-
-def _http_status(error: OSError) -> int | None:
-    """Return the HTTP status of an object store's error, by boto's convention."""
-    response = getattr(error.__cause__, "response", None)
-    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode") if isinstance(response, dict) else None
-    return status if isinstance(status, int) else None

@@ -1,7 +1,6 @@
 """The files of a table's folder: local paths and any fsspec URL (``s3://``, ``gs://``, ``hdfs://``, ``memory://``).
 
-The catalog reads and writes only through this module. Load tasks write data files through fsspec itself, and remove
-them on failure; datasets for other engines read them so.
+The catalog and load tasks read and write only through this module.
 
 Paths are relative to the table's root, ``/``-separated; paths that leave it are refused.
 
@@ -21,13 +20,15 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shutil import rmtree
+from stat import S_ISDIR
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
@@ -42,13 +43,16 @@ from layoutopt.catalog.storage.exclusive import (
 from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, Template, footer_by_end, read_footer
 from layoutopt.catalog.storage.io_metrics import Traffic
 from layoutopt.catalog.storage.ranges import FetchedFile, LastUsed, Range
-from layoutopt.errors import CatalogError, EncryptedTableError, SettingError
+from layoutopt.catalog.storage.store_errors import call_store, make_store_error
+from layoutopt.errors import CatalogError, EncryptedTableError, LayoutoptError, SettingError
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
     from layoutopt.encryption.table_keys import TableKeys
 
+
+Answer = TypeVar("Answer")
 
 _CHAIN = re.compile("::|://")
 _CODE = re.compile("%[0-9A-Fa-f]{2}")
@@ -109,21 +113,20 @@ class _LocalStore:
     def size(self, path: str) -> int:
         return Path(path).stat().st_size
 
-    def exists(self, path: str) -> bool:
-        return Path(path).exists()
-
-    def isfile(self, path: str) -> bool:
-        return Path(path).is_file()
-
     def ls(self, path: str, detail: bool = False) -> list[str]:
         assert not detail
         return [str(entry) for entry in Path(path).iterdir()]
 
     def info(self, path: str) -> dict[str, Any]:
-        return {"mtime": Path(path).stat().st_mtime}
+        status = Path(path).stat()
+        return {"mtime": status.st_mtime, "type": "directory" if S_ISDIR(status.st_mode) else "file"}
 
     def rm_file(self, path: str) -> None:
         Path(path).unlink()
+
+    def rm(self, path: str, recursive: bool) -> None:
+        assert recursive
+        rmtree(path)
 
 
 @dataclass(frozen=True)
@@ -220,13 +223,24 @@ class TableFiles:
         """Return the I/O metrics of the store; local disks are not counted."""
         return Traffic()
 
-    def _count_requests(self, count: int = 1) -> AbstractContextManager[list[int]]:
-        return nullcontext([]) if self.local_root is not None else self.traffic.request(count)
+    def _request(
+        self, path: str, send: Callable[[], Answer], size: Callable[[Answer], int] = lambda answer: 0, count: int = 1
+    ) -> Answer:
+        """Return the answer to ``count`` requests for a file, of ``size`` bytes; raises as :func:`call_store`."""
+        if self.local_root is not None:
+            return send()
+
+        def send_counted() -> Answer:
+            with self.traffic.request(count) as sizes:
+                answer = send()
+                sizes.append(size(answer))
+            return answer
+
+        return call_store(send_counted, lambda: self.full_path(path))
 
     def _call(self, method: str, path: str, **options: object) -> Any:
         full = self._full(path)
-        with self._count_requests():
-            return getattr(self._store[0], method)(full, **options)
+        return self._request(path, lambda: getattr(self._store[0], method)(full, **options))
 
     def _full(self, path: str) -> str:
         if path and not is_safe_path(path):
@@ -338,11 +352,9 @@ class TableFiles:
         return TableFiles(self.full_path(""), lent=() if self.keys is None else (self.keys,))
 
     def read_bytes(self, path: str) -> bytes:
-        """Return a file's content; raise FileNotFoundError if there is no such file."""
+        """Return a file's content; raise FileNotFoundError if there is no such file, StoreError if it is refused."""
         full = self._full(path)
-        with self._count_requests() as sizes:
-            data = bytes(self._store[0].cat_file(full))
-            sizes.append(len(data))
+        data = self._request(path, lambda: bytes(self._store[0].cat_file(full)), len)
         if path == MARKER:
             self.__dict__["_marker"] = data  # it never changes, and says whether there are keys
         return self._unseal(path, data)
@@ -377,15 +389,17 @@ class TableFiles:
     def fetch(self, path: str, ranges: Sequence[Range]) -> list[bytes]:
         """Return the contents of some ranges of a file in an object store, each by one request, sent together.
 
-        Raises OSError if the store failed, or the file ends before a range does.
+        Raises StoreError if the store refused, OSError if the file ends before a range does.
         """
         if not ranges:
             return []
         full = self._full(path)
         starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
-        with self._count_requests(len(ranges)) as sizes:
-            contents = self._store[0].cat_ranges([full] * len(ranges), starts, ends, on_error="raise")
-            sizes += map(len, contents)
+
+        def send() -> list[bytes]:
+            return list(self._store[0].cat_ranges([full] * len(ranges), starts, ends, on_error="raise"))
+
+        contents = self._request(path, send, lambda contents: sum(map(len, contents)), len(ranges))
         for (start, end), data in zip(ranges, contents, strict=True):
             if len(data) != end - start:
                 raise OSError(f"it has {len(data)} of the {end - start} bytes from {start} on")
@@ -407,10 +421,7 @@ class TableFiles:
 
     def _read_end(self, path: str, length: int) -> bytes:
         full = self._full(path)
-        with self._count_requests() as sizes:
-            data = bytes(self._store[0].cat_file(full, start=-length))
-            sizes.append(len(data))
-        return data
+        return self._request(path, lambda: bytes(self._store[0].cat_file(full, start=-length)), len)
 
     def size(self, path: str) -> int:
         """Return a file's size in bytes; raise FileNotFoundError if there is no such file."""
@@ -418,13 +429,19 @@ class TableFiles:
 
     def exists(self, path: str) -> bool:
         """Return whether there is a file or folder of that path ("" is the root)."""
-        self._store[0].invalidate_cache()
-        return bool(self._call("exists", path))
+        return self._find_type(path) is not None
 
     def is_file(self, path: str) -> bool:
         """Return whether the path is a file."""
+        return self._find_type(path) == "file"
+
+    def _find_type(self, path: str) -> str | None:
+        """Return what is stored under a path, None for nothing; drivers' own tests take a refusal for nothing."""
         self._store[0].invalidate_cache()
-        return bool(self._call("isfile", path))
+        try:
+            return str(self._call("info", path)["type"])
+        except (FileNotFoundError, NotADirectoryError):
+            return None
 
     def list(self, path: str) -> tuple[str, ...]:
         """Return the names in a folder, sorted, without temporary files; empty where there is no such folder."""
@@ -452,7 +469,7 @@ class TableFiles:
         name = f"{folder}/{TEMPORARY}{uuid.uuid4().hex}"
         self.write_new(name, b"now")
         try:
-            changed = read_modified_time(self._store[0].info(self._full(name)))
+            changed = read_modified_time(self._call("info", name))
         finally:
             self.delete(name)
         if changed is None:
@@ -472,13 +489,37 @@ class TableFiles:
         with suppress(FileNotFoundError):
             self._call("rm_file", path)
 
+    def delete_folder(self, path: str) -> None:
+        """Remove a folder and all files in it; a no-op where there is none."""
+        with suppress(FileNotFoundError):
+            self._call("rm", path, recursive=True)
+
+    @contextmanager
+    def create(self, path: str) -> Iterator[IO[bytes]]:
+        """Open a new data file for writing; raise StoreError if the store refuses it, OSError if a disk does.
+
+        Drivers repeat the requests: what was streamed can't be sent again.
+        """
+        import fsspec
+
+        where = self.full_path(path)
+        try:
+            with fsspec.open(where, "wb", auto_mkdir=True) as file:
+                yield file
+        except (LayoutoptError, pa.ArrowException):
+            raise
+        except Exception as error:
+            if self.local_root is not None:
+                raise
+            raise make_store_error(where, error) from error
+
     def write_new(self, path: str, data: bytes) -> None:
         """Create a file with this content, whole and durable, or not at all (put-if-absent).
 
         Raises:
             FileExistsError: the path is taken; its content is unchanged.
             CatalogError: the path leaves the table, or the store can't create files exclusively.
-            OSError: the store failed. Whether the file exists is then unknown.
+            StoreError, OSError: the store or disk failed. Whether the file exists is then unknown.
         """
         full, data = self._full(path), self._seal(path, data)
         if path == MARKER:
@@ -487,9 +528,7 @@ class TableFiles:
             create_local(Path(full), data)
             return
         create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
-        with self._count_requests() as sizes:
-            create(self._store[0], full, data)
-            sizes.append(len(data))
+        self._request(path, lambda: create(self._store[0], full, data), lambda _: len(data))
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file over an existing one; readers see one or the other content."""
@@ -497,6 +536,4 @@ class TableFiles:
         if self.local_root is not None:
             replace_local(Path(full), data)
             return
-        with self._count_requests() as sizes:
-            self._store[0].pipe_file(full, data)
-            sizes.append(len(data))
+        self._request(path, lambda: self._store[0].pipe_file(full, data), lambda _: len(data))

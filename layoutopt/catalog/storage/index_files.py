@@ -399,14 +399,17 @@ def list_index_files(metadata: Mapping[bytes, bytes] | None, where: str) -> tupl
 
 
 def read_index(files: TableFiles, index_file: IndexFile, rows: int) -> pa.Array:
-    """Return the values of an index file, perhaps in an Arrow dictionary; raise CatalogError if it is damaged."""
+    """Return the values of an index file, perhaps in an Arrow dictionary.
+
+    Raises:
+        CatalogError: it is missing or damaged.
+        StoreError: the store refused it.
+    """
     where = files.full_path(index_file.path)
     try:
         data = files.read_bytes(index_file.path)
-    except OSError as error:
-        raise CatalogError(
-            f"the index file {where} can't be read ({error.strerror or error}); load its rows again"
-        ) from error
+    except FileNotFoundError as error:
+        raise CatalogError(f"the index file {where} is missing; load its rows again") from error
     if FileDigest.of(data) != index_file.digest:
         raise damage_error(where, f"its {len(data)} bytes are not those that its load wrote")
     try:

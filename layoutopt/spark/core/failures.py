@@ -10,12 +10,14 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Final
 
+from layoutopt.catalog.storage.store_errors import refused_file
 from layoutopt.errors import (
     BoundError,
     LayoutoptError,
     SchemaError,
     SettingError,
     SourceError,
+    StoreError,
     TableError,
     WorkerLostError,
     decode_error,
@@ -36,10 +38,20 @@ _ADVICE: Final = re.compile(r"(?:Use `try_\w+`|If necessary set|To return NULL i
 
 _FILE = re.compile(r"(?:file:(?://)?)?([^\s'\"]*/[^\s'\"]+?\.parquet)\b")
 _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
+_UNREAD_FILE = re.compile(r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer")
 _BROKEN_FILE = re.compile(
-    r"is not a Parquet file|FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer|expected magic number"
-    r"|InvalidProtocolBufferException|hadoop\.fs\.ChecksumException"
+    r"is not a Parquet file|expected magic number|InvalidProtocolBufferException|hadoop\.fs\.ChecksumException"
+    r"|Malformed ORC file|FileFormatException|EOFException|can not read class org\.apache\.parquet"
 )
+# What Java's stores raise where they, the network or a disk refuse a file; s3a adds the HTTP status.
+_REFUSED = re.compile(
+    r"Permission denied|(?:AccessDenied|AccessControl|AWS\w*|AmazonS3|S3|SdkClient|SocketTimeout|ConnectTimeout"
+    r"|UnknownHost)Exception\b|\bConnectException\b|Status Code: (?!404|416)\d{3}"
+)
+_STATUS = re.compile(r"Status Code: (\d{3})")
+_STORE_CODE = re.compile(r"(?:Error Code:|\d{3}:) *(\w+)")
+_CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+)(?:: (.*))?$", re.MULTILINE)
+_PLACE = re.compile(r"\b(?:s3a?|gs|abfss?|hdfs)://[^\s'\",;:]+")
 _UNMERGEABLE = re.compile(r"CANNOT_MERGE_SCHEMAS|Failed to merge")
 _STRUCT = re.compile(r'^"STRUCT<(.*)>"', re.MULTILINE)
 _OTHER_TYPE = re.compile(r"Parquet column \[(.*?)\]\. Expected Spark type (.*?), actual Parquet type (\w+)")
@@ -72,6 +84,7 @@ def translate_spark_errors(source: str) -> Iterator[None]:
 
     Raises:
         SourceError: a file of the source is missing, truncated or of another format; names it.
+        StoreError: a store, disk or network refused a file.
         SchemaError: the source has a type that Spark refuses.
         BoundError: memory ran out.
         SettingError: Spark's workers run a Python without layoutopt or a library.
@@ -105,10 +118,14 @@ def translate_message(text: str, source: str) -> LayoutoptError | None:
     original = decode_error(text)
     if original is not None:
         return original
-    if _NO_SPACE.search(text):
-        return _disk_full()
     if MISSING_PACKAGE in text:
         return SettingError(text[text.index(MISSING_PACKAGE) :].splitlines()[0])
+    return _translate_worker_error(text) or _translate_schema_error(text, source) or _translate_file_error(text, source)
+
+
+def _translate_worker_error(text: str) -> LayoutoptError | None:
+    if _NO_SPACE.search(text):
+        return _disk_full()
     if _NO_MEMORY.search(text):
         return BoundError("memory ran out while a segment was written; lower segment_rows or give Spark more memory")
     if _WORKER_LOST.search(text):
@@ -116,6 +133,10 @@ def translate_message(text: str, source: str) -> LayoutoptError | None:
             "a Python worker of Spark ended before its work was done, as where the system kills one for want of "
             "memory; run again, and if that recurs lower segment_rows or give Spark more memory"
         )
+    return None
+
+
+def _translate_schema_error(text: str, source: str) -> LayoutoptError | None:
     if _NANOSECONDS.search(text):
         return SchemaError(f"{source} has timestamps in nanoseconds, which Spark can't read; store microseconds")
     if _UNMERGEABLE.search(text):
@@ -128,14 +149,34 @@ def translate_message(text: str, source: str) -> LayoutoptError | None:
         return SourceError(
             f"the source {source} has no file with columns; check the path, or wait until its rows have come"
         )
-    if _MISSING.search(text):
-        return SourceError(f"the source {source} does not exist or lost a file; check the path")
-    return _translate_file_error(text, source)
+    return None
+
+
+def _find_file(text: str) -> str | None:
+    match = _FILE_READ.search(text) or _FILE.search(text)
+    return match[1] if match else None
+
+
+def _find_cause(text: str) -> str:
+    """Return the innermost cause that Java names, with its class; else the sentence of the message."""
+    causes = _CAUSE.findall(text)
+    kind, message = causes[-1] if causes else ("", "")
+    return f"{kind}: {message}".removesuffix(": ") if kind else plain_message(ValueError(text))
+
+
+def _translate_refusal(text: str, source: str) -> StoreError:
+    place, status, code = _PLACE.search(text), _STATUS.search(text), _STORE_CODE.search(text)
+    file = _find_file(text) or (place[0] if place else source)
+    cause = next((cause for cause in map(": ".join, _CAUSE.findall(text)) if _REFUSED.search(cause)), _find_cause(text))
+    return refused_file(file, cause, int(status[1]) if status else None, code[1] if code else None)
 
 
 def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
-    match = _FILE_READ.search(text) or _FILE.search(text)
-    file = match[1] if match else source
+    if _REFUSED.search(text):
+        return _translate_refusal(text, source)
+    if _MISSING.search(text):
+        return SourceError(f"the source {source} does not exist or lost a file; check the path")
+    file = _find_file(text) or source
     mismatch = _OTHER_TYPE.search(text)
     if mismatch is not None:
         return SchemaError(
@@ -152,7 +193,16 @@ def _translate_file_error(text: str, source: str) -> LayoutoptError | None:
         )
     if _BROKEN_FILE.search(text):
         return broken_file(file)
+    if _UNREAD_FILE.search(text):
+        return SourceError(
+            f"Spark can't read the file {file} ({_find_cause(text)[:_MOST_CAUSE]}); give --executor local if other "
+            "programs read it, or write it again by another program"
+        )
     return None
+
+
+# Letters of a cause in a message.
+_MOST_CAUSE: Final = 200
 
 
 def broken_file(file: str) -> SourceError:

@@ -22,7 +22,7 @@ from pyspark import cloudpickle
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import decode_error, encode_errors
+from layoutopt.errors import decode_error
 from layoutopt.model.schema import SEGMENT
 from layoutopt.sources.executor import Batches, Task
 from layoutopt.spark.core.failures import MISSING_PACKAGE
@@ -45,7 +45,10 @@ def use_driver_python(spark: SparkSession) -> Iterator[None]:
 
 
 def map_in_workers(rows: DataFrame, task: Task, schema: str, label: str = "") -> DataFrame:
-    """Return a task's results, of a schema, for the batches of each partition; ``label`` names it in Spark's plans."""
+    """Return a task's results, of a schema, for the batches of each partition; ``label`` names it in Spark's plans.
+
+    Layoutopt's own errors reach the driver inside Spark's, for :func:`~layoutopt.errors.decode_error`.
+    """
     with use_driver_python(rows.sparkSession):
         return rows.mapInArrow(_check_package(task, label, _list_wheels(rows.sparkSession)), schema)
 
@@ -71,7 +74,10 @@ def _check_package(task: Task, label: str, wheels: Sequence[str] = ()) -> Task:
             unpickled: Task = cloudpickle.loads(pickled)
         except ModuleNotFoundError as error:
             raise RuntimeError(f"{message} {error.name} ({sys.executable}); {hint}") from None
-        return unpickled(batches)
+        from layoutopt.errors import encode_errors
+
+        with encode_errors():
+            yield from unpickled(batches)
 
     run.__name__ = label or run.__name__
     run.__module__ = "__main__"  # so that it is sent as code: by its name, workers would import layoutopt
@@ -100,8 +106,7 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
 def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            with encode_errors():
-                value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
+            value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
             yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
 
 
@@ -127,8 +132,7 @@ class SparkTasks:
 def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:
     """Return a task's results, of a schema, for each segment's rows, all of a segment in one call.
 
-    ``rows`` have ``_segment``; the task gets its batches under their columns' names. Layoutopt's own errors reach the
-    driver inside Spark's.
+    ``rows`` have ``_segment``; the task gets its batches under their columns' names.
     """
     names = rows.columns
     places = [f"c{place}" for place in range(len(names))]
@@ -137,5 +141,4 @@ def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> Dat
 
 
 def _run_with_names(task: Task, names: Sequence[str], batches: Batches) -> Iterator[pa.RecordBatch]:
-    with encode_errors():
-        yield from task(batch.rename_columns(names) for batch in batches)
+    yield from task(batch.rename_columns(names) for batch in batches)
