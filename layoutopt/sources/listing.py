@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import is_url
-from layoutopt.errors import NeedsSparkError, SourceError
+from layoutopt.errors import NeedsSparkError, SchemaError, SourceError
 from layoutopt.external.external_tables import open_snapshot
 from layoutopt.external.footers import SAMPLED_FOOTERS
 from layoutopt.external.formats import parse_table_name
@@ -47,7 +47,6 @@ def list_source_files(source: str, schema: Schema, partition_by: str | None) -> 
     Raises:
         NeedsSparkError: the source may be elsewhere, or Spark might list or read it otherwise.
         SourceError, SettingError: the table can't be read, or its format's library is not installed.
-        SchemaError: the table has other columns.
     """
     check_columns(schema, partition_by)
     name = parse_table_name(source)
@@ -79,10 +78,13 @@ def has_plain_name(path: str) -> bool:
 
 def _list_table_files(snapshot: SourceSnapshot, schema: Schema) -> tuple[SnapshotFile, ...]:
     """Return a table's files, with the names of a schema's columns in them."""
-    compare_columns(snapshot.schema, schema, "the plan", "the source")
     for column, type in zip(snapshot.schema.columns, snapshot.stored_types, strict=True):
         if column.type != type:
             raise NeedsSparkError(f"the column {column.name!r} has fields with other names in the files")
+    try:
+        compare_columns(snapshot.schema, schema, "the plan", "the source")
+    except SchemaError as error:
+        raise NeedsSparkError(str(error)) from error
     lower = [name.lower() for name in snapshot.schema.names]
     places = [lower.index(name.lower()) for name in schema.names]
     spelling = {name.lower(): name for name in schema.names}
