@@ -181,6 +181,14 @@ def spark_if_needed(session: Session, settings: SessionSettings, **options: Any)
     return start() if needs_spark(session, settings) else cache(start)
 
 
+def check_plan_settings(settings: LoadSettings) -> None:
+    """Raise SettingError if both a plan and the features to plan by are named."""
+    if settings.plan is not None and settings.plan_first is not None:
+        raise SettingError(
+            f"--plan {str(settings.plan)!r} and --plan-first {str(settings.plan_first)!r} are both given; leave one out"
+        )
+
+
 def plan_new_table(
     settings: LoadSettings, session: Session, say: Progress, open_spark: Callable[[SessionSettings], AnySession]
 ) -> Plan:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
-from layoutopt.cli.inputs import plan_new_table, start_spark
+from layoutopt.cli.inputs import check_plan_settings, plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 from layoutopt.errors import DataFileError, LayoutoptError, PartitionsFailedError, SettingError, find_interrupt
@@ -70,12 +70,14 @@ def featurize(spark: SparkSession, settings: PlanSettings, session: Session, tel
 
 def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Tell) -> None:
     """Load the partitions and print a summary."""
+    from layoutopt.model.requests import LoadRequest
     from layoutopt.spark.loading.load import run_load
 
+    check_plan_settings(settings)
     make_plan = partial(plan_new_table, settings, session, tell, lambda _: spark) if settings.plan_first else None
     try:
         with event_log(settings.log_json) as log:
-            report = run_load(spark, settings, tell, log, make_plan)
+            report = run_load(spark, settings.to_request(LoadRequest), tell, log, make_plan)
     except PartitionsFailedError as error:
         _tell_loads(error.report, tell)
         raise

@@ -10,6 +10,7 @@ import typer
 
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.inputs import (
+    check_plan_settings,
     find_reading_property,
     is_loaded_locally,
     needs_spark,
@@ -127,9 +128,12 @@ def load(settings: LoadSettings, session: Session) -> None:
     """
     from layoutopt.events import event_log
 
+    check_plan_settings(settings)
     _check_plan_exists(settings)
+    from layoutopt.model.requests import LoadRequest
     from layoutopt.report.tables import print_loads
 
+    request = settings.to_request(LoadRequest)
     table, encrypt = settings.table_path, settings.encrypt
     try:
         with event_log(settings.log_json) as log, session.working("loading", log) as work:
@@ -141,12 +145,12 @@ def load(settings: LoadSettings, session: Session) -> None:
                 from layoutopt.loading.load import run_load
                 from layoutopt.loading.readable_days import open_readable
 
-                report = run_load(open_readable, settings, work.say, log, make_plan)
+                report = run_load(open_readable, request, work.say, log, make_plan)
             else:
                 spark = prepare_spark(session, table=table, encrypt=encrypt)
                 from layoutopt.spark.loading import load as spark_load
 
-                report = spark_load.run_load(spark, settings, work.say, log, make_plan)
+                report = spark_load.run_load(spark, request, work.say, log, make_plan)
     except PartitionsFailedError as error:
         failed = error.report
         session.show(failed.to_json(), lambda console: print_loads(console, failed))

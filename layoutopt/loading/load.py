@@ -36,7 +36,6 @@ from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
-from layoutopt.config.settings import LoadSettings
 from layoutopt.encryption.references import KEY_VARIABLE, given_reference, key_of
 from layoutopt.errors import (
     AlreadyLoadedError,
@@ -59,6 +58,7 @@ from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Schema
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
@@ -503,11 +503,11 @@ class LoadsReport(Summarised):
 
 
 @dataclass(frozen=True)
-class _Request:
+class _Loading:
     """The partitions to load, and the source and the table's newest snapshot when they were looked at."""
 
     source: LoadSource
-    settings: LoadSettings
+    request: LoadRequest
     plan: Plan
     table: Table | None
     log: EventLog = NO_EVENTS
@@ -518,12 +518,6 @@ class _Request:
     def names(self) -> PartitionNames:
         snapshot = None if self.table is None else self.table.catalog.snapshot
         return PartitionNames.of(self.plan.schema, self.plan.partition_by, snapshot)
-
-    @property
-    def is_partial(self) -> bool:
-        """Whether only some of the source's partitions are requested."""
-        settings = self.settings
-        return bool(settings.partition) or settings.first is not None or settings.last is not None
 
     def key(self, partition: SourcePartition) -> str:
         return self.names.key(partition.value)
@@ -546,33 +540,33 @@ class _Outcome:
     failed: list[Failure] = field(default_factory=list)
     lock: Lock = field(default_factory=Lock)
 
-    def fail(self, request: _Request, partitions: Iterable[SourcePartition], error: Exception) -> None:
+    def fail(self, loading: _Loading, partitions: Iterable[SourcePartition], error: Exception) -> None:
         """Note the failure of partitions; raise it where it stops the load."""
         if not self.goes_on:
             raise error
-        reason = _explain(request.settings, error)
-        self.failed += [Failure(request.key(partition), reason) for partition in partitions]
+        reason = _explain(loading.request, error)
+        self.failed += [Failure(loading.key(partition), reason) for partition in partitions]
 
 
 def run_load(
     open_source: OpenSource,
-    settings: LoadSettings,
+    request: LoadRequest,
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
     make_plan: Callable[[], Plan] | None = None,
     at_once: int = 1,
 ) -> LoadsReport:
-    """Load what the settings request and the table lacks, with a commit for each group of partitions.
+    """Load what the request names and the table lacks, with a commit for each group of partitions.
 
-    A group is one partition where some are named, else the whole source, unless the settings give a size. Where several
+    A group is one partition where some are named, else the whole source, unless the request gives a size. Where several
     partitions are loaded in groups, one that fails is noted, and the others are loaded: those of its group one by one.
 
     Args:
         open_source: opens the source in an engine.
-        settings: of the verb.
+        request: of the verb.
         say: called with a short sentence as each stage begins.
         log: gets an event for each stage, and one ``load`` at the end that sums up.
-        make_plan: makes the plan of a table that has none; by default it is read from the file that the settings name.
+        make_plan: makes the plan of a table that has none; by default it is read from the file that the request names.
         at_once: how many groups are loaded at once, from threads. That is for Spark, whose tasks share the executors'
             cores, so the memory of the tasks stays the same. Processes of this machine take one group after another.
 
@@ -585,57 +579,57 @@ def run_load(
         KeyboardInterrupt: Ctrl-C was pressed; says what was committed before.
     """
     watch = Stages(say)
-    _check_target(settings)
+    _check_target(request)
     outcome, before = _Outcome(goes_on=False), None
     try:
         with watch.stage("all", "looking at the source"):
-            settings = settings.model_copy(update={"source": pin_version(settings.source)})
-            before = _open_newest(settings)
-            request = _open_request(open_source, settings, say, log, make_plan)
+            request = replace(request, source=pin_version(request.source))
+            before = _open_newest(request)
+            loading = _open_request(open_source, request, say, log, make_plan)
             # Each group is committed by itself, so that a retry resumes.
-            groups = _cut_groups(request)
-            outcome.goes_on = len(request.partitions) > 1 and (request.is_partial or settings.group is not None)
-            _load_groups(request, groups, outcome, at_once)
-            if not outcome.loads and not outcome.failed and _open_newest(settings) is not None:
-                publish_all(settings.table_path, settings.publish, say, log)  # a crash may have left it undone
+            groups = _cut_groups(loading)
+            outcome.goes_on = len(loading.partitions) > 1 and (loading.request.is_partial or request.group is not None)
+            _load_groups(loading, groups, outcome, at_once)
+            if not outcome.loads and not outcome.failed and _open_newest(request) is not None:
+                publish_all(request.table_path, request.publish, say, log)  # a crash may have left it undone
         result = LoadsReport(
-            settings.table_path,
-            request.plan.digest,
+            request.table_path,
+            loading.plan.digest,
             tuple(sorted(outcome.loads, key=lambda load: load.snapshot)),
             tuple(sorted(outcome.already)),
             watch.seconds["all"],
-            settings.source,
-            _find_empty_days(request),
+            request.source,
+            _find_empty_days(loading),
             tuple(sorted(outcome.failed, key=lambda failure: failure.partition)),
         )
         if result.failed:
             raise _make_error(result)
     except LayoutoptError as error:
-        failure = _explain(settings, error)
-        done = LoadsReport(settings.table_path, "", tuple(outcome.loads), tuple(outcome.already))
-        _log_result(log, settings, getattr(failure, "report", done), watch, failure)
+        failure = _explain(request, error)
+        done = LoadsReport(request.table_path, "", tuple(outcome.loads), tuple(outcome.already))
+        _log_result(log, request, getattr(failure, "report", done), watch, failure)
         raise failure from (error if failure is not error else error.__cause__)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None:
             raise
-        raise KeyboardInterrupt(_describe_commits(before, settings)) from error
-    _log_result(log, settings, result, watch)
+        raise KeyboardInterrupt(_describe_commits(before, request)) from error
+    _log_result(log, request, result, watch)
     return result
 
 
-def _cut_groups(request: _Request) -> list[tuple[SourcePartition, ...]]:
+def _cut_groups(loading: _Loading) -> list[tuple[SourcePartition, ...]]:
     """Return the partitions of each commit."""
-    partitions, size = request.partitions, request.settings.group or (1 if request.is_partial else None)
+    partitions, size = loading.partitions, loading.request.group or (1 if loading.request.is_partial else None)
     if size is None or not partitions:
-        return [] if request.is_partial else [partitions]  # a source without a row still makes a table
+        return [] if loading.request.is_partial else [partitions]  # a source without a row still makes a table
     return [partitions[start : start + size] for start in range(0, len(partitions), size)]
 
 
 def _load_groups(
-    request: _Request, groups: Sequence[tuple[SourcePartition, ...]], outcome: _Outcome, at_once: int
+    loading: _Loading, groups: Sequence[tuple[SourcePartition, ...]], outcome: _Outcome, at_once: int
 ) -> None:
     def run(group: tuple[SourcePartition, ...]) -> None:
-        _load_group(replace(request, table=_open_newest(request.settings)), group, outcome)
+        _load_group(replace(loading, table=_open_newest(loading.request)), group, outcome)
 
     if min(at_once, len(groups)) <= 1:
         for group in groups:
@@ -651,20 +645,20 @@ def _load_groups(
             raise
 
 
-def _find_empty_days(request: _Request) -> tuple[str, ...]:
+def _find_empty_days(loading: _Loading) -> tuple[str, ...]:
     """Return the days without rows of a range with two ends; of other types no value need exist."""
-    settings, names = request.settings, request.names
-    if settings.first is None or settings.last is None or names.type != "date":
+    request, names = loading.request, loading.names
+    if request.first is None or request.last is None or names.type != "date":
         return ()
-    first, last = (parse_plain_value(text, "date", "") for text in (settings.first, settings.last))
+    first, last = (parse_plain_value(text, "date", "") for text in (request.first, request.last))
     if not (isinstance(first, int) and isinstance(last, int)) or last - first >= _MOST_DAYS:
         return ()
-    known = {partition.value for partition in request.partitions}
+    known = {partition.value for partition in loading.partitions}
     return tuple(names.key(day) for day in range(first, last + 1) if day not in known)
 
 
-def _explain(settings: LoadSettings, error: _Error) -> _Error | SettingError:
-    return needs_spark(settings.source, error) if isinstance(error, NeedsSparkError) else error
+def _explain(request: LoadRequest, error: _Error) -> _Error | SettingError:
+    return needs_spark(request.source, error) if isinstance(error, NeedsSparkError) else error
 
 
 def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
@@ -672,53 +666,49 @@ def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
     return SettingError(f"{source!r} can't be read without Spark: {reason}; give --executor spark")
 
 
-def _check_target(settings: LoadSettings) -> None:
+def _check_target(request: LoadRequest) -> None:
     """Check what needs neither source nor plan; raises as :func:`run_load`."""
-    if settings.plan is not None and settings.plan_first is not None:
-        raise SettingError(
-            f"--plan {str(settings.plan)!r} and --plan-first {str(settings.plan_first)!r} are both given; leave one out"
-        )
-    if settings.partition and (settings.first is not None or settings.last is not None):
-        raise SettingError(f"--partition {settings.partition[0]} and --from or --to are both given; leave one out")
-    parse_publications(settings.table_path, settings.publish)
-    _check_encryption(settings)
-    check_table_root(TableFiles(settings.table_path, key=settings.encrypt))
+    if request.partition and (request.first is not None or request.last is not None):
+        raise SettingError(f"--partition {request.partition[0]} and --from or --to are both given; leave one out")
+    parse_publications(request.table_path, request.publish)
+    _check_encryption(request)
+    check_table_root(TableFiles(request.table_path, key=request.encrypt))
 
 
-def _check_encryption(settings: LoadSettings) -> None:
+def _check_encryption(request: LoadRequest) -> None:
     """Check that the key is available, and that no new table is left clear, or published, by mistake.
 
     Raises:
         SettingError, EncryptionKeyError: the key is missing; or one is given for a new table, but not to encrypt it.
         EncryptedTableError: the table is to be published too.
     """
-    if settings.encrypt is None:
-        if given_reference() is not None and not TableFiles(settings.table_path).exists(MARKER):
+    if request.encrypt is None:
+        if given_reference() is not None and not TableFiles(request.table_path).exists(MARKER):
             raise SettingError(
-                f"a key is given (--key, [encryption] key or {KEY_VARIABLE}), but the table {settings.table_path!r} is "
+                f"a key is given (--key, [encryption] key or {KEY_VARIABLE}), but the table {request.table_path!r} is "
                 "new and not to be encrypted; name the key by --encrypt, or leave it out"
             )
         return
-    key_of(settings.encrypt)
-    if settings.publish:
+    key_of(request.encrypt)
+    if request.publish:
         raise EncryptedTableError(
-            f"an encrypted table can't be published ({settings.publish[0]!r}): other engines have no key; leave "
+            f"an encrypted table can't be published ({request.publish[0]!r}): other engines have no key; leave "
             "--publish or --encrypt out"
         )
 
 
-def _describe_commits(before: Table | None, settings: LoadSettings) -> str:
-    now = _open_newest(settings)
+def _describe_commits(before: Table | None, request: LoadRequest) -> str:
+    now = _open_newest(request)
     if now is None or (before is not None and before.catalog.snapshot.number == now.catalog.snapshot.number):
         return "nothing was committed"
-    return f"`layoutopt history {settings.table_path}` lists what was committed; the same command loads the rest"
+    return f"`layoutopt history {request.table_path}` lists what was committed; the same command loads the rest"
 
 
 def _log_result(
-    log: EventLog, settings: LoadSettings, report: LoadsReport, watch: Stages, error: LayoutoptError | None = None
+    log: EventLog, request: LoadRequest, report: LoadsReport, watch: Stages, error: LayoutoptError | None = None
 ) -> None:
     event = report.to_json() | {
-        "source": settings.source,
+        "source": request.source,
         "seconds": watch.seconds["all"],
         "exit": 0 if error is None else error.exit_code,
     }
@@ -728,41 +718,41 @@ def _log_result(
 
 def _open_request(
     open_source: OpenSource,
-    settings: LoadSettings,
+    request: LoadRequest,
     say: Progress,
     log: EventLog,
     make_plan: Callable[[], Plan] | None,
-) -> _Request:
-    table = _open_newest(settings)
+) -> _Loading:
+    table = _open_newest(request)
     new_plan = None
     if make_plan is not None and (table is None or not table.catalog.plans):
         new_plan = make_plan()
-        table = _open_newest(settings)  # another load may have begun it meanwhile
-    plan = _choose_plan(settings, table, new_plan)
-    check_requests(PartitionNames.of(plan.schema, plan.partition_by), settings.partition, settings.first, settings.last)
-    source = open_source(settings.source, plan)
-    request = _Request(source, settings, plan, table, log, say)
-    partitions = _find_partitions(request)
+        table = _open_newest(request)  # another load may have begun it meanwhile
+    plan = _choose_plan(request, table, new_plan)
+    check_requests(PartitionNames.of(plan.schema, plan.partition_by), request.partition, request.first, request.last)
+    source = open_source(request.source, plan)
+    loading = _Loading(source, request, plan, table, log, say)
+    partitions = _find_partitions(loading)
     if plan.partition_by is not None:
         source.check_reachable(partitions)
-    return replace(request, partitions=partitions)
+    return replace(loading, partitions=partitions)
 
 
-def _open_newest(settings: LoadSettings) -> Table | None:
+def _open_newest(request: LoadRequest) -> Table | None:
     """Open the table at its newest snapshot; None where nothing was loaded yet."""
     try:
-        return Table(Catalog.open(settings.table_path, key=settings.encrypt))
+        return Table(Catalog.open(request.table_path, key=request.encrypt))
     except NotATableError:
-        if TableFiles(settings.table_path).is_file(""):
+        if TableFiles(request.table_path).is_file(""):
             raise
         return None  # the load refuses a folder that holds something else
 
 
-def _choose_plan(settings: LoadSettings, table: Table | None, new_plan: Plan | None) -> Plan:
+def _choose_plan(request: LoadRequest, table: Table | None, new_plan: Plan | None) -> Plan:
     """Choose the plan named, or else the table's, or else the new one; the commit checks its columns."""
-    if settings.plan is None and table is not None and table.catalog.plans:
+    if request.plan is None and table is not None and table.catalog.plans:
         return current_plan(table.catalog)
-    plan = new_plan or read_plan(settings.plan or DEFAULT_PLAN)
+    plan = new_plan or (request.plan if isinstance(request.plan, Plan) else read_plan(request.plan or DEFAULT_PLAN))
     if table is None or not table.catalog.partitions:
         return plan
     if plan.table != table.name:
@@ -777,134 +767,134 @@ def _choose_plan(settings: LoadSettings, table: Table | None, new_plan: Plan | N
     return plan
 
 
-def _find_partitions(request: _Request) -> tuple[SourcePartition, ...]:
+def _find_partitions(loading: _Loading) -> tuple[SourcePartition, ...]:
     """Find the requested partitions, including those without rows that are named."""
-    settings = request.settings
-    if settings.partition:
-        return request.source.select_partitions(settings.partition)
-    if settings.first is None and settings.last is None:
-        return request.source.list_partitions()
-    partitions = request.source.select_range(settings.first, settings.last)
-    if not partitions and not settings.allow_empty:
+    request = loading.request
+    if request.partition:
+        return loading.source.select_partitions(request.partition)
+    if request.first is None and request.last is None:
+        return loading.source.list_partitions()
+    partitions = loading.source.select_range(request.first, request.last)
+    if not partitions and not request.allow_empty:
         raise MissingPartitionError(
-            f"{settings.source!r} has no rows from {settings.first} to {settings.last}; load when they have come"
+            f"{request.source!r} has no rows from {request.first} to {request.last}; load when they have come"
         )
     return partitions
 
 
-def _check_readable(request: _Request, partition: SourcePartition) -> None:
+def _check_readable(loading: _Loading, partition: SourcePartition) -> None:
     """Raise the error of a partition that can't be read, or MissingPartitionError for one without rows."""
     if partition.problem is not None:
         raise partition.problem
-    settings = request.settings
-    if settings.partition and not partition.files and not settings.allow_empty:
-        null = f" (NULL is {request.plan.partition_by}=__null__)" if partition.value == "null" else ""
+    request = loading.request
+    if request.partition and not partition.files and not request.allow_empty:
+        null = f" (NULL is {loading.plan.partition_by}=__null__)" if partition.value == "null" else ""
         raise MissingPartitionError(
-            f"{settings.source!r} has no rows for {request.names.shown(partition.value)}{null}; load when they have "
+            f"{request.source!r} has no rows for {loading.names.shown(partition.value)}{null}; load when they have "
             "come, or give --allow-empty"
         )
 
 
-def _load_group(request: _Request, group: tuple[SourcePartition, ...], outcome: _Outcome) -> None:
+def _load_group(loading: _Loading, group: tuple[SourcePartition, ...], outcome: _Outcome) -> None:
     """Load what the table lacks of a group in one commit, and publish it."""
     missing = []
     for partition in group:
         try:
-            _check_readable(request, partition)
-            if not _is_loaded(request, partition):
+            _check_readable(loading, partition)
+            if not _is_loaded(loading, partition):
                 missing.append(partition)
                 continue
         except (LayoutoptError, OSError) as error:
-            outcome.fail(request, [partition], error)
+            outcome.fail(loading, [partition], error)
         else:
-            outcome.already.append(request.key(partition))
-            request.say(f"partition {request.key(partition)} is there")
+            outcome.already.append(loading.key(partition))
+            loading.say(f"partition {loading.key(partition)} is there")
     if group and not missing:
         return
     try:
-        report = _load_missing(request, missing, outcome)
+        report = _load_missing(loading, missing, outcome)
     except (LayoutoptError, OSError) as error:
         if not outcome.goes_on or len(missing) == 1:
-            outcome.fail(request, missing, error)
+            outcome.fail(loading, missing, error)
             return
-        request.log.write("group_failed", partitions=list(map(request.key, missing)), error=str(error))
+        loading.log.write("group_failed", partitions=list(map(loading.key, missing)), error=str(error))
         for partition in missing:
-            _load_group(replace(request, table=_open_newest(request.settings)), (partition,), outcome)
+            _load_group(replace(loading, table=_open_newest(loading.request)), (partition,), outcome)
         return
     if report is None:
         return
     outcome.loads.append(report)
     try:
         with outcome.lock:
-            publish_all(request.settings.table_path, request.settings.publish, request.say, request.log)
+            publish_all(loading.request.table_path, loading.request.publish, loading.say, loading.log)
     except (LayoutoptError, OSError) as error:
-        outcome.fail(request, missing, error)
+        outcome.fail(loading, missing, error)
 
 
-def _load_missing(request: _Request, missing: list[SourcePartition], outcome: _Outcome) -> LoadReport | None:
+def _load_missing(loading: _Loading, missing: list[SourcePartition], outcome: _Outcome) -> LoadReport | None:
     try:
-        return _load(request, missing)
+        return _load(loading, missing)
     except CommitConflictError:
         # Another process may have done the same work meanwhile: a task that was given up, but still ran.
-        settings = request.settings.model_copy(update={"replace": False})
-        again = replace(request, table=_open_newest(request.settings), settings=settings)
+        request = replace(loading.request, replace=False)
+        again = replace(loading, table=_open_newest(loading.request), request=request)
         if again.table is None or not all(_is_same(again, partition) for partition in missing):
             raise
-        outcome.already += map(request.key, missing)
+        outcome.already += map(loading.key, missing)
         return None
 
 
-def _load(request: _Request, partitions: Sequence[SourcePartition]) -> LoadReport:
-    settings, plan = request.settings, request.plan
+def _load(loading: _Loading, partitions: Sequence[SourcePartition]) -> LoadReport:
+    request, plan = loading.request, loading.plan
     # A source without a row still makes a table.
     has_values = plan.partition_by is not None and partitions
-    is_whole = not request.is_partial and len(partitions) == len(request.partitions)
+    is_whole = not loading.request.is_partial and len(partitions) == len(loading.partitions)
     basis = Basis(
-        snapshot=None if request.table is None else request.table.catalog.snapshot,
-        source=repr(settings.source),
+        snapshot=None if loading.table is None else loading.table.catalog.snapshot,
+        source=repr(request.source),
         values=tuple(partition.value for partition in partitions) if has_values else None,
-        fingerprints={request.key(partition): partition.fingerprint for partition in partitions},
-        files={request.key(partition): list_files(settings.source, partition) for partition in partitions},
-        rows={request.key(partition): partition.rows for partition in partitions},
+        fingerprints={loading.key(partition): partition.fingerprint for partition in partitions},
+        files={loading.key(partition): list_files(request.source, partition) for partition in partitions},
+        rows={loading.key(partition): partition.rows for partition in partitions},
     )
-    rows = request.source.open_rows(None if is_whole else partitions)
-    ensure_table_root(TableFiles(settings.table_path, key=settings.encrypt))
-    stages = Stages(request.say, request.log)
-    return load(rows, settings.table_path, plan, basis, stages, encrypt=settings.encrypt)
+    rows = loading.source.open_rows(None if is_whole else partitions)
+    ensure_table_root(TableFiles(request.table_path, key=request.encrypt))
+    stages = Stages(loading.say, loading.log)
+    return load(rows, request.table_path, plan, basis, stages, encrypt=request.encrypt)
 
 
-def _is_loaded(request: _Request, partition: SourcePartition) -> bool:
+def _is_loaded(loading: _Loading, partition: SourcePartition) -> bool:
     """Whether the table has the partition already.
 
     Raises:
         AlreadyLoadedError: it has other rows, or another plan's.
     """
-    entries = request.entries(partition)
+    entries = loading.entries(partition)
     rows = sum(entry.live_rows for entry in entries)
-    if request.settings.replace or not entries or (rows == 0 and partition.files):
+    if loading.request.replace or not entries or (rows == 0 and partition.files):
         return False
-    if _is_same(request, partition):
+    if _is_same(loading, partition):
         return True
-    request.source.open_rows([partition])  # errors that a load would raise come first
-    difference = "from other content" if _has_plan(request, entries[0]) else f"by the plan {entries[0].plan[:12]}"
+    loading.source.open_rows([partition])  # errors that a load would raise come first
+    difference = "from other content" if _has_plan(loading, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
         f"partition {entries[0].key!r} was loaded {difference} ({rows} rows); give --replace to load it again, or use "
         "`layoutopt append` to add rows to it"
     )
 
 
-def _has_plan(request: _Request, entry: PartitionEntry) -> bool:
-    return request.settings.plan is None or entry.plan == request.plan.digest
+def _has_plan(loading: _Loading, entry: PartitionEntry) -> bool:
+    return loading.request.plan is None or entry.plan == loading.plan.digest
 
 
-def _is_same(request: _Request, partition: SourcePartition) -> bool:
+def _is_same(loading: _Loading, partition: SourcePartition) -> bool:
     """Whether the table has these rows by this plan (by any, where none was named)."""
-    entries = request.entries(partition)
-    if not entries or request.table is None or not _has_plan(request, entries[0]):
+    entries = loading.entries(partition)
+    if not entries or loading.table is None or not _has_plan(loading, entries[0]):
         return False
     if entries[0].source == partition.fingerprint:  # rows appended since don't matter
         return True
     if not partition.files:
         return not any(entry.live_rows for entry in entries)
-    request.say(f"comparing partition {entries[0].key} with the table")
-    return request.source.holds_same_rows(partition, request.table, entries)
+    loading.say(f"comparing partition {entries[0].key} with the table")
+    return loading.source.holds_same_rows(partition, loading.table, entries)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from layoutopt.model.layout import Plan
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 
 # The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
@@ -88,6 +89,43 @@ class AdviseRequest:
     engine: tuple[str, ...] = ()
     queries_per_month: float | None = None
     price_per_tb: float = 5.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadRequest:
+    """Load a source's partitions into a table.
+
+    Attributes:
+        source: the rows.
+        table_path: the table, created where missing.
+        plan: the plan, or its file; by default the table's newest one, or ``plan.json`` for a new table.
+        partition: load only these partitions, each ``COLUMN=VALUE``.
+        first, last: load only the partitions from one value to another.
+        group: how many partitions are a commit; by default 1 where some are chosen, else all.
+        parallel: how many groups Spark loads at once.
+        replace: whether partitions that the table has are replaced.
+        allow_empty: whether partitions without rows become empty.
+        encrypt: the reference to the key of a new table.
+        publish: where the table is published afterwards, each ``FORMAT`` or ``FORMAT=PLACE``.
+    """
+
+    source: str
+    table_path: str
+    plan: Plan | Path | None = None
+    partition: tuple[str, ...] = ()
+    first: str | None = None
+    last: str | None = None
+    group: int | None = None
+    parallel: int = 1
+    replace: bool = False
+    allow_empty: bool = False
+    encrypt: str | None = None
+    publish: tuple[str, ...] = ()
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only some of the source's partitions are requested."""
+        return bool(self.partition) or self.first is not None or self.last is not None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.snapshot import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
-from layoutopt.config.settings import LoadSettings
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.readable_days import open_readable
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from tests.scan.builder import building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -37,8 +37,8 @@ class Days:
         return folder / "a.parquet"
 
     def load(self, **given: Any) -> LoadsReport:
-        settings = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"} | given
-        return run_load(open_readable, LoadSettings(**settings))
+        values: dict[str, Any] = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"}
+        return run_load(open_readable, LoadRequest(**(values | given)))
 
     def run(self, *words: str) -> int:
         flags = ["--plan", str(self.root / "plan.json"), "--executor", "local"]

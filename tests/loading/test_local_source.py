@@ -17,7 +17,6 @@ from hypothesis import given as generated
 from hypothesis import strategies as st
 
 from layoutopt.catalog.arrow_types import any_arrow_type
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     AlreadyLoadedError,
     ContentMismatchError,
@@ -34,6 +33,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.local_source import LocalSource
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources import listing
@@ -72,7 +72,7 @@ class Place:
 
     def load(self, **given: Any) -> LoadsReport:
         settings = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"} | given
-        return run_load(LocalSource, LoadSettings(**settings))
+        return run_load(LocalSource, LoadRequest(**settings))
 
     def check(self, rows: pa.Table) -> None:
         table = open_table(self.table)

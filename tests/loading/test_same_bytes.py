@@ -13,11 +13,11 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.config.settings import LoadSettings
 from layoutopt.external.external_tables import read_schema
 from layoutopt.loading import local_source
 from layoutopt.loading.load import run_load
 from layoutopt.loading.local_source import LocalSource
+from layoutopt.model.requests import LoadRequest
 from layoutopt.sources import listing, shuffle, split
 from layoutopt.sources.executor import Processes
 from tests.effort import examples
@@ -63,7 +63,7 @@ def test_blocks_are_the_same_for_any_number_of_tasks_and_size_of_splits(
                 patch.setattr(shuffle, "_MOST_READ", most_read)
                 patch.setattr(split, "_ROWS_AT_ONCE", rows_at_once)
                 table = Path(folder, f"{cores}-{most_read}")
-                given = {"source": source, "table_path": str(table), "plan": Path(folder, "plan.json")}
-                run_load(LocalSource, LoadSettings(**given))
+                plan = Path(folder, "plan.json")
+                run_load(LocalSource, LoadRequest(source=source, table_path=str(table), plan=plan))
             digests.add(digest_data(table))
     assert len(digests) == 1

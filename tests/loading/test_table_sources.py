@@ -17,14 +17,13 @@ from deltalake import DeltaTable, write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import AlreadyLoadedError, ContentMismatchError, SettingError, SourceError
 from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_locally
 from layoutopt.loading.load import LoadsReport, run_load
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.model.requests import AppendRequest
+from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.model.schema import Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources.executor import Processes
@@ -50,8 +49,8 @@ def load(source: str, root: Path, by: str | None = None, **given: Any) -> LoadsR
     plan = root / "plan.json"
     if not plan.exists():
         plan.write_bytes(building(read_schema(source), ("id > 3",), partition_by=by).plan.dumps())
-    names = {"source": source, "table_path": str(root / "table"), "plan": plan}
-    return run_load(LocalSource, LoadSettings(**(names | given)))
+    names: dict[str, Any] = {"source": source, "table_path": str(root / "table"), "plan": plan}
+    return run_load(LocalSource, LoadRequest(**(names | given)))
 
 
 def stored(root: Path) -> list[dict[str, Any]]:

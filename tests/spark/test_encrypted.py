@@ -15,13 +15,13 @@ import layoutopt.spark as skipping
 from layoutopt.catalog.snapshot import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import EncryptedTableError, EncryptionKeyError
 from layoutopt.inspect.status import verify_path
 from layoutopt.inspect.verify import verify
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import ByVectors, Layout, Scheme
 from layoutopt.model.predicates import Col
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import run_load
@@ -112,7 +112,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LIVING_KEY", "c3" * 16)
         source, plan = str(root / "source"), root / "plan.json"
-        run_load(spark, LoadSettings(source=source, table_path=str(root / "table"), plan=plan, encrypt=KEY))
+        run_load(spark, LoadRequest(source=source, table_path=str(root / "table"), plan=plan, encrypt=KEY))
     return root
 
 
@@ -212,10 +212,10 @@ def test_nothing_is_written_without_the_key(
 
 
 def test_what_shows_it_to_others_is_refused(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
-    given = {"source": str(loaded / "source"), "plan": loaded / "plan.json", "publish": ("delta",)}
+    given: dict[str, Any] = {"source": str(loaded / "source"), "plan": loaded / "plan.json", "publish": ("delta",)}
     for table in (tmp_path / "new", loaded / "table"):
         with pytest.raises(EncryptedTableError, match="key"):
-            run_load(spark, LoadSettings(table_path=str(table), encrypt=KEY, **given))
+            run_load(spark, LoadRequest(table_path=str(table), encrypt=KEY, **given))
     assert list(tmp_path.iterdir()) == []
     assert verify_path(str(loaded / "table")).ok
     assert len(history(open_table(str(loaded / "table")).catalog.files)) == 1

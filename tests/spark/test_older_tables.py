@@ -18,8 +18,8 @@ import pytest
 import layoutopt.spark
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
-from layoutopt.config.settings import LoadSettings
 from layoutopt.inspect.verify import verify
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import open_source
 from layoutopt.spark.loading.load import run_load
@@ -106,7 +106,7 @@ def test_its_files_are_sound_and_its_source_tells_what_was_lost(
 @pytest.mark.parametrize("again", [True, *long_too(False)], ids=["reload", "load"])
 def test_a_partition_is_loaded_again_and_not_twice(spark: SparkSession, place: Path, again: bool) -> None:
     rows = open_table(str(place / "table")).rows
-    settings = LoadSettings(
+    settings = LoadRequest(
         source=str(place / "source.parquet"),
         table_path=str(place / "table"),
         partition=(A_PARTITION[place.name],),

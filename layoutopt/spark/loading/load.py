@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 from layoutopt.catalog.commit import CommitHook, ensure_table_root
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.formats import is_parquet
@@ -24,6 +23,7 @@ from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadsReport
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
 from layoutopt.sources.segments import Cutter, cut_in_input_order
 from layoutopt.spark.core.functions import check_plan
@@ -98,15 +98,15 @@ def load(
 
 def run_load(
     spark: AnySession,
-    settings: LoadSettings,
+    request: LoadRequest,
     say: Progress = silent,
     log: EventLog = NO_EVENTS,
     make_plan: Callable[[], Plan] | None = None,
 ) -> LoadsReport:
-    """Load by Spark what the settings request and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
-    is_partial = bool(settings.partition) or settings.first is not None or settings.last is not None
+    """Load by Spark what the request names and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
+    is_partial = request.is_partial
     open_spark = partial(SparkSource, spark, is_partial=is_partial)
-    return loading.run_load(open_spark, settings, say, log, make_plan, settings.parallel)
+    return loading.run_load(open_spark, request, say, log, make_plan, request.parallel)
 
 
 class SparkSource:

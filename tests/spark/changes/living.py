@@ -19,7 +19,6 @@ import pytest
 
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.config.settings import LoadSettings
 from layoutopt.events import Stages, silent
 from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
@@ -29,7 +28,14 @@ from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import Filter
-from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
+from layoutopt.model.requests import (
+    AppendRequest,
+    DeleteRequest,
+    LoadRequest,
+    MergeRequest,
+    OptimizeRequest,
+    UpdateRequest,
+)
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
 from layoutopt.spark.changes.affected_rows import TableChange
@@ -166,7 +172,7 @@ class Living:
     def load(self, rows: list[Row], replace: bool = False) -> None:
         source = self.source(rows)
         plan = self.root / "plan.json"
-        settings = LoadSettings(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
+        settings = LoadRequest(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
         if self.encrypt is None and self.written % 3 == 0:
             run_local_load(LocalSource, settings)
         else:

@@ -17,13 +17,12 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import AlreadyLoadedError, TableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_few_rows
 from layoutopt.loading.local_source import LocalSource
-from layoutopt.model.requests import AppendRequest
+from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.report.inspections import print_append
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import pipeline
@@ -158,7 +157,7 @@ def test_loads_and_changes_know_of_each_other(
 ) -> None:
     living = Living(spark, tmp_path)
     living.begin_anew(SCHEMES["gsop-r"])
-    settings = LoadSettings(source=str(living.root / "source-1"), table_path=living.path)
+    settings = LoadRequest(source=str(living.root / "source-1"), table_path=living.path)
     living.append(2)
     assert run_load(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
     with monkeypatch.context() as patch:

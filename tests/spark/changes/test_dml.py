@@ -20,7 +20,6 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import (
     CommitConflictError,
     ContentMismatchError,
@@ -32,6 +31,7 @@ from layoutopt.errors import (
 )
 from layoutopt.inspect.status import status
 from layoutopt.inspect.verify import verify
+from layoutopt.model.requests import LoadRequest
 from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import Table, open_table
 from layoutopt.serve.tables import ServedTable
@@ -397,7 +397,7 @@ def test_deleting_one_row_in_a_hundred_costs_little(
     source = str(living.root / "source")
     spark.range(30_000).selectExpr(*texts).selectExpr(*casts).coalesce(1).write.parquet(source)
     plan = living.root / "plan.json"
-    run_load(spark, LoadSettings(source=source, table_path=living.path, plan=plan, replace=True))
+    run_load(spark, LoadRequest(source=source, table_path=living.path, plan=plan, replace=True))
     queries = ["SELECT * FROM t", "SELECT * FROM t WHERE kind = 1", "SELECT id, price FROM t WHERE kind IN (1, 2)"]
     fresh = open_table(living.path)
     stored = sum(entry.bytes for entry in fresh.catalog.partitions)

@@ -17,9 +17,9 @@ import pytest
 from layoutopt.catalog.commit import CRASH_POINTS, commit_load
 from layoutopt.catalog.deletion_vectors import commit_deletes
 from layoutopt.catalog.table import Catalog
-from layoutopt.config.settings import LoadSettings
 from layoutopt.errors import CommitConflictError
 from layoutopt.inspect.verify import verify
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import run_load
 from tests.spark.changes.living import SCHEMES, Begin, Living, Row, made
@@ -83,7 +83,7 @@ def changes(living: Living, number: int) -> list[Change]:
 
     feed = [made(key, generation=1) for key in old(6)] + fresh(3)
     own: list[Row] = [(first + 500 + i, first, 1, 0.5, "of a day of its own") for i in range(9)]
-    load = LoadSettings(source=living.source(own), table_path=living.path, replace=True)
+    load = LoadRequest(source=living.source(own), table_path=living.path, replace=True)
     return [
         appended(1),
         appended(2),

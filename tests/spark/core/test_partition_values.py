@@ -22,6 +22,7 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import LoadRequest
 from layoutopt.planning.sample_evaluation import draw_sample
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
@@ -153,7 +154,9 @@ class Place:
 
     def load(self, name: str = "table", **given: object) -> LoadsReport:
         values = {"source": str(self.folder / "source"), "table_path": str(self.folder / name)}
-        settings = make_settings(LoadSettings, {**values, "plan": self.folder / "plan.json", **given})
+        settings = make_settings(LoadSettings, {**values, "plan": self.folder / "plan.json", **given}).to_request(
+            LoadRequest
+        )
         return run_load(self.session, settings)
 
     def table(self, name: str = "table") -> Table:

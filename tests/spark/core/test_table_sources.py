@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
-from layoutopt.model.requests import AppendRequest
+from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import open_source, schema_of
@@ -76,7 +76,7 @@ def test_loading_one_version_and_appending_the_next(spark: SparkSession, tmp_pat
     values = {"source": f"delta:{path}", "table_path": table, "plan": tmp_path / "plan.json"}
 
     def load(**given: object) -> Any:
-        return run_load(spark, make_settings(LoadSettings, values | given))
+        return run_load(spark, make_settings(LoadSettings, values | given).to_request(LoadRequest))
 
     first = load(partition=["day=a"])
     assert (first.source, first.partitions) == (f"delta:{path}@0", ("a",))

@@ -37,6 +37,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport
 from layoutopt.loading.load import load as load_rows
 from layoutopt.model.layout import Plan
+from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.verify import rows_of_entries
@@ -76,7 +77,7 @@ def made(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(folder / "place", folder / "kept")
     for name, given in (("first", {"partition": (DAYS[0],)}), ("all", {})):
         values = {"source": source, "table_path": str(folder / name), "plan": plan} | given
-        run_load(spark, make_settings(LoadSettings, values))
+        run_load(spark, make_settings(LoadSettings, values).to_request(LoadRequest))
     return folder
 
 
@@ -117,7 +118,9 @@ def ask(spark: SparkSession, place: Path) -> Callable[..., LoadsReport]:
     def run(**given: object) -> LoadsReport:
         values = {"source": str(place / "source"), "table_path": str(place / "table"), "plan": place / "plan.json"}
         with (place / "log.jsonl").open("a") as stream:
-            return run_load(spark, make_settings(LoadSettings, values | given), log=EventLog(stream))
+            return run_load(
+                spark, make_settings(LoadSettings, values | given).to_request(LoadRequest), log=EventLog(stream)
+            )
 
     return run
 
@@ -367,7 +370,9 @@ def test_folders_that_look_like_numbers_keep_the_sources_type(spark: SparkSessio
     (tmp_path / "plan.json").write_bytes(plan_of(simple_document(source), partition_by="code").dumps())
     values = {"source": str(tmp_path / "source"), "table_path": str(tmp_path / "table"), "plan": tmp_path / "plan.json"}
     for code in ("01", "A 1"):
-        report = run_load(spark, make_settings(LoadSettings, {**values, "partition": (f"code={code}",)}))
+        report = run_load(
+            spark, make_settings(LoadSettings, {**values, "partition": (f"code={code}",)}).to_request(LoadRequest)
+        )
         assert report.loads[0].rows == 40
 
 
@@ -422,7 +427,9 @@ def interrupting(word: str, times: int = 1) -> Callable[[str], None]:
 @pytest.mark.long
 def test_an_interrupted_load_says_what_was_committed(spark: SparkSession, place: Path) -> None:
     given = {"source": str(place / "source"), "table": str(place / "table"), "plan": place / "plan.json"}
-    settings = make_settings(LoadSettings, given | {"partition": [f"dt={DAYS[0]}", f"dt={DAYS[1]}"]})
+    settings = make_settings(LoadSettings, given | {"partition": [f"dt={DAYS[0]}", f"dt={DAYS[1]}"]}).to_request(
+        LoadRequest
+    )
     with pytest.raises(KeyboardInterrupt, match=r"^nothing was committed$"):
         run_load(spark, settings, interrupting("writing"))
     with pytest.raises(KeyboardInterrupt, match=r"history .* lists what was committed"):
