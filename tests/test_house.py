@@ -42,6 +42,7 @@ TARGETS = [
     "demo",
     "tpch",
     "bigdata",
+    "ablation",
     "readme",
     "check",
     "test",
