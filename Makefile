@@ -8,7 +8,7 @@ STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata readme check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata ablation readme check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -36,6 +36,9 @@ tpch: install  ## every figure of the thesis beside its numbers, on one page; re
 
 bigdata: install  ## figure 4.7: SOP and GSOP under other workloads, on a synthetic table; resumes where it stopped
 	$(BIN)/python -m jobs.bench bigdata
+
+ablation: install  ## plans as the thesis has them, then one deviation after the other
+	$(BIN)/python -m jobs.bench ablation --sf $(SF)
 
 readme: install  ## write the generated pages and tables: commands, and results from docs/results
 	$(BIN)/python -m jobs.bench tpch --readme README.md

@@ -39,12 +39,7 @@ PLANS: Final = {
     "hilbert": ("chapter4", f"--method hilbert {_YEAR}"),
     "gsop": ("chapter4", f"--method gsop {_YEAR}"),
     "gsop by bytes": ("chapter4", f"--method gsop --cost bytes {_YEAR}"),
-    "gsop-single": ("chapter4", f"--method gsop-single {_YEAR}"),
-    "gsop-hillclimb": ("chapter4", f"--method gsop-hillclimb {_YEAR}"),
-    "gsop-hyrise": ("chapter4", f"--method gsop-hyrise {_YEAR}"),
     "gsop-r": ("chapter5", f"--method gsop-r --storage-budget 1.1,1.2 {_YEAR}"),
-    "gsop-selective": ("chapter5", f"--method gsop-selective --storage-budget 1.5 {_YEAR}"),
-    "gsop-fullcopy": ("chapter5", f"--method gsop-fullcopy --copies 2 {_YEAR}"),
     "auto": ("chapter3", f"--method auto {_YEAR}"),
     "tuned": ("chapter4", f"--method gsop --tune {_YEAR}"),
 }

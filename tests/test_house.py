@@ -43,6 +43,7 @@ TARGETS = [
     "demo",
     "tpch",
     "bigdata",
+    "ablation",
     "readme",
     "check",
     "test",

@@ -173,6 +173,25 @@ def growth(
     session.show([curve.to_json() for curve in curves], show)
 
 
+@app.command()
+def ablation(
+    sf: Scale = 0.1,
+    folder: Folder = _FOLDER,
+    chapters: Annotated[str, typer.Option(help="chapter3, chapter4, chapter5", show_default="all")] = "",
+    json: Json = False,
+) -> None:
+    """Plan as the thesis's text does, then by one deviation after the other, and measure what queries read.
+
+    Example: python -m jobs.bench ablation --chapters chapter3
+    """
+    from jobs.bench.ablation import ablation_report, run_ablation
+
+    session = _session(json)
+    work = partial(run_ablation, sf, root=folder, chapters=_split(chapters))
+    measured = _run("planning by one deviation after the other", session, work)
+    session.show(measured, lambda console: console.print(ablation_report(measured)))
+
+
 def _session(as_json: bool) -> Session:
     return Session(conf=None, json=as_json, progress=True)
 

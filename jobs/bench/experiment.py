@@ -259,7 +259,6 @@ class Experiment:
             max_vectors=variant.max_vectors,
             seed=SEED,
             storage_budgets=(variant.budget or 1.0,),
-            copies=int(variant.budget or 2),
             row_order=variant.row_order,
         )
         # Where rows and cells are counted, and not bytes, the plan's blocks need not be measured.

@@ -26,6 +26,7 @@ from layoutopt.config.fields import VerbSettings, is_positional
 from layoutopt.config.files import VERBS, make_settings
 from layoutopt.config.settings import BenchSettings
 from layoutopt.errors import SettingError, SourceError
+from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 
 verbs = typer.Typer()
 
@@ -73,10 +74,9 @@ _PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
         "percent": range(2, 10), "quantity": (24, 25),
     }
 )  # fmt: skip
-# The queries of each log.
-_LOGS: Final = MappingProxyType({"train": 400, "test": 50})
-# Rows of a block at scale factor 1, and the fewest.
-_BLOCK_ROWS, _LEAST_BLOCK_ROWS = 7_000, 700
+_LOGS: Final = MappingProxyType({"train": 400, "test": 50})  # queries of each
+# The fewest rows of a block: at small scale factors a table of the default's blocks has few.
+_LEAST_BLOCK_ROWS: Final = 1_000
 
 _BODIES: Final = MappingProxyType({"analyze": analyze, "plan": plan, "load": load, "evaluate": evaluate})
 
@@ -119,8 +119,8 @@ def _list_steps(source: Path, demo: Path, scale: float) -> dict[str, dict[str, o
     """Return the settings of each verb."""
     names = ("train.sql", "test.sql", "features.json", "plan.json", "table", "report.html")
     train, test, features, planned, table, report = (str(demo / name) for name in names)
-    rows = max(_LEAST_BLOCK_ROWS, round(_BLOCK_ROWS * scale))
-    layout = {"partition_by": "o_year", "method": "sop", "block_rows": rows}
+    rows = max(_LEAST_BLOCK_ROWS, round(DEFAULT_BLOCK_ROWS * min(1.0, scale)))
+    layout = {"partition_by": "o_year", "method": "sop", "guides": "features", "block_rows": rows}
     return {
         "analyze": {"log": train, "schema": str(source), "output": features},
         "plan": {"source": str(source), "features": features, **layout, "output": planned},

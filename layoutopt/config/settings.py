@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import ByteSize, Field, model_validator
+from pydantic import ByteSize, Field
 
 from layoutopt.config.fields import (
     Age,
@@ -105,7 +104,7 @@ class AnalyzeSettings(VerbSettings):
     """Settings of `analyze`: a query log becomes features."""
 
     tuning = frozenset({"weigh", "half_life", "served", "threshold", "num_features", "date_features", "sample"})
-    expert = frozenset({"exclude_columns", "max_set", "selection", "time_zone", "ansi", "plot"})
+    expert = frozenset({"exclude_columns", "max_set", "time_zone", "ansi", "plot"})
 
     log: Log
     schema_source: Text = Field(
@@ -156,9 +155,6 @@ class AnalyzeSettings(VerbSettings):
         "--date-features]",
     )
     max_set: int = Field(3, ge=1, le=8, description="the most predicates in a feature")
-    selection: Literal["coverage", "text"] = Field(
-        "coverage", description="rank features by what each adds, or as in the thesis (3.3.3)"
-    )
     time_zone: TimeZone = Field("UTC", description="the session time zone of the queries")
     ansi: bool = Field(True, description="whether the queries run in Spark's ANSI mode")
     output: NewFile = Field(Path("features.json"), description="the file to write: features and analysed queries")
@@ -168,28 +164,14 @@ class AnalyzeSettings(VerbSettings):
 # The default size limit of a data file (docs/performance.md#load).
 FILE_BYTES: Final = 32_000_000
 
-# How the thesis plans (Sun 2017); `--as-written` sets each of these that is not given.
-_THESIS_PRESET: Final = MappingProxyType(
-    {
-        "guides": "features",
-        "weights": "subsumed",
-        "slices": False,
-        "partitioner": "ward",
-        "row_order": ("none",),
-        "search": "text",
-        "local_features": "count",
-    }
-)
-
 
 class PlanSettings(VerbSettings):
     """Settings of `plan`: features and a source become a plan."""
 
     tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
     expert = frozenset(
-        {"tune_plot", "resamples", "choose", "copies", "parquet_index", "guides",
-         "partitioner", "weights", "slices", "search", "local_features", "as_written", "num_features", "segment_rows",
-         "max_vectors", "seed", "codec", "cost", "budget_unit"}
+        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "partitioner", "slices", "num_features",
+         "segment_rows", "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
     source: Source
@@ -228,27 +210,7 @@ class PlanSettings(VerbSettings):
         description="score plans in `auto` and --tune by the worst quarter of this many resamples of the log, so that "
         "a few queries do not decide",
     )
-    weights: Literal["marginal", "subsumed"] = Field(
-        "marginal",
-        description="the weight of a feature in blocking: the rows that queries skip by it beyond stricter features, "
-        "or all queries that it subsumes (the thesis's Equation 3.1)",
-    )
     slices: bool = Field(True, description="also cut blocks by ranges of the most filtered column without features")
-    search: Literal["default", "text"] = Field(
-        "default",
-        description="how `gsop` and `gsop-r` search; `text` follows the thesis and takes minutes: it merges groups by "
-        "the blocks-only estimate and copies feature by feature (Algorithms 1 and 2)",
-    )
-    local_features: Literal["selectivity", "count"] = Field(
-        "selectivity",
-        description="how the features of a column group are ranked: by weight and selectivity, also trying fewer than "
-        "fit, or by the number of queries (the thesis's 4.5)",
-    )
-    as_written: bool = Field(
-        False,
-        description="plan as in the thesis: --guides features --weights subsumed --no-slices --partitioner ward "
-        "--row-order none --search text --local-features count, each unless given",
-    )
     effort: Literal["low", "default", "high"] = Field(
         "low",
         description="how long the portfolio searches: `low` takes a few percent of a load's time, `default` one to "
@@ -321,16 +283,7 @@ class PlanSettings(VerbSettings):
         None, ge=1, description="which of several storage budgets gives the written plan [default: the largest]"
     )
     budget_unit: Cost = Field("cells", description="the unit of storage budgets: cells or compressed bytes")
-    copies: int = Field(2, ge=1, description="the number of copies that `gsop-fullcopy` stores")
     output: NewFile = Field(Path("plan.json"), description="the file to write")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _apply_thesis_preset(cls, values: Any) -> Any:
-        if not isinstance(values, dict) or not (values.get("as_written") or values.get("as-written")):
-            return values
-        given = {str(key).replace("-", "_") for key in values}
-        return {**values, **{key: value for key, value in _THESIS_PRESET.items() if key not in given}}
 
 
 # What runs the tasks of a verb.

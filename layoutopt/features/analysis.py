@@ -106,7 +106,6 @@ def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis)
         date_features=settings.date_features,
         exclude_columns=None if settings.exclude_columns is None else excluded,
         max_set=settings.max_set,
-        selection=settings.selection,
         settings=_session_settings(settings),
     )
     if not len(features):

@@ -1,14 +1,13 @@
 """Find the features of a workload (Sun 2017, 3.3): mine candidates, rank them, choose how many.
 
 Candidates are frequent predicate sets (3.3.2), by mlxtend's FP-growth. They are ranked by what each adds to the
-skipping of those before it, or as in the text. A log is worth as many features as still help queries that they were
+skipping of those before it. A log is worth as many features as still help queries that they were
 not chosen for: features cost bits while a table is loaded, and nothing when it is read.
 """
 
 from __future__ import annotations
 
 import math
-import typing
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,8 +54,6 @@ _EPSILON = 1e-9
 NEGLIGIBLE: Final = 0.005
 # The default for the most features.
 MAX_FEATURES: Final = 256
-# ``coverage``: :func:`rank_by_coverage`. ``text``: :func:`eliminate_redundant`, as in the thesis.
-Selection = typing.Literal["coverage", "text"]
 # The default for the most predicates of a feature.
 MAX_SET = 3
 _THRESHOLD_SHARE = 0.005
@@ -210,28 +207,6 @@ def _compare_sets(sets: Sequence[Members], workload: Augmented) -> Bits:
     implied = implied.reshape(len(sets), len(workload.predicates))
     columns = [implied[:, list(m)].all(axis=1) for m in sets]
     return np.stack(columns, axis=1) if columns else np.zeros((0, 0), dtype=np.bool_)
-
-
-def eliminate_redundant(candidates: Candidates, threshold: float) -> Ranked:
-    """Rank by the text's procedure (3.3.3): keep a set that subsumes T or more queries that no stricter kept set does.
-
-    Sets are taken from strict to general, so general ones are dropped once specific ones cover the training queries;
-    queries with other constants then find no feature, unlike with :func:`rank_by_coverage`.
-
-    Returns:
-        ``(place, I(F))`` by decreasing I(F), the queries that the set additionally subsumes.
-    """
-    # What a stricter set subsumes the more general one does too, so both keys grow from strict to general.
-    stricter_sets = candidates.stricter.sum(axis=0)
-    by_generality = sorted(range(len(candidates.sets)), key=lambda i: (candidates.support[i], stricter_sets[i], i))
-    covered = np.zeros(len(candidates.weights), dtype=np.bool_)
-    kept: list[tuple[int, float]] = []
-    for i in by_generality:
-        added = float(candidates.weights @ (candidates.subsumes[:, i] & ~covered))
-        if added >= threshold and added > 0:
-            kept.append((i, added))
-            covered |= candidates.subsumes[:, i]
-    return tuple(sorted(kept, key=lambda pair: (-pair[1], pair[0])))
 
 
 def rank_by_coverage(candidates: Candidates, limit: int) -> Ranked:
@@ -401,14 +376,12 @@ def mine_features(
     exclude_columns: Collection[str] = (),
     exclude_comparisons: bool = True,
     max_set: int = MAX_SET,
-    selection: Selection = "coverage",
     settings: SessionSettings | None = None,
 ) -> FeatureSet:
     """Return the features of a workload, the most useful first.
 
-    A feature's weight is what it adds to those before it, I(F) in 3.3.3: queries that it additionally subsumes, or by
-    coverage queries' worth of rows that it additionally skips. The weights of a blocking are computed for each segment
-    (:mod:`layoutopt.features.weights`).
+    A feature's weight is what it adds to those before it, in queries' worth of rows that it additionally skips. The
+    weights of a blocking are computed for each segment (:mod:`layoutopt.features.weights`).
 
     Args:
         queries: the analysed queries of one table.
@@ -417,15 +390,14 @@ def mine_features(
         exclude_columns: columns that make no features, in any case (see :func:`default_excluded`).
         exclude_comparisons: whether comparisons of such columns with each other make none either.
         max_set: the most predicates of a feature.
-        selection: how candidates are ranked.
         settings: the session settings that the features depend on.
     """
     min_queries = default_threshold(queries) if threshold is None else threshold
     exclusion = Exclusion.of(exclude_columns, comparisons=exclude_comparisons)
     candidates = find_candidates(queries, threshold=min_queries, exclusion=exclusion, max_set=max_set)
     if num_features is None:
-        num_features = MAX_FEATURES if selection == "text" else count_useful_features(candidates, queries)
-    ranked = rank(candidates, num_features, min_queries, selection)
+        num_features = count_useful_features(candidates, queries)
+    ranked = rank_by_coverage(candidates, num_features)
     return FeatureSet(tuple(Feature(candidates.sets[i], gain) for i, gain in ranked), settings or SessionSettings())
 
 
@@ -447,7 +419,7 @@ def mine_ranges(
     candidates = find_candidates(queries, threshold=threshold, exclusion=exclusion, max_set=1)
     ranked = [
         (candidates.sets[i], gain)
-        for i, gain in rank(candidates, 2 * num_features, threshold, "coverage")
+        for i, gain in rank_by_coverage(candidates, 2 * num_features)
         if len(frozenset().union(*map(columns_of, candidates.sets[i]))) <= 1
     ]
     return FeatureSet(
@@ -464,13 +436,12 @@ def mine_all(
     date_features: int | None = None,
     exclude_columns: Collection[str] | None = None,
     max_set: int = MAX_SET,
-    selection: Selection = "coverage",
     settings: SessionSettings | None = None,
 ) -> FeatureSet:
     """Return all features of a workload: :func:`mine_features`, then those about dates, then stricter ones of both.
 
     Args:
-        queries, threshold, num_features, max_set, selection, settings: as for :func:`mine_features`.
+        queries, threshold, num_features, max_set, settings: as for :func:`mine_features`.
         schema: the table's.
         date_features: the most features of :func:`mine_ranges`, about columns excluded by default; by default a third
             of ``num_features``, or of those found; where none is found, of :data:`MAX_FEATURES`.
@@ -486,7 +457,6 @@ def mine_all(
         # Dates are excluded because partition pruning serves filters on them; it does not serve `shipped < due`.
         exclude_comparisons=exclude_columns is not None,
         max_set=max_set,
-        selection=selection,
         settings=settings,
     )
     # Features about dates don't guide a single layout, so it needs stricter ones without dates.
@@ -499,8 +469,6 @@ def mine_all(
         )
         features = _add_new(features, ranges.features)
         unsharpened.append(features)
-    if selection == "text":
-        return features
     return _add_new(
         features,
         [sharp for feature_set in unsharpened for sharp in add_stricter_features(feature_set, queries, max_set)],
@@ -512,13 +480,6 @@ def _add_new(features: FeatureSet, further_features: Sequence[Feature]) -> Featu
     for feature in (*features, *further_features):
         by_predicates.setdefault(feature.predicates, feature)
     return replace(features, features=tuple(by_predicates.values()))
-
-
-def rank(candidates: Candidates, num_features: int, threshold: float, selection: Selection) -> Ranked:
-    """Return the best candidates by one of the two orders, at most ``num_features``."""
-    if selection == "text":
-        return eliminate_redundant(candidates, threshold)[:num_features]
-    return rank_by_coverage(candidates, num_features)
 
 
 def default_threshold(queries: Sequence[Query]) -> int:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.features.weights import MARGINAL, feature_shares
+from layoutopt.features.weights import feature_shares
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
@@ -23,12 +23,6 @@ T = TypeVar("T")
 
 # What may guide the blocks of one layout.
 FEATURES, CUTS, BOTH = GUIDES = ("features", "cuts", "both")
-
-# How column groups and copies are searched for.
-USUAL, TEXT = SEARCHES = ("default", "text")
-
-# How the local features of a column group are ranked.
-SELECTIVITY, COUNT = RANKINGS = ("selectivity", "count")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,15 +66,10 @@ class PlanRequest:
         storage_budgets: for methods with copies, the storage over that of the table stored once; a scheme for each.
         choose: the budget whose scheme is the plan's; by default the largest.
         budget_unit: the unit of budgets: ``cells``, or compressed ``bytes``.
-        copies: how often ``gsop-fullcopy`` stores the table.
         partitioner: the name of the partitioner of a load; searches compare by Ward's method.
-        weights: how features count while blocks are made: ``marginal``, or as in Equation 3.1 ``subsumed``.
         slices: whether ranges of the most filtered column that no feature is about guide blocks too.
         row_order: the columns that sort the rows of each block, or ``auto`` (chosen by what training queries read) or
             ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
-        search: how column groups and copies are searched for: ``default``, or as in the ``text``.
-        local_features: how those of a group are ranked (4.5): by weight and ``selectivity``, or as in the text by the
-            ``count`` of queries.
     """
 
     method: str = "sop"
@@ -98,13 +87,9 @@ class PlanRequest:
     storage_budgets: tuple[float, ...] = (1.2,)
     choose: float | None = None
     budget_unit: str = "cells"
-    copies: int = 2
     partitioner: str = DEFAULT
-    weights: str = MARGINAL
     slices: bool = True
     row_order: tuple[str, ...] | None = None
-    search: str = USUAL
-    local_features: str = SELECTIVITY
 
     @property
     def budgets(self) -> tuple[float, ...]:
@@ -153,9 +138,7 @@ def _strip_variants(request: PlanRequest) -> PlanRequest:
         min_features=0,
         storage_budgets=(),
         choose=None,
-        copies=0,
         partitioner="",
-        weights="",
         slices=False,
         row_order=None,
     )

@@ -7,9 +7,8 @@ from types import MappingProxyType
 
 from layoutopt import extensions
 from layoutopt.errors import SettingError
-from layoutopt.features.weights import WEIGHINGS
 from layoutopt.methods import strategies
-from layoutopt.methods.interface import FEATURES, GUIDES, RANKINGS, SEARCHES, TEXT, Method, PlanRequest
+from layoutopt.methods.interface import FEATURES, GUIDES, Method, PlanRequest
 from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.methods import BUILT_IN
 from layoutopt.partitioning.registry import find_partitioner
@@ -57,15 +56,7 @@ def check_request(request: PlanRequest) -> None:
     """
     find_method(request.method)
     find_partitioner(request.partitioner)
-    if request.weights not in WEIGHINGS:
-        raise SettingError(f"--weights is {request.weights!r}: expected {' or '.join(WEIGHINGS)}")
-    if request.search not in SEARCHES:
-        raise SettingError(f"--search is {request.search!r}: expected {' or '.join(SEARCHES)}")
-    if request.local_features not in RANKINGS:
-        raise SettingError(f"--local-features is {request.local_features!r}: expected {' or '.join(RANKINGS)}")
-    if request.search == TEXT and request.method == "gsop-r" and "bytes" in (request.cost, request.budget_unit):
-        raise SettingError("--search text counts cells for gsop-r: leave out --cost bytes and --budget-unit bytes")
-    for name in ("block_rows", "segment_rows", "max_vectors", "copies"):
+    for name in ("block_rows", "segment_rows", "max_vectors"):
         if (value := getattr(request, name)) < 1:
             raise SettingError(f"--{name.replace('_', '-')} is {value}: expected at least 1")
     budgets, choose = request.storage_budgets, request.choose

@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.errors import PlanError
-from layoutopt.features.weights import MARGINAL, segment_weights
+from layoutopt.features.weights import segment_weights
 from layoutopt.methods.interface import (
     BOTH,
-    COUNT,
     FEATURES,
-    TEXT,
     LayoutProposal,
     Method,
     PartitionHistogram,
@@ -31,7 +29,6 @@ from layoutopt.model.layout import (
     MIN_ROWS,
     PREDICATE_SORT,
     QUANTILES,
-    WEIGHTS,
     Blocking,
     ByCuts,
     ByOrder,
@@ -50,13 +47,12 @@ from layoutopt.partitioning.objective import SkipSetObjective, make_skip_objecti
 from layoutopt.partitioning.ordered_blocks import ORDER_KINDS
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.search.costs import Costs
-from layoutopt.search.grouping import Group, cells_lower_bound, full_scan, grouping_cost
-from layoutopt.search.gsop import GROUPINGS, SearchResult, scheme_from_groups, search_groups, search_groups_by_thesis
+from layoutopt.search.grouping import Grouping, cells_lower_bound, full_scan
+from layoutopt.search.gsop import SearchResult, scheme_from_groups, search_groups
 from layoutopt.search.local import prefixes
-from layoutopt.search.problem import Problem, Sample, Unit, make_problem, thin_samples
+from layoutopt.search.problem import Problem, Sample, Unit, make_problem
 from layoutopt.search.replication import ReplicatedScheme, ReplicationSearch, scheme_from_layouts
 from layoutopt.search.rows import ComputedRows
-from layoutopt.search.thesis_algorithms import FeatureCosts, ThesisSearch, fits_budget, thesis_scheme
 
 # The partitioner that searches compare by: candidates are many, and what is better by Ward's method is also better by
 # the rest.
@@ -68,10 +64,6 @@ _CALIBRATION_PARTITIONS = 6
 _GUIDE_PARTITIONS = 3
 # Columns that an order takes from the workload by default.
 _MAX_ORDER_COLUMNS = 4
-
-# Rows of a sample, and vectors of a layout, by which the text's operations are compared: there are thousands.
-_COARSE_ROWS = 2_000
-_COARSE_VECTORS = 150
 
 
 def sop(planning: PlanningInput) -> LayoutProposal:
@@ -125,7 +117,7 @@ def _restrict_features(planning: PlanningInput, guides: Sequence[int], shares: F
     partitions = []
     for part in planning.partitions:
         vectors = part.vectors.project(guides)
-        weights = segment_weights(shares, part.query_weights, vectors, planning.request.weights)
+        weights = segment_weights(shares, part.query_weights, vectors)
         partitions.append(replace(part, vectors=vectors, weights=weights))
     return replace(
         planning, features=planning.features.only(guides), partitions=tuple(partitions), known=PlanningCache()
@@ -154,26 +146,14 @@ def _plan_cuts(
 
 def gsop(planning: PlanningInput) -> LayoutProposal:
     """Plan column groups by the search of 4.4, each blocked by its own local features (4.5)."""
-    problem, search = planning_problem(planning), search_column_groups(planning)
-    return _make_proposal(
-        planning, _make_scheme(planning, problem, search.best.groups, search.exact), search.best.cost, problem
-    )
-
-
-def gsop_baseline(method: str, planning: PlanningInput) -> LayoutProposal:
-    """Plan a baseline of 4.3.1 and 4.7.5: a grouping that ignores skipping, then blocked as GSOP's."""
-    problem = planning_problem(planning)
-    groups = GROUPINGS[method](problem)
-    exact = ComputedRows(problem, find_partitioner(PARTITIONER))
-    cost = grouping_cost(problem, groups, exact)
-    return _make_proposal(planning, _make_scheme(planning, problem, groups, exact), cost, problem)
+    search = search_column_groups(planning)
+    return propose_groups(planning, planning_problem(planning), search.best, search.exact)
 
 
 def search_column_groups(planning: PlanningInput) -> SearchResult:
     """Return the search for column groups, for GSOP and for methods that start from its groups."""
     problem, partitioner = planning_problem(planning), find_partitioner(PARTITIONER)
-    search = search_groups_by_thesis if planning.request.search == TEXT else search_groups
-    return planning.known.once("groups", planning.request, lambda: search(problem, partitioner))
+    return planning.known.once("groups", planning.request, lambda: search_groups(problem, partitioner))
 
 
 def planning_problem(planning: PlanningInput) -> Problem:
@@ -199,12 +179,15 @@ def _make_problem(planning: PlanningInput) -> Problem:
         block_rows=planning.request.block_rows,
         max_vectors=planning.request.max_vectors,
         seed=planning.request.seed,
-        by_count=planning.request.local_features == COUNT,
     )
 
 
-def _make_scheme(planning: PlanningInput, problem: Problem, groups: tuple[Group, ...], exact: ComputedRows) -> Scheme:
-    return with_cuts(planning, scheme_from_groups(problem, groups, exact, planning.request.partitioner))
+def propose_groups(
+    planning: PlanningInput, problem: Problem, grouping: Grouping, exact: ComputedRows
+) -> LayoutProposal:
+    """Return the scheme of column groups, with the share of a full scan that training queries read on the samples."""
+    scheme = scheme_from_groups(problem, grouping.groups, exact, planning.request.partitioner)
+    return LayoutProposal(with_cuts(planning, scheme), _predict_share(planning, problem, grouping.cost))
 
 
 def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
@@ -220,19 +203,18 @@ def with_cuts(planning: PlanningInput, scheme: Scheme) -> Scheme:
     return Scheme(tuple(layouts))
 
 
-def _make_proposal(planning: PlanningInput, scheme: Scheme, cost: float, problem: Problem) -> LayoutProposal:
-    """Return the scheme with the share of a full scan that training queries read on the samples."""
+def _predict_share(planning: PlanningInput, problem: Problem, cost: float) -> dict[str, float]:
     if not planning.predicts:
-        return LayoutProposal(scheme, {})
+        return {}
     unit = planning.unit or Unit.cells(len(planning.schema.names))
     cell_cost = dict(zip(planning.schema.names, unit.cell.tolist(), strict=True))
     rows = sum(partition.rows for partition in planning.partitions)
     full = rows * sum(query.weight * sum(cell_cost[name] for name in query.columns) for query in planning.queries)
     name = "cells_and_tids_fraction" if planning.unit is None else "bytes_fraction"
     if not full:
-        return LayoutProposal(scheme, {name: 0.0})
+        return {name: 0.0}
     bound = cells_lower_bound(problem, min_rows_for(planning.request.block_rows))
-    return LayoutProposal(scheme, {name: round(cost / full, 6), **_compare_with_bound(cost / full, bound / full)})
+    return {name: round(cost / full, 6), **_compare_with_bound(cost / full, bound / full)}
 
 
 def _single_layout(planning: PlanningInput, blocking: Blocking, guides: Sequence[int] | None = None) -> Scheme:
@@ -305,13 +287,11 @@ def order_columns(queries: Sequence[Query], schema: Schema) -> tuple[str, ...]:
 def blocking_params(
     planning: PlanningInput, columns: Sequence[str], fallback_columns: Sequence[str] = ()
 ) -> tuple[tuple[str, str], ...]:
-    """Return the parameters of a layout's blocking: the cut column, if any, and non-default weights.
+    """Return the parameters of a layout's blocking: the cut column, if any.
 
     ``fallback_columns`` may be cut by where features cover nearly all filtered columns, the best first.
     """
-    cut_by = _choose_cut(planning, columns, fallback_columns) if planning.request.slices else ()
-    weighing = planning.request.weights
-    return cut_by if weighing == MARGINAL else (*cut_by, (WEIGHTS, weighing))
+    return _choose_cut(planning, columns, fallback_columns) if planning.request.slices else ()
 
 
 def _choose_cut(
@@ -352,9 +332,7 @@ BY_ORDER: Mapping[str, Method] = MappingProxyType(
     {kind: partial(by_order, kind) for kind in ORDER_KINDS if kind != "input"}
 )
 # Methods that search over a sample, with too many features to count the distinct vectors of all rows.
-SAMPLED: Mapping[str, Method] = MappingProxyType(
-    {"gsop": gsop, **{method: partial(gsop_baseline, method) for method in GROUPINGS}}
-)
+SAMPLED: Mapping[str, Method] = MappingProxyType({"gsop": gsop})
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -371,29 +349,16 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 
 def gsop_r(planning: PlanningInput) -> LayoutProposal:
     """Plan overlapping layouts within a storage budget, the best for each requested budget (5.5)."""
-    if planning.request.search == TEXT:
-        return _plan_by_thesis(planning)
-    search = _get_search(planning)
-    return _propose_replicated(planning, search, search.curve(planning.request.budgets))
-
-
-def gsop_selective(planning: PlanningInput) -> LayoutProposal:
-    """Plan column groups, and copies of what single features request (5.3.1)."""
-    search = _get_search(planning)
-    return _propose_replicated(planning, search, [search.selective(budget) for budget in planning.request.budgets])
-
-
-def gsop_fullcopy(planning: PlanningInput) -> LayoutProposal:
-    """Plan several copies of the table, each with column groups for some of the queries (5.3.2)."""
-    search = _get_search(planning)
-    return _propose_replicated(planning, search, [search.full_copies(planning.request.copies)])
+    search = replication_search(planning)
+    return propose_replicated(planning, search, search.curve(planning.request.budgets))
 
 
 # The methods with copies, by name.
-REPLICATING = {"gsop-r": gsop_r, "gsop-selective": gsop_selective, "gsop-fullcopy": gsop_fullcopy}
+REPLICATING = {"gsop-r": gsop_r}
 
 
-def _get_search(planning: PlanningInput) -> ReplicationSearch:
+def replication_search(planning: PlanningInput) -> ReplicationSearch:
+    """Return the search for copies, from the best column groups."""
     problem, groups = planning_problem(planning), search_column_groups(planning).best.groups
     stored = planning.bytes if planning.request.budget_unit == "bytes" else None
     partitioner = find_partitioner(PARTITIONER)
@@ -402,46 +367,24 @@ def _get_search(planning: PlanningInput) -> ReplicationSearch:
     )
 
 
-def _plan_by_thesis(planning: PlanningInput) -> LayoutProposal:
-    request, problem = planning.request, planning_problem(planning)
-    full = full_scan(problem)
-    costs, search = planning.known.once("copies as written", request, lambda: _make_thesis_search(problem))
-    layouts_by_budget = {
-        budget: next(filter(fits_budget(costs, budget), search.passed(budget))) for budget in request.budgets
-    }
-    figures = {
-        budget: {
-            "cells_and_tids_fraction": _round_share(costs.query_cost(layouts), full),
-            "storage_cells": round(costs.storage(layouts), 6),
-        }
-        for budget, layouts in layouts_by_budget.items()
-    }
-    scheme = thesis_scheme(costs, layouts_by_budget[request.chosen_budget], request.partitioner)
-    return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, request.chosen_budget))
-
-
-def _make_thesis_search(problem: Problem) -> tuple[FeatureCosts, ThesisSearch]:
-    partitioner = find_partitioner(PARTITIONER)
-    coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-    return FeatureCosts(problem, partitioner), ThesisSearch(FeatureCosts(coarse, partitioner))
-
-
-def _add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
+def add_curve(figures: Mapping[float, Mapping[str, float]], chosen: float) -> dict[str, float]:
+    """Return the predictions for the chosen budget, with those for each of several."""
     predicted = dict(figures[chosen])
     if len(figures) > 1:
         predicted |= {at_budget(name, budget): value for budget in figures for name, value in figures[budget].items()}
     return predicted
 
 
-def _propose_replicated(
+def propose_replicated(
     planning: PlanningInput, search: ReplicationSearch, schemes: Sequence[ReplicatedScheme]
 ) -> LayoutProposal:
+    """Return the scheme of the chosen budget, with the predictions for all."""
     figures = {scheme.budget: _predict(planning, search, scheme) for scheme in schemes}
     chosen = schemes[0]
     if len(schemes) > 1:
         chosen = next(scheme for scheme in schemes if scheme.budget == planning.request.chosen_budget)
     scheme = scheme_from_layouts(search.exact.evaluator, chosen.layouts, planning.request.partitioner)
-    return LayoutProposal(with_cuts(planning, scheme), _add_curve(figures, chosen.budget))
+    return LayoutProposal(with_cuts(planning, scheme), add_curve(figures, chosen.budget))
 
 
 def _predict(planning: PlanningInput, search: ReplicationSearch, scheme: ReplicatedScheme) -> Mapping[str, float]:

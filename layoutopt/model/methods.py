@@ -1,4 +1,4 @@
-"""The built-in methods by name, which of them `auto` tries and `mine` compares; the default size of blocks."""
+"""The built-in methods by name, which of them `auto` tries and experiments compare; the default size of blocks."""
 
 from __future__ import annotations
 
@@ -27,12 +27,7 @@ BUILT_IN: Final[Mapping[str, MethodTraits]] = MappingProxyType(
     {
         "sop": MethodTraits(trial=7, compared=True),
         "gsop": MethodTraits(trial=9, compared=True),
-        "gsop-single": MethodTraits(),
-        "gsop-hillclimb": MethodTraits(),
-        "gsop-hyrise": MethodTraits(),
         "gsop-r": MethodTraits(),
-        "gsop-selective": MethodTraits(),
-        "gsop-fullcopy": MethodTraits(),
         "input-order": MethodTraits(trial=1, compared=True),
         "sort": MethodTraits(compared=True),
         "range": MethodTraits(trial=2, compared=True),

@@ -10,7 +10,7 @@ from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.sharpen import sharpest
-from layoutopt.methods.interface import FEATURES, TEXT, PartitionHistogram, PlanningCache, PlanningInput, PlanRequest
+from layoutopt.methods.interface import FEATURES, PartitionHistogram, PlanningCache, PlanningInput, PlanRequest
 from layoutopt.methods.registry import check_request, find_method, is_counted, is_sampled
 from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.feature import Feature, FeatureSet
@@ -82,7 +82,7 @@ def plan_and_try(
     plans = [_propose(counting, document, request, known, is_tried=bool(queries))]
     if not queries:
         return plans[0], None
-    if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1 and request.search != TEXT:
+    if request.method == _GROUPS and len(plans[0].scheme.layouts) == 1:
         say(f"no columns are stored apart: trying {SINGLE_LAYOUT}'s blocks of all columns, too")
         single = _propose(counting, document, replace(request, method=SINGLE_LAYOUT, guides=FEATURES), PlanningCache())
         plans.append(replace(single, method=request.method))
@@ -166,8 +166,7 @@ def resolve_names(request: PlanRequest, schema: Schema) -> PlanRequest:
 
 def needs_bytes(request: PlanRequest) -> bool:
     """Whether the method needs the bytes of cells, or predicts bytes."""
-    copies = request.method in REPLICATING and not (request.method == "gsop-r" and request.search == TEXT)
-    return is_sampled(request.method) and (request.cost == "bytes" or copies)
+    return request.method in REPLICATING or (is_sampled(request.method) and request.cost == "bytes")
 
 
 def build_plan(document: FeaturesDocument, planning: PlanningInput) -> Plan:
@@ -209,13 +208,9 @@ def request_from_settings(settings: PlanSettings) -> PlanRequest:
         storage_budgets=tuple(settings.storage_budget),
         choose=settings.choose,
         budget_unit=settings.budget_unit,
-        copies=settings.copies,
         partitioner=with_effort(settings.partitioner, settings.effort),
-        weights=settings.weights,
         slices=settings.slices,
         row_order=settings.row_order,
-        search=settings.search,
-        local_features=settings.local_features,
     )
 
 

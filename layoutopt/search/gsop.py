@@ -8,7 +8,6 @@ import numpy as np
 
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import (
     Group,
     Grouping,
@@ -65,18 +64,6 @@ def search_groups(problem: Problem, partitioner: Partitioner, estimate: Estimate
     return SearchResult(min(groupings, key=_sort_key), tuple(groupings), exact)
 
 
-def search_groups_by_thesis(problem: Problem, partitioner: Partitioner) -> SearchResult:
-    """Search as the text does: compare all pairs by the block estimate, take the best step of merging (4.4.4).
-
-    Columns that the same queries read are one group from the start: merging them saves tids and costs nothing.
-    """
-    computed = ComputedRows(problem, partitioner)
-    estimate_rows = rows_estimator(problem, "block", partitioner)
-    groupings = merge_bottom_up(problem, column_classes(problem), estimate_rows, computed, every_pair=True)
-    best = min(groupings, key=_sort_key)
-    return SearchResult(best, tuple(groupings), computed)
-
-
 def _sort_key(grouping: Grouping) -> tuple[float, int]:
     return grouping.cost, len(grouping.groups)
 
@@ -89,10 +76,6 @@ def one_group(problem: Problem) -> tuple[Group, ...]:
 def single_columns(problem: Problem) -> tuple[Group, ...]:
     """Return every column alone: GSOP-single (4.3.1)."""
     return tuple(frozenset((column,)) for column in range(len(problem.columns)))
-
-
-# The groupings that need no search, by method.
-GROUPINGS = {"gsop-single": single_columns, "gsop-hillclimb": hillclimb, "gsop-hyrise": hyrise}
 
 
 def scheme_from_groups(problem: Problem, groups: tuple[Group, ...], exact: ComputedRows, partitioner: str) -> Scheme:

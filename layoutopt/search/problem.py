@@ -228,7 +228,6 @@ def make_problem(
     block_rows: int,
     max_vectors: int,
     seed: int = 0,
-    by_count: bool = False,
 ) -> Problem:
     """Put a workload into arrays; queries of equal columns and equal skip sets become one class.
 
@@ -253,7 +252,6 @@ def make_problem(
         max_vectors=max_vectors,
         seed=seed,
         classes=class_of_query,
-        by_count=by_count,
     )
 
 

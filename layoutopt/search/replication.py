@@ -3,9 +3,6 @@
 The text's operations move one feature of one layout at a time, and most gain nothing before the last conflict is gone.
 So whole families of queries get copies first: queries of a template share columns and filters. In a layout of its own,
 a family skips all that it can, reads no tids, and its features leave the other layouts.
-
-The two basic ways to replicate that GSOP-R is compared with (5.3) are here too: selective replication, and full
-copies.
 """
 
 from __future__ import annotations
@@ -26,7 +23,6 @@ from layoutopt.search.costs import (
     Costs,
     Evaluator,
     Family,
-    Queries,
     drop_unread_columns,
     find_few_families,
     master_layouts,
@@ -35,7 +31,7 @@ from layoutopt.search.costs import (
 )
 from layoutopt.search.grouping import Group, queries_reading
 from layoutopt.search.gsop import search_groups
-from layoutopt.search.layout_operations import columns_read, improve, subsumed_queries
+from layoutopt.search.layout_operations import improve
 from layoutopt.search.problem import Problem, Unit, thin_samples
 
 # Smaller relative gains, and smaller amounts of storage, count as nothing.
@@ -48,8 +44,6 @@ Copy = frozenset[int]
 # The key of an operation, by which its worth is cached: two copies (or none), then the copies made of them.
 Operation = tuple[Copy, ...]
 
-# Features replicated at most.
-_MAX_COPIES = 64
 # Vectors, and rows of a sample, of the estimate that compares operations, of which there are hundreds.
 _COARSE_VECTORS = 300
 # Vectors, and rows of a sample, of the estimate on which operations are compared: they are hundreds.
@@ -181,76 +175,6 @@ class CopySearch:
         return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
 
-def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs: Costs) -> Candidates:
-    """Add copies of the rows and columns that features request to GSOP's groups, one feature at a time (5.3.1).
-
-    The feature that gains most for what it stores comes next, within the budget. Its queries leave the groups, which
-    are then partitioned for the rest.
-    """
-    layouts, remaining = groups, dict(subsumed_queries(problem))
-    for _ in range(_MAX_COPIES):
-        best = _find_best_copy(problem, layouts, remaining, budget, costs)
-        if best is None:
-            break
-        # The best feature's queries leave the layouts that are no copies.
-        remaining_groups = [
-            layout if layout.copy else replace(layout, served=layout.served - best.served) for layout in layouts
-        ]
-        layouts = min(((*remaining_groups, best), (*layouts, best)), key=costs.query_cost)
-        del remaining[best.served]
-    return layouts
-
-
-def _find_best_copy(
-    problem: Problem, layouts: Candidates, remaining: dict[Queries, float], budget: float, costs: Costs
-) -> Candidate | None:
-    cost, stored = costs.query_cost(layouts), costs.storage(layouts)
-    best: tuple[float, Candidate] | None = None
-    for queries in remaining:
-        copy = Candidate(columns_read(problem, queries), queries, copy=True)
-        added = costs.storage((*layouts, copy)) - stored
-        gain = cost - costs.query_cost((*layouts, copy)) if stored + added <= budget else 0.0
-        worth = gain / max(added, _EPSILON)
-        if gain > _EPSILON * cost and (best is None or worth > best[0]):
-            best = (worth, copy)
-    return best[1] if best else None
-
-
-def make_full_copies(problem: Problem, copies: int, partitioner: Partitioner, costs: Costs) -> Candidates:
-    """Return whole copies of the table, each with column groups for its share of the queries (5.3.2).
-
-    The text merges features bottom-up by cost until there are as many clusters as copies. Here families of queries are
-    merged. A cluster's cost is estimated by one layout for it.
-    """
-    layouts: list[Candidate] = []
-    clusters = _cluster_queries(problem, copies, costs)
-    for cluster in clusters + [frozenset()] * (copies - len(clusters)):
-        reads = problem.reads.copy()
-        reads[[query for query in range(len(reads)) if query not in cluster]] = False
-        groups = search_groups(replace(problem, reads=reads), partitioner).best.groups
-        layouts += [
-            Candidate(group, frozenset(np.flatnonzero(reads[:, sorted(group)].any(axis=1)).tolist()))
-            for group in groups
-        ]
-    return tuple(layouts)
-
-
-def _cluster_queries(problem: Problem, count: int, costs: Costs) -> list[Queries]:
-    clusters = [family.queries for family in find_few_families(problem)]
-
-    def cost(queries: Queries) -> float:
-        rows = costs.evaluator.evaluate(Candidate(columns_read(problem, queries), queries)).rows
-        numbers = sorted(queries)
-        return float((rows[numbers] * (problem.reads[numbers] @ problem.unit.cell)).sum())
-
-    while len(clusters) > count:
-        first, second = min(
-            combinations(clusters, 2), key=lambda pair: cost(pair[0] | pair[1]) - cost(pair[0]) - cost(pair[1])
-        )
-        clusters = [cluster for cluster in clusters if cluster not in (first, second)] + [first | second]
-    return clusters
-
-
 @dataclass(frozen=True)
 class ReplicatedScheme:
     """A scheme with its costs.
@@ -274,6 +198,9 @@ class ReplicationSearch:
 
     Attributes:
         exact: the costs with as many vectors as a load takes.
+        estimate: the costs with fewer, which compare operations.
+        plain: the column groups without copies.
+        unit_storage: what these store.
     """
 
     def __init__(
@@ -285,14 +212,14 @@ class ReplicationSearch:
         unit = stored or Unit(np.ones(len(problem.columns)), 0.0)
         self.exact = Costs(Evaluator(problem, partitioner), unit)
         coarse = replace(thin_samples(problem, _COARSE_ROWS), max_vectors=min(problem.max_vectors, _COARSE_VECTORS))
-        self._estimate = Costs(self.exact.evaluator.like(coarse), unit)
+        self.estimate = Costs(self.exact.evaluator.like(coarse), unit)
         families = find_few_families(problem)
-        self._copy_search = CopySearch(problem, families, self._estimate)
+        self._copy_search = CopySearch(problem, families, self.estimate)
         self._families = families
         self._groups = groups
         self._cached_groups = cache(self._groups_without)
         self.plain = self._copy_search.layouts(CopyScheme(groups))
-        self._unit_storage = self.exact.storage(self.plain)
+        self.unit_storage = self.exact.storage(self.plain)
 
     def best(self, budget: float) -> ReplicatedScheme:
         """Return the best scheme for a budget, by the exact costs; the groups alone are one of the candidates."""
@@ -305,26 +232,16 @@ class ReplicationSearch:
         """
         known_layouts, schemes = [self.plain], []
         for budget in budgets:
-            allowed = budget * self._unit_storage
+            allowed = budget * self.unit_storage
             candidates = list(known_layouts)
             for copies in self._start_schemes(allowed):
                 candidates += [self._copy_search.layouts(scheme) for scheme in (copies, self._regroup(copies))]
             affordable = [layouts for layouts in candidates if self.exact.storage(layouts) <= allowed]
             start = min(affordable, key=lambda layouts: (self.exact.query_cost(layouts), self.exact.storage(layouts)))
-            best = improve(self.problem, start, allowed, self._estimate, self.exact)
+            best = improve(self.problem, start, allowed, self.estimate, self.exact)
             known_layouts.append(best)
             schemes.append(self.measured(best, budget))
         return schemes
-
-    def selective(self, budget: float) -> ReplicatedScheme:
-        """Return the groups with copies of what single features request, within a budget (5.3.1)."""
-        allowed = budget * self._unit_storage
-        return self.measured(copy_selectively(self.problem, self.plain, allowed, self._estimate), budget)
-
-    def full_copies(self, copies: int) -> ReplicatedScheme:
-        """Return several copies of the table, each grouped for some of the queries (5.3.2)."""
-        layouts = make_full_copies(self.problem, copies, self._partitioner, self._estimate)
-        return self.measured(layouts, float(copies))
 
     def measured(self, layouts: Candidates, budget: float) -> ReplicatedScheme:
         """Return the figures of some layouts."""
@@ -334,7 +251,7 @@ class ReplicationSearch:
             layouts=layouts,
             cost=self.exact.query_cost(layouts),
             cells=cells / len(self.problem.columns),
-            storage=self.exact.storage(layouts) / self._unit_storage,
+            storage=self.exact.storage(layouts) / self.unit_storage,
         )
 
     def _start_schemes(self, allowed: float) -> list[CopyScheme]:

@@ -154,17 +154,3 @@ def test_functions_stand_in_a_table_of_their_own(tmp_path: Path) -> None:
 def test_functions_that_are_none_are_named(text: str, words: str) -> None:
     with pytest.raises(SettingError, match=words):
         import_udfs([text])
-
-
-def test_as_written_sets_what_is_not_given() -> None:
-    found = make_settings(PlanSettings, {"source": "s", "as_written": True, "partitioner": "qdtree"})
-    assert (found.guides, found.weights, found.slices, found.row_order) == ("features", "subsumed", False, ("none",))
-    assert (found.partitioner, found.search, found.local_features) == ("qdtree", "text", "count")
-    assert make_settings(PlanSettings, {"source": "s"}).slices
-
-
-def test_as_written_may_stand_in_a_file(tmp_path: Path) -> None:
-    file = tmp_path / "all.toml"
-    file.write_text('[plan]\nsource = "s"\nas-written = true\nslices = true\n', encoding="utf-8")
-    found = make_settings(PlanSettings, read_values(file, PlanSettings))
-    assert (found.slices, found.weights) == (True, "subsumed")

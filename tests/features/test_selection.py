@@ -18,7 +18,6 @@ from layoutopt.features.selection import (
     ReadEstimate,
     default_excluded,
     default_threshold,
-    eliminate_redundant,
     find_candidates,
     mine_features,
     mine_ranges,
@@ -158,28 +157,15 @@ def test_at_most_num_features_the_best_first() -> None:
     assert 0 < first.weight < 9.0
 
 
-def test_the_weight_in_the_text_is_the_number_of_queries_additionally_subsumed() -> None:
-    queries = [query(is_in(PRODUCT, "a"), weight=5.0), query(comparison(PRODUCT, "<>", "b"), weight=3.0, number=1)]
-    features = mine_features(queries, threshold=2, num_features=10, selection="text")
-    assert [(f.predicates, f.weight) for f in features] == [
-        ((predicate(is_in(PRODUCT, "a")),), 5.0),
-        ((predicate(comparison(PRODUCT, "<>", "b")),), 3.0),
-    ]
-
-
 def test_a_higher_threshold_gives_no_feature() -> None:
     assert len(mine_features(EXAMPLE_1, threshold=100, num_features=5)) == 0
 
 
-@pytest.mark.parametrize("selection", ["coverage", "text"])
-def test_the_order_of_the_queries_does_not_matter_to_what_is_covered(selection: str) -> None:
+def test_the_order_of_the_queries_does_not_matter_to_what_is_covered() -> None:
     filters = [(is_in(PRODUCT, f"p{i % 5}"), comparison(REVENUE, ">", i % 3)) for i in range(60)]
     shuffled = list(filters)
     random.Random(7).shuffle(shuffled)
-    one, other = (
-        mine_features(workload(*order), threshold=3, num_features=50, selection=selection)  # type: ignore[arg-type]
-        for order in (filters, shuffled)
-    )
+    one, other = (mine_features(workload(*order), threshold=3, num_features=50) for order in (filters, shuffled))
     assert {describe_all(f.predicates) for f in one} == {describe_all(f.predicates) for f in other}
 
 
@@ -233,32 +219,10 @@ def kept(candidates: Candidates, ranked: tuple[tuple[int, float], ...]) -> list[
     return [(set(candidates.sets[i]), gain) for i, gain in ranked]
 
 
-def test_a_general_set_is_redundant_when_a_stricter_one_has_its_queries() -> None:
-    queries = [query(OVER_32, weight=5.0), query(OVER_21, weight=1.0, number=1)]
-    candidates = find_candidates(queries, threshold=2)
-    assert kept(candidates, eliminate_redundant(candidates, 2)) == [({predicate(OVER_32)}, 5.0)]
-
-
-def test_a_general_set_stays_for_what_it_adds() -> None:
-    queries = [query(OVER_32, weight=5.0), query(OVER_21, weight=3.0, number=1)]
-    candidates = find_candidates(queries, threshold=2)
-    assert kept(candidates, eliminate_redundant(candidates, 2)) == [
-        ({predicate(OVER_32)}, 5.0),
-        ({predicate(OVER_21)}, 3.0),
-    ]
-
-
-def test_the_order_is_from_strict_to_general() -> None:
-    queries = workload(*[(comparison(REVENUE, ">", v),) for v in (10, 20, 30, 40)])
-    candidates = find_candidates(queries, threshold=1)
-    assert [gain for _, gain in eliminate_redundant(candidates, 1)] == [1.0, 1.0, 1.0, 1.0]
-
-
 def test_coverage_keeps_a_general_set_where_specific_ones_cover_the_training_queries() -> None:
     queries = [query(OVER_32, weight=8.0), query(OVER_21, weight=3.0, number=1)]
     candidates = find_candidates(queries, threshold=4)
     general = candidates.sets.index((predicate(OVER_21),))
-    assert general not in [i for i, _ in eliminate_redundant(candidates, 4)]
     # Some constant between the two comes next: the general feature is there for it.
     assert general in [i for i, _ in rank_by_coverage(candidates, 5)]
 
@@ -283,7 +247,6 @@ def test_coverage_stops_when_nothing_is_added() -> None:
 
 def test_coverage_of_no_candidates_is_empty() -> None:
     assert rank_by_coverage(find_candidates([], threshold=1), 5) == ()
-    assert eliminate_redundant(find_candidates([], threshold=1), 1) == ()
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.integers(1, 9)), min_size=1, max_size=8), st.integers(1, 6))
@@ -293,8 +256,6 @@ def test_gains_never_grow_and_never_exceed_the_workload(rows: list[tuple[int, in
     gains = [gain for _, gain in rank_by_coverage(candidates, limit)]
     assert len(gains) <= limit
     assert sum(gains) <= sum(w for _, w in rows)
-    added = [gain for _, gain in eliminate_redundant(candidates, 1)]
-    assert np.isclose(sum(added), sum(w for _, w in rows))
 
 
 @settings(max_examples=examples(60))

@@ -71,8 +71,8 @@ class Place:
         pq.write_table(rows, path, **how)
 
     def load(self, **given: Any) -> LoadsReport:
-        settings = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"} | given
-        return run_load(LocalSource, LoadRequest(**settings))
+        values: dict[str, Any] = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"}
+        return run_load(LocalSource, LoadRequest(**(values | given)))
 
     def check(self, rows: pa.Table) -> None:
         table = open_table(self.table)

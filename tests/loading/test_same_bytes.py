@@ -63,7 +63,7 @@ def test_blocks_are_the_same_for_any_number_of_tasks_and_size_of_splits(
                 patch.setattr(shuffle, "_MOST_READ", most_read)
                 patch.setattr(split, "_ROWS_AT_ONCE", rows_at_once)
                 table = Path(folder, f"{cores}-{most_read}")
-                plan = Path(folder, "plan.json")
-                run_load(LocalSource, LoadRequest(source=source, table_path=str(table), plan=plan))
+                plan_file = Path(folder, "plan.json")
+                run_load(LocalSource, LoadRequest(source=source, table_path=str(table), plan=plan_file))
             digests.add(digest_data(table))
     assert len(digests) == 1

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import jobs.bench  # its methods to compare with  # noqa: F401
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError, PlanError
 from layoutopt.inspect.evaluate import evaluate

@@ -1,4 +1,4 @@
-"""The portfolio: better than Ward by the exact objective, with and without the optional package."""
+"""The portfolio: better than Ward by the exact objective."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning import portfolio as module
 from layoutopt.partitioning import qdtree as qdtree_module
 from layoutopt.partitioning.objective import DerivedObjective, FeatureObjective, count_scanned, derive
-from layoutopt.partitioning.portfolio import EFFORTS, Effort, has_hypergraphs, hypergraph_labels, portfolio
+from layoutopt.partitioning.portfolio import EFFORTS, Effort, portfolio
 from layoutopt.partitioning.qdtree import cut_greedily, qdtree
 from layoutopt.partitioning.ward import ward
 from tests.partitioning.objectives import skip_set_objective
@@ -31,9 +30,7 @@ def test_never_worse_than_ward_with_no_more_blocks(segment: Segment, seed: int, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("installed", [True, False])
-def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "has_hypergraphs", lambda: installed and has_hypergraphs())
+def test_more_effort_scans_less() -> None:
     # Of one segment alone the luckier search may win.
     by_ward, by_effort = 0.0, dict.fromkeys(EFFORTS, 0.0)
     for seed in range(6):
@@ -46,26 +43,6 @@ def test_more_effort_scans_less(installed: bool, monkeypatch: pytest.MonkeyPatch
     low, default, high = by_effort.values()
     assert by_ward > low > default > high
     assert default < 0.95 * by_ward
-
-
-@pytest.mark.skipif(not has_hypergraphs(), reason="the optional package is not installed")
-def test_hypergraph_partitions_are_balanced_good_and_the_same_each_time() -> None:
-    segment = random_segment(n_rows=3_000, n_features=12, seed=1, min_rows=100)
-    vectors = segment.vectors
-    light = np.flatnonzero(vectors.counts < 100)
-    derived = derive(skip_set_objective(segment, 1), vectors).select(light)
-    rows = vectors.counts[light]
-    labels = hypergraph_labels(derived, rows, 12, 0.3, seed=3)
-    np.testing.assert_array_equal(labels, hypergraph_labels(derived, rows, 12, 0.3, seed=3))
-    sizes = np.bincount(labels, weights=rows, minlength=12)
-    assert sizes.max() <= 1.31 * rows.sum() / 12
-
-    def cost(of: np.ndarray) -> float:
-        unions = np.zeros((12, derived.bits.shape[1]), dtype=bool)
-        np.logical_or.at(unions, of, derived.bits)
-        return float(np.bincount(of, weights=rows, minlength=12) @ (unions @ derived.weights))
-
-    assert cost(labels) < 0.9 * cost(np.random.default_rng(0).permutation(labels))
 
 
 def test_greedy_cuts_find_the_only_cuts_that_help() -> None:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from jobs.bench.baselines import hillclimb, hyrise
 from layoutopt.model.layout import ByOrder, ByVectors
-from layoutopt.search.baselines import hillclimb, hyrise
 from layoutopt.search.grouping import grouping_cost, queries_reading
 from layoutopt.search.gsop import one_group, scheme_from_groups, search_groups, single_columns
 from layoutopt.search.local import choose_features

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,11 +11,9 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.partitioning.objective import Partition
 from layoutopt.search.costs import Candidate, Evaluator, find_families, find_few_families
-from layoutopt.search.gsop import search_groups
 from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.replication import ReplicationSearch, scheme_from_layouts
+from layoutopt.search.replication import scheme_from_layouts
 from layoutopt.skipping.skip_sets import membership_matrix
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, crossing, found_by, problems, random_problem, shares_of
@@ -148,63 +145,6 @@ def test_more_storage_never_reads_more(problem: Problem) -> None:
     _, search = found_by(problem)
     costs = [found.cost for found in search.curve((1.0, 1.2, 1.5, 3.0))]
     assert costs == sorted(costs, reverse=True)
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(problems(), st.sampled_from([1.0, 1.3, 3.0]))
-def test_selective_copies_stay_within_the_budget(problem: Problem, budget: float) -> None:
-    _, search = found_by(problem)
-    found = search.selective(budget)
-    assert found.storage <= budget + 1e-9
-    assert scheme_from_layouts(search.exact.evaluator, found.layouts, "ward").columns == set(problem.columns)
-
-
-def test_a_selective_copy_holds_what_one_feature_requests() -> None:
-    cost, search = found_by(crossing())
-    found = search.selective(1.6)
-    copies = [layout for layout in found.layouts if layout.copy]
-    # Each copy is a quarter of the rows of two columns of four: four of them fit.
-    assert len(copies) == 4
-    assert all(len(layout.served) == 1 and len(layout.columns) == 2 for layout in copies)
-    assert found.storage == pytest.approx(1.5)
-    assert found.cost < cost
-
-
-@settings(max_examples=examples(40), deadline=None)
-@given(problems(), st.integers(1, 3))
-def test_full_copies_store_the_table_so_often(problem: Problem, copies: int) -> None:
-    _, search = found_by(problem)
-    found = search.full_copies(copies)
-    assert found.cells == pytest.approx(copies)
-    for query, reads in enumerate(problem.reads):
-        held = {column for layout in found.layouts if query in layout.served for column in layout.columns}
-        assert set(np.flatnonzero(reads).tolist()) <= held
-
-
-def test_each_full_copy_is_for_one_family() -> None:
-    _, search = found_by(crossing())
-    found = search.full_copies(2)
-    assert found.cost == 8 * 40 * 2
-    assert search.full_copies(1).cost > found.cost
-
-
-@pytest.mark.long
-@pytest.mark.slow
-def test_full_copies_of_many_families_take_a_bounded_number_of_partitionings() -> None:
-    """Hardly two queries read the same columns: pairs of families are thousands, pairs of a few clusters are not."""
-    problem = random_problem(3, n_columns=12, n_features=8, n_queries=60, max_vectors=20)
-    calls = 0
-
-    def counting(*args: Any, **kwargs: Any) -> Partition:
-        nonlocal calls
-        calls += 1
-        return WARD(*args, **kwargs)
-
-    search = ReplicationSearch(problem, counting, search_groups(problem, WARD).best.groups)
-    calls = 0
-    search.full_copies(2)
-    assert len(find_families(problem)) > 24
-    assert calls < 3_500
 
 
 def test_few_families_are_left_as_they_are() -> None:

@@ -10,6 +10,8 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Final
 
 import numpy as np
 from pyspark.sql import SparkSession
@@ -25,7 +27,7 @@ from layoutopt.methods.interface import BOTH, CUTS, FEATURES, PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
-from layoutopt.model.layout import WEIGHTS, ByCuts, ByVectors, Plan
+from layoutopt.model.layout import ByCuts, ByVectors, Plan
 from layoutopt.model.query import Query, group_queries
 from layoutopt.model.requests import OptimizeRequest
 from layoutopt.planning.row_order import NONE
@@ -35,6 +37,14 @@ from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.planning.plan import plan_and_try
 from layoutopt.workload.analyze import analyze
 from layoutopt.workload.log import decay_weights, query_times, read_log
+
+# Methods of older plans, and those that plan in their place.
+_SUCCESSORS: Final = MappingProxyType(
+    {
+        **dict.fromkeys(("gsop-single", "gsop-hillclimb", "gsop-hyrise"), "gsop"),
+        **dict.fromkeys(("gsop-selective", "gsop-fullcopy"), "gsop-r"),
+    }
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,11 +122,10 @@ def request_like(plan: Plan) -> PlanRequest:
     if isinstance(first, ByCuts):
         guides = BOTH if plan.scheme.layouts[0].features else CUTS
     return PlanRequest(
-        method=plan.method,
+        method=_SUCCESSORS.get(plan.method, plan.method),
         partition_by=plan.partition_by,
         guides=guides if plan.method == "sop" else FEATURES,
         partitioner=usual.partitioner if vectors is None else vectors.algorithm,
-        weights=usual.weights if vectors is None else str(dict(vectors.params).get(WEIGHTS, usual.weights)),
         block_rows=plan.block_rows,
         segment_rows=plan.segment_rows,
         max_vectors=plan.max_vectors,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+import jobs.bench  # its methods to compare with  # noqa: F401
 from layoutopt.errors import PlanError, SchemaError, SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import Feature, FeatureSet

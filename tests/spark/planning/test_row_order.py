@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
+import jobs.bench  # its methods to compare with  # noqa: F401
 from layoutopt.errors import SchemaError
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.verify import verify

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.problem import Problem, Sample, Unit
-from layoutopt.search.thesis_algorithms import (
+from jobs.bench.thesis_algorithms import (
     FeatureCosts,
     FeatureLayout,
     FeatureLayouts,
@@ -24,6 +22,8 @@ from layoutopt.search.thesis_algorithms import (
     replicate,
     thesis_scheme,
 )
+from layoutopt.model.vectors import VectorCounts, pack
+from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.skipping.skip_sets import membership_matrix
 from tests.effort import examples
 from tests.search.problems import WARD, bits_of, problems

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from jobs.bench import baselines
+from jobs.bench.baselines import hillclimb, hyrise, row_store_cost
 from layoutopt.model.arrays import Bits
-from layoutopt.search import baselines
-from layoutopt.search.baselines import hillclimb, hyrise, row_store_cost
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem, Unit
 from tests.search.problems import problems, random_problem
