@@ -134,7 +134,7 @@ def refresh(
         NotATableError: the folder holds something else, or the indexes of another source.
         SettingError: an index can't be built here.
         CommitConflictError: another process refreshed the indexes meanwhile.
-        OSError: a store failed; the indexes are unchanged.
+        StoreError: a store refused a file; the indexes are unchanged.
     """
     name = parse_table_name(source)
     if _is_inside(root, source if name is None else name.place):

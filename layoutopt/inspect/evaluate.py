@@ -22,6 +22,7 @@ from layoutopt.model.predictions import select_own_predictions
 from layoutopt.model.query import Query
 from layoutopt.model.summary import Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
+from layoutopt.scan.files import translate_read_errors
 from layoutopt.scan.opened_table import (
     MECHANISMS,
     find_subsumed_features,
@@ -447,13 +448,11 @@ class _FooterSizes:
         return np.asarray(opened @ sizes, dtype=np.int64)
 
     def _read_size(self, path: str) -> int:
-        try:
+        with translate_read_errors(path):
             size = self._files.size(path)
             with self._files.open_input(path) as file:
                 file.seek(max(0, size - 8))
                 tail = file.read(8)
-        except OSError as error:
-            raise DataFileError(f"the data file {path!r} can't be read ({error}); load its partition again") from error
         try:
             return footer_length(tail)
         except ValueError as error:

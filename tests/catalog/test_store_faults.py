@@ -80,7 +80,7 @@ def check_refused(text: str, kind: str) -> None:
     """One sentence that names the file, and the store's code where it gave one."""
     assert text.count("\n") == 1, text
     assert "damage" not in text
-    assert "s3://tables/" in text
+    assert "s3://faulty/" in text
     assert "refused" in text
     if kind in ANSWERS:
         assert str(ANSWERS[kind][0]) in text
@@ -113,7 +113,7 @@ def test_a_write_of_each_kind_of_file(
     pq.write_table(ROWS, tmp_path / "rows.parquet")
     plan = tmp_path / "plan.json"
     plan.write_bytes(next(iter(open_table(table).catalog.plans.values())).dumps())
-    url = f"s3://tables/{tmp_path.name}"
+    url = f"s3://faulty/{tmp_path.name}"
     load = ["load", str(tmp_path / "rows.parquet"), url, "--plan", str(plan), "--executor", "local"]
     with store.fail(Fault(kind, WRITES[file])):
         code, error = main(load), capsys.readouterr().err

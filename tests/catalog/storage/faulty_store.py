@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -168,7 +168,8 @@ def store() -> Iterator[FaultyStore]:
             patch.setenv(name, value)
         patch.setattr(s3fs.S3FileSystem, "retries", 1)
         s3fs.S3FileSystem.clear_instance_cache()
-        s3fs.S3FileSystem().mkdir("tables")
+        with suppress(FileExistsError):  # the servers of a process share their content
+            s3fs.S3FileSystem().mkdir("faulty")
         yield faulty
         s3fs.S3FileSystem.clear_instance_cache()
     running.stop()
@@ -185,5 +186,5 @@ def table(store: FaultyStore, tmp_path_factory: pytest.TempPathFactory) -> str:
         build(folder, ROWS, how)
         delete_ids(str(folder), DELETED)
     s3fs: Any = pytest.importorskip("s3fs", reason="needs the extra s3")
-    s3fs.S3FileSystem().put(str(folder), "tables/faults", recursive=True)
-    return "s3://tables/faults"
+    s3fs.S3FileSystem().put(str(folder), f"faulty/{folder.parent.name}", recursive=True)
+    return f"s3://faulty/{folder.parent.name}"
