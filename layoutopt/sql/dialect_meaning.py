@@ -94,7 +94,8 @@ TRAITS: Final[Mapping[str, Traits]] = MappingProxyType(
 # What an operand must be: a column name in an entry -> the types of columns, or the kind of constant.
 OPERANDS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "_day": "date timestamp timestamp_ntz", "_date": "date", "_time": "timestamp timestamp_ntz", "_text": "string",
+        "_day": "date timestamp timestamp_ntz", "_date": "date",
+        "_calendar": "date timestamp timestamp_ntz isodate", "_time": "timestamp timestamp_ntz", "_text": "string",
         "_whole": "tinyint smallint int bigint", "_int": "tinyint smallint int",
         "_number": "tinyint smallint int bigint decimal double",
         "_sum": "tinyint smallint int bigint decimal double date",

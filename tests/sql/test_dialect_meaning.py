@@ -19,7 +19,7 @@ from layoutopt.errors import QueryError
 from layoutopt.model.predicates import to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.conditions import bits_query, evaluate_conditions
-from layoutopt.sql.dialect_meaning import TRAITS, list_meanings
+from layoutopt.sql.dialect_meaning import MEANINGS, TRAITS, list_meanings
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.sql.templates import ScanFinder
@@ -244,6 +244,13 @@ def test_rows_of_duckdb() -> None:
     assert len(own) > 100
     wrong = [condition for condition, text, rows in simple if own.get(text, rows) != rows]
     assert wrong == []
+
+
+@pytest.mark.parametrize("dialect", [*MEANINGS, "athena", "fabric"])
+def test_each_entry_is_read(dialect: str) -> None:
+    for source, _ in list_meanings(dialect):
+        made = [f"{text} IS NOT NULL" for text in instances(source)] + list(instances(source))
+        assert any(scan(condition, dialect).exact for condition in made), source
 
 
 LINES: Final = [
