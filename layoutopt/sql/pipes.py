@@ -165,7 +165,8 @@ def _apply(query: _Query, operator: _Piece) -> _Query:
     if name == "AGGREGATE":
         return query.nest(_aggregate(query, argument), keeps_names=False)
     if name == "AS":
-        return replace(query, alias=argument[0].strip()).nest(query.select())
+        named = replace(query, alias=argument[0].strip(), is_join=False, is_hidden=False)
+        return named.nest(query.select())
     if name == "EXTEND":
         return query.nest(query.select((("*, ", -1), argument)))
     if name == "DROP":

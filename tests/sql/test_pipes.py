@@ -25,7 +25,7 @@ PIPED = [
     "FROM pt |> WHERE b > 1 |> RIGHT JOIN pu USING (a) |> WHERE pu.y > 0",
     "FROM pt |> LEFT SEMI JOIN pu ON pt.a = pu.a |> WHERE b > 1 |> AS q |> WHERE q.a = 2",
     "FROM pt, pu |> WHERE pt.a = pu.a |> ORDER BY y |> LIMIT 100",
-    "SELECT a, b FROM pt WHERE a > 1 LIMIT 100 |> EXTEND row_number() OVER (ORDER BY a, b) AS r |> WHERE r < 3",
+    "SELECT a, b FROM pt WHERE a > 1 |> LIMIT 100 |> EXTEND row_number() OVER (ORDER BY a, b) AS r |> WHERE r < 3",
     "WITH q AS (SELECT a FROM pt) SELECT * FROM q |> UNION ALL (SELECT y FROM pu) |> WHERE a > 1",
     "FROM pt |> SELECT a |> EXCEPT ALL (SELECT a FROM pu) |> INTERSECT (SELECT a FROM pt)",
     "FROM pt |> SELECT DISTINCT c |> AGGREGATE count(*) AS n |> EXTEND n + 1 AS n1",

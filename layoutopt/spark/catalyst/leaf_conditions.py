@@ -189,7 +189,14 @@ def null_test(tree: Tree, truth: bool, reader: Reader) -> Node:
     constant = get_constant(tree)
     if constant is not None:
         return Constant((constant.value is None) == truth)
-    subject = reader.subject(tree)
+    try:
+        subject = reader.subject(tree)
+    except Unusable:
+        if tree.type != "boolean":
+            raise
+        if truth:
+            return conjunction(untrue(reader.exact(tree, value)) for value in (True, False))
+        return disjunction(reader.node(tree, value) for value in (True, False))
     return match_values(subject, ValueSet.empty() if truth else ValueSet.all(), reader, null=truth)
 
 

@@ -42,6 +42,10 @@ def usual(spark: SparkSession) -> Iterator[Scans]:
     scans.close()
 
 
+# Parts of conditions that are read in texts alone: constants of structs and arrays, choices of conditions, and formats.
+TEXTS_ALONE = ("(i, ", "exists(array(", "coalesce(i > 1", "to_date(ts, ")
+
+
 @pytest.mark.spark
 def test_conditions_are_read_as_their_texts_are(usual: Scans) -> None:
     different = {}
@@ -50,7 +54,11 @@ def test_conditions_are_read_as_their_texts_are(usual: Scans) -> None:
             continue  # Spark takes no condition of type VOID
         (scan,) = find_scans(f"SELECT count(*) FROM t WHERE {condition}", {"t": usual.schema})
         root = usual.read(condition).root
-        if root != scan.filter.root:
+        if condition.removeprefix("NOT ").removeprefix("(").startswith(TEXTS_ALONE) or condition.startswith(
+            TEXTS_ALONE
+        ):
+            assert root in (TRUE, scan.filter.root), condition
+        elif root != scan.filter.root:
             different[condition] = root
     # Spark computes what is compared twice once, in a projection below the filter; what it puts there reads otherwise.
     assert list(different) == ["CASE WHEN s LIKE '%a_' THEN i WHEN x > f THEN y ELSE 7 END BETWEEN 1 AND 7"]
