@@ -65,20 +65,20 @@ class OpenedTable:
         return plan_blocks(self.catalog)
 
     @cached_property
-    def _partition_statistics(self) -> dict[str, BlockStatistics]:
-        return {}
-
-    @property
     def partition_statistics(self) -> BlockStatistics:
         """Minimum, maximum and NULL count of every partition, under the table's settings."""
-        return self.partition_statistics_under(self.settings)
+        return under_zone(self.catalog.partition_statistics(), self.settings.time_zone)
+
+    @cached_property
+    def _by_zone(self) -> dict[str, BlockStatistics]:
+        return {self.settings.time_zone: self.partition_statistics}
 
     def partition_statistics_under(self, settings: SessionSettings) -> BlockStatistics:
         """Return :attr:`partition_statistics` under a session's settings."""
-        zone, known = settings.time_zone, self._partition_statistics
-        if zone not in known:
-            known[zone] = under_zone(self.catalog.partition_statistics(), zone)
-        return known[zone]
+        zone = settings.time_zone
+        if zone not in self._by_zone:
+            self._by_zone[zone] = under_zone(self.partition_statistics, zone)
+        return self._by_zone[zone]
 
     def decide(
         self, root: Node, columns: Sequence[str], settings: Sequence[SessionSettings] | None = None

@@ -100,7 +100,7 @@ def test_hours_are_of_the_zone_of_the_features(zone: str) -> None:
 
 @pytest.mark.parametrize("settings", [SessionSettings(ansi=False), SessionSettings(case_sensitive=True)])
 def test_other_settings_are_left_to_spark(settings: SessionSettings) -> None:
-    features = FeatureSet((feature_of("length(kind) > 3", SCHEMA),), settings)
+    features = FeatureSet((feature_of("hour(seen) > 3", SCHEMA),), settings)
     with pytest.raises(NeedsSparkError, match="only Spark can tell"):
         evaluate_exact_vectors(features, some_rows(20), SCHEMA)
 
