@@ -5,16 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections import Counter
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from layoutopt.errors import NeedsSparkError
+from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sources import listing as module
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.listing import count_files, estimate_rows, list_source_files
+from layoutopt.sources.second_reader import read_by_duckdb
 from layoutopt.sources.shuffle import CutJob, SegmentRanges, read_split
 from layoutopt.sources.split import partition_value
 
@@ -146,3 +152,30 @@ def test_files_of_other_columns_and_none_at_all_need_spark(tmp_path: Path) -> No
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     with pytest.raises(NeedsSparkError, match="footer"):
         estimate_rows(list_source_files(str(tmp_path / "a.parquet"), FILES, None))
+
+
+@given(
+    deleted=st.lists(st.integers(0, 29)),
+    group_rows=st.integers(1, 30),
+    split_bytes=st.sampled_from([1, 1 << 27]),
+    partition_by=st.sampled_from([None, "day", "id"]),
+)
+def test_deleted_rows_of_any_row_group_are_neither_counted_nor_read(
+    deleted: list[int], group_rows: int, split_bytes: int, partition_by: str | None
+) -> None:
+    live = [place for place in range(30) if place not in deleted]
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_SPLIT_BYTES", split_bytes)
+        path = written(Path(folder, "x.parquet"), rows(30), row_group_size=group_rows)
+        file = SnapshotFile(str(path), FILES.names, deleted=np.array(deleted, dtype=np.int64))
+        counted = count_files([file], FILES, partition_by, Processes(1))
+        read = [part["id"].to_pylist() for split, _ in counted for part, _ in split.read_rows(FILES, ["id"])]
+        again = [part["id"].to_pylist() for part in read_by_duckdb(file, FILES, ["id"])]
+    assert [id for part in read for id in part] == live
+    assert sorted(id for part in again for id in part) == live
+    days: list[object] = [FIRST, FIRST + 1, None]
+    values: list[object] = [id if partition_by == "id" else days[id % 3] if partition_by else None for id in live]
+    found: Counter[object] = Counter()
+    for _, counts in counted:
+        found.update(counts)
+    assert found == Counter(values)
