@@ -245,14 +245,13 @@ def _print_gates(console: Console, gates: GateReport) -> None:
         whose = "the log" if gate.user is None else printable(gate.user)
         console.print(f"{whose} skips {gate.skipped:.1%} of the rows; --min-skipped requires {gate.required:.1%}")
         if gate.short:
-            console.print(_make_gated_table(f"queries that skip less than {gate.required:.1%}", gate.short))
+            _print_gated(console, f"skip less than {gate.required:.1%}", gate.short)
     if gates.new_full_scans:
-        console.print(_make_gated_table("full scans that the baseline lacks", gates.new_full_scans))
+        _print_gated(console, "new full scans", gates.new_full_scans)
 
 
-def _make_gated_table(title: str, queries: Sequence[GatedQuery]) -> Table:
-    more = len(queries) - _MAX_FAMILIES
-    table = Table(title=f"{title}{f', and {more} more: --json lists all' if more > 0 else ''}", title_justify="left")
+def _print_gated(console: Console, title: str, queries: Sequence[GatedQuery]) -> None:
+    table = Table(title=title, title_justify="left")
     for name in ("query", "skips"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("user")
@@ -260,7 +259,9 @@ def _make_gated_table(title: str, queries: Sequence[GatedQuery]) -> Table:
     for query in queries[:_MAX_FAMILIES]:
         texts = (printable(query.user or ""), shorten(printable(" ".join(query.sql.split())), _MAX_CONJUNCT_CHARS))
         table.add_row(str(query.id), f"{query.skipped:.1%}", *map(Text, texts))
-    return table
+    console.print(table)
+    if len(queries) > _MAX_FAMILIES:
+        console.print(Text(f"{len(queries) - _MAX_FAMILIES} more; --json lists all", style="dim"))
 
 
 def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, every: bool) -> Table:

@@ -14,6 +14,7 @@ from layoutopt.inspect.evaluate import (
     QueryEvaluation,
     WorstQuery,
 )
+from layoutopt.inspect.gate import GatedQuery, GateReport, SkippedGate
 from layoutopt.report.inspections import print_evaluation
 from layoutopt.scan.explain import Conjunct, Reason
 from tests.report.printing import printed
@@ -24,7 +25,7 @@ COUNTS: dict[str, Any] = {
     "blocks_scanned": 1, "blocks_total": 4, "bytes_scanned": 1500, "footer_bytes": 0,
     "skipped_by": {}, "counted": True, "rows_matching": 11,
 }  # fmt: skip
-QUERY = QueryEvaluation(id=7777, columns=("a",), layouts=(), subsumed_by=(), indicators=UNKNOWN, **COUNTS)
+QUERY = QueryEvaluation(id=7777, columns=("a",), filtered=(), layouts=(), subsumed_by=(), indicators=UNKNOWN, **COUNTS)
 TOTALS = EvaluationTotals(
     queries=1, indicators=IndicatorMeans(0, UNKNOWN), greedy_paths=GreedyPaths(0, 0, 1.0), **COUNTS
 )
@@ -68,3 +69,15 @@ def test_the_worst_queries_say_what_is_in_vain_only_where_that_is_known() -> Non
     assert "without match" not in unknown
     assert "--actual" in unknown
     assert "unknown" in printed(print_evaluation, RESULT, 0, [a_worst(1), a_worst(None)])
+
+
+def test_failed_gates_list_what_falls_short() -> None:
+    queries = tuple(GatedQuery(number, "[red]", 0.125, f"SELECT\n{number}") for number in range(12))
+    gates = GateReport((SkippedGate("[red]", 0.6, 0.2, queries),), queries[:1])
+    shown = printed(lambda console: print_evaluation(console, Evaluation("t", 0, (QUERY,), TOTALS), 0, gates=gates))
+    assert "[red] skips 20.0% of the rows; --min-skipped requires 60.0%" in shown
+    assert "skip less than 60.0%" in shown
+    assert "2 more; --json lists all" in shown
+    assert "new full scans" in shown
+    assert "SELECT 9" in shown
+    assert "SELECT 10" not in shown
