@@ -74,7 +74,7 @@ _PARAMETERS: Final[Mapping[str, Any]] = MappingProxyType(
         "percent": range(2, 10), "quantity": (24, 25),
     }
 )  # fmt: skip
-_LOGS: Final = MappingProxyType({"train": 400, "test": 50})  # queries of each
+_LOGS: Final = MappingProxyType({"train": 200, "test": 50})  # queries of each
 # The fewest rows of a block: at small scale factors a table of the default's blocks has few.
 _LEAST_BLOCK_ROWS: Final = 1_000
 
