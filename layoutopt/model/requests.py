@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from layoutopt.model.layout import Plan
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
+
+if TYPE_CHECKING:
+    from layoutopt.model.layout import Plan
 
 # The default for the most queries of a log that features and plans follow: of 5,000, shares are off by 3% at most.
 SAMPLED_QUERIES: Final = 5_000

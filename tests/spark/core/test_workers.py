@@ -118,5 +118,5 @@ def test_the_guide_names_the_libraries_of_workers() -> None:
     libraries = imported & {re.split(r"\W", line)[0] for line in required}
     guide = " ".join((ROOT / "docs/guides/spark.md").read_text(encoding="utf-8").split())
     ((always, encrypted),) = re.findall(r"in the versions of the driver: (.*?); (\w+) for encrypted tables\.", guide)
-    assert set(re.split(r", | and ", always)) == libraries | {"numba"}
+    assert set(re.split(r", | and ", always)) == libraries | {"fsspec", "numba"}
     assert encrypted == "cryptography"
