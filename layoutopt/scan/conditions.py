@@ -12,7 +12,6 @@ import pyarrow as pa
 from layoutopt.errors import QueryError
 from layoutopt.model.arrays import Bits
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.engine import EngineQuery, Source, answer
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 
 # The column of a row's position among those evaluated.
@@ -31,6 +30,9 @@ def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Tabl
     Raises:
         QueryError: DuckDB may differ from Spark, or fails on a row, perhaps on one that no query reads.
     """
+    # Imported here because checks that decide without it need no DuckDB.
+    from layoutopt.scan.engine import EngineQuery, Source, answer
+
     query = bits_query(schema, tuple(conditions), time_zone)
     placed = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
     source = Source("t", placed.schema, lambda: iter(placed.to_batches()))

@@ -133,8 +133,8 @@ def _check_is_file(path: Path) -> str:
 def read_version(file: SnapshotFile) -> SourceFile:
     """Return a file's URI, size and time of change as Spark reports them, to the millisecond."""
     status = Path(file.path).stat()
-    uri = f"file:{quote(file.path)}{file.version_suffix}"
-    return SourceFile(uri, status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
+    path = quote(file.path, safe="/=")
+    return SourceFile(f"file:{path}{file.version_suffix}", status.st_size, status.st_mtime_ns // 1_000_000 * 1_000)
 
 
 def estimate_rows(files: Sequence[SnapshotFile]) -> int:

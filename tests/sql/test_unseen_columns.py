@@ -20,7 +20,7 @@ OTHER = Schema((Column("id", "int"), Column("price", "int")))
         "SELECT current_date, count(*) FROM t GROUP BY current_date", "SELECT session_user FROM t",
         "SELECT id FROM t WHERE current_timestamp = 5", "INSERT INTO x SELECT current_date FROM t",
         "SELECT id AS price, IDENTIFIER('price') FROM t", "SELECT id FROM t WHERE identifier('price') > 2",
-        "SELECT count(*, price) FROM t", "WITH t AS (SELECT 77 AS id) INSERT INTO x SELECT id FROM t",
+        "SELECT count(*, price) FROM t",
         "WITH t AS (SELECT 77 AS id) SELECT id FROM (SELECT count(*, price) FROM t)",
     ],
 )  # fmt: skip
