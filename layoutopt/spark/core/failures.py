@@ -41,7 +41,8 @@ _FILE_READ = re.compile(r"while reading file (?:file:(?://)?)?(\S+?)\.\s")
 _UNREAD_FILE = re.compile(r"FAILED_READ_FILE|CANNOT_READ_FILE_FOOTER|Could not read footer")
 _BROKEN_FILE = re.compile(
     r"is not a Parquet file|expected magic number|InvalidProtocolBufferException|hadoop\.fs\.ChecksumException"
-    r"|Malformed ORC file|FileFormatException|EOFException|can not read class org\.apache\.parquet"
+    r"|Malformed ORC file|Buffer size too small|FileFormatException|EOFException"
+    r"|can not read class org\.apache\.parquet"
 )
 # What Java's stores raise where they, the network or a disk refuse a file; s3a adds the HTTP status.
 _REFUSED = re.compile(
