@@ -123,7 +123,7 @@ def test_nothing_stands_in_the_clear(spark: SparkSession, loaded: Path, tmp_path
     for words in verbs(loaded, "table")[:2]:
         assert main([words[0], str(table), *words[2:]]) == DONE
     assert {path.name for path in (table / "_layoutopt").iterdir() if path.is_dir()} == {
-        "blocks", "deletes", "indexes", "plans", "snapshots",
+        "blocks", "deletes", "indexes", "plans", "snapshots", "sources",
     }  # fmt: skip
     shutil.copytree(loaded / "clear", tmp_path / "clear")
     check_hidden(tmp_path, "clear", "table")
