@@ -133,7 +133,7 @@ def _find_named(base: Snapshot, names: PartitionNames, texts: Sequence[str]) -> 
     """Return the keys of the partitions that texts name; raise SettingError for one that the table lacks."""
     by, keys = str(names.column), dict.fromkeys(base.by_key)
     by_text = {str(entries[0].value): key for key, entries in base.by_key.items() if entries[0].value is not None}
-    found: dict[str, None] = {}
+    named: dict[str, None] = {}
     for request in texts:
         text = parse_request(request, by, names.type == "string")
         key = names.key(None) if text is None else by_text.get(text, text)
@@ -142,8 +142,8 @@ def _find_named(base: Snapshot, names: PartitionNames, texts: Sequence[str]) -> 
                 key = names.key(parse_plain_value(text, names.type, f"--partition {by}="))
         if key not in keys:
             raise SettingError(f"the table has no partition {request!r}; `layoutopt status` lists them")
-        found[key] = None
-    return list(found)
+        named[key] = None
+    return list(named)
 
 
 def _find_before(base: Snapshot, names: PartitionNames, cutoff: Any) -> list[str]:

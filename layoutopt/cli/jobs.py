@@ -120,7 +120,7 @@ def plan(spark: SparkSession, settings: PlanSettings, session: Session, tell: Te
     from layoutopt.spark.planning.indexes import plan_with_indexes
 
     new_plan = plan_with_indexes(spark, settings, read_features(settings.features), tell)
-    settings.output.write_bytes(new_plan.dumps())
+    new_plan.save(settings.output)
     tell(
         f"planned {new_plan.method} with {len(new_plan.features)} features: plan {new_plan.digest} in {settings.output}"
     )

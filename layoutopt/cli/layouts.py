@@ -43,7 +43,7 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
 
     with session.working("analysing the log"):
         analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source, settings.table))
-        settings.output.write_bytes(analysis.document.dumps())
+        analysis.save(settings.output)
         indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
             plot(analysis.document.queries, settings.plot)
@@ -68,7 +68,7 @@ def plan(settings: PlanSettings, session: Session) -> None:
     with session.working("planning") as work:
         spark = spark_if_needed(session, document.features.settings)
         new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
-        settings.output.write_bytes(new_plan.dumps())
+        new_plan.save(settings.output)
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
 

@@ -468,9 +468,12 @@ class LoadsReport(Summarised):
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""
         snapshot = self.loads[-1].snapshot if self.loads else None
-        sums = {name: sum(getattr(load, name) for load in self.loads) for name in ("rows", "blocks", "bytes")}
+        sums = self._sum_loads("rows", "blocks", "bytes")
         partitions = {"partitions": len(self.partitions), "partitions_there_before": len(self.already)}
         return {"table": self.table, "snapshot": snapshot, **partitions, **sums}
+
+    def _sum_loads(self, *names: str) -> dict[str, int]:
+        return {name: sum(getattr(load, name) for load in self.loads) for name in names}
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -484,7 +487,7 @@ class LoadsReport(Summarised):
 
     def to_json(self) -> dict[str, object]:
         """Return the report as JSON: the sums over the loads, then each load."""
-        sums = {name: sum(getattr(load, name) for load in self.loads) for name in _SUMMED}
+        sums = self._sum_loads(*_SUMMED)
         last = self.loads[-1] if self.loads else None
         return {
             "table": self.table,

@@ -204,18 +204,7 @@ class LocalSource:
         by = self._plan.partition_by
         if by is None:
             raise no_partition_range()
-        type = self._plan.schema.find(by).type
-        ends = (("--from ", first), ("--to ", last))
-        low, high = (
-            None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends
-        )
-        return tuple(
-            partition
-            for partition in self._source.partitions
-            if partition.value is not None
-            and (low is None or low <= null_first_key(partition.value))
-            and (high is None or null_first_key(partition.value) <= high)
-        )
+        return select_between(self._source.partitions, self._plan.schema.find(by).type, first, last)
 
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
         """Do nothing: rows are counted and selected by the same values."""
@@ -242,6 +231,25 @@ class LocalSource:
             return False
         written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
         return sum_whole_rows(written, schema)[1] == of_source
+
+
+def select_between(
+    partitions: Iterable[SourcePartition], type: str, first: str | None, last: str | None
+) -> tuple[SourcePartition, ...]:
+    """Return the partitions whose value lies between two texts of a type; NULL never does.
+
+    Raises:
+        SettingError: a text is no value of the type.
+    """
+    ends = (("--from ", first), ("--to ", last))
+    low, high = (None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends)
+    return tuple(
+        partition
+        for partition in partitions
+        if partition.value is not None
+        and (low is None or low <= null_first_key(partition.value))
+        and (high is None or null_first_key(partition.value) <= high)
+    )
 
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:

@@ -14,7 +14,7 @@ from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, Sour
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.loading.load import LoadSource
-from layoutopt.loading.local_source import ArrowRows, LocalSource
+from layoutopt.loading.local_source import ArrowRows, LocalSource, select_between
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
 from layoutopt.sources.parquet_files import list_visible
@@ -91,17 +91,8 @@ class _ReadableDays:
     def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
         """Return the partitions from one value to another."""
         type = self._plan.schema.find(str(self._plan.partition_by)).type
-        low, high = (
-            None if text is None else null_first_key(parse_plain_value(text, type, "")) for text in (first, last)
-        )
-        within = [
-            partition
-            for value, partition in self._damaged.items()
-            if value is not None
-            and (low is None or low <= null_first_key(value))
-            and (high is None or null_first_key(value) <= high)
-        ]
-        return self._add(self._readable.select_range(first, last), within)
+        damaged = select_between(self._damaged.values(), type, first, last)
+        return self._add(self._readable.select_range(first, last), damaged)
 
     @staticmethod
     def _add(readable: Sequence[SourcePartition], damaged: Sequence[SourcePartition]) -> tuple[SourcePartition, ...]:

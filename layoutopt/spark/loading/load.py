@@ -104,8 +104,7 @@ def run_load(
     make_plan: Callable[[], Plan] | None = None,
 ) -> LoadsReport:
     """Load by Spark what the request names and the table lacks, as :func:`layoutopt.loading.load.run_load`."""
-    is_partial = request.is_partial
-    open_spark = partial(SparkSource, spark, is_partial=is_partial)
+    open_spark = partial(SparkSource, spark, is_partial=request.is_partial)
     return loading.run_load(open_spark, request, say, log, make_plan, request.parallel)
 
 
