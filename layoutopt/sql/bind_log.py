@@ -48,7 +48,7 @@ def bind_text(
 
     >>> bind_text("SELECT a FROM t WHERE d > CURRENT_DATE - 7", "spark", "2026-11-22T10:00:00")[0]
     "SELECT a FROM t WHERE d > CAST('2026-11-22' AS DATE) - 7"
-    >>> bind_text("SELECT a FROM t WHERE b = ? AND c = ?", "snowflake", None, ["5", "it's"])[0]
+    >>> bind_text("SELECT a FROM t WHERE b = ? AND c = ?", "spark", None, ["5", "it's"])[0]
     "SELECT a FROM t WHERE b = 5 AND c = 'it''s'"
     """
     now = _parse_local_time(timestamp, time_zone) if _TIME_FUNCTIONS.search(sql) else None
