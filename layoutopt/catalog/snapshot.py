@@ -19,7 +19,6 @@ from typing import Any, ClassVar, Final, Literal
 import pyarrow as pa
 
 from layoutopt.catalog.block_index import damage_error
-from layoutopt.catalog.keys import is_wide_decimal
 from layoutopt.catalog.manifests import Manifest, ManifestName, decode_cached
 from layoutopt.catalog.partition_entry import Bounds, EntryName, PartitionEntry, are_same
 from layoutopt.catalog.paths import (
@@ -50,6 +49,7 @@ from layoutopt.errors import (
     SourceIndexError,
     blame_file,
 )
+from layoutopt.evaluation.keys import is_wide_decimal
 from layoutopt.model.records import Form, Record, short
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import Key, key_kind

@@ -14,12 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from layoutopt.evaluation.matching import flags, key_bytes
 from layoutopt.indexes.bloom import list_single_keys
 from layoutopt.indexes.lists import (
     find_blocks_without,
-    flags,
     flatten_lists,
-    key_bytes,
     list_array,
     list_storage,
     map_dictionary,

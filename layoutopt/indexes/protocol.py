@@ -17,9 +17,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, is_wide_decimal, one_chunk, stored_keys
-from layoutopt.catalog.statistics import Measured, measure, reduce_blocks
-from layoutopt.model.arrays import Bits, Ints, Places
+from layoutopt.catalog.statistics import Measured, measure
+from layoutopt.evaluation.keys import FLOATS, is_wide_decimal, one_chunk, stored_keys
+from layoutopt.model.arrays import Bits, Ints, Places, reduce_blocks
 from layoutopt.model.predicates import Expr, InSet, Like
 from layoutopt.model.types import decimal_digits
 from layoutopt.model.values import key_kind
@@ -212,7 +212,7 @@ NO_PARAMETER = Parameter(0, 0, 0, "nothing")
 
 @dataclass(frozen=True, eq=False)
 class Keys:
-    """Keys of n blocks without NULL, in the form of :func:`~layoutopt.catalog.keys.stored_keys`.
+    """Keys of n blocks without NULL, in the form of :func:`~layoutopt.evaluation.keys.stored_keys`.
 
     ``keys`` follow block by block, with duplicates; block i has ``offsets[i] .. offsets[i + 1] - 1``, ``int64[n + 1]``.
     """

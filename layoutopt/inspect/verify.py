@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import empty_table
 from layoutopt.catalog.entries import GroupedBlocks
 from layoutopt.catalog.snapshot import not_a_table
 from layoutopt.errors import SettingError
+from layoutopt.evaluation.arrow_types import empty_table
+from layoutopt.evaluation.predicates import KeyedRows, matching_rows
 from layoutopt.inspect.file_check import (
     CheckedFile,
     Expected,
@@ -38,7 +39,6 @@ from layoutopt.model.predicates import describe
 from layoutopt.scan.check_deletes import find_wrong_deletes
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import Table
-from layoutopt.writer.evaluation import KeyedRows, matching_rows
 
 # Files that are read in parallel; each holds some row groups in memory.
 _MOST_WORKERS = 4

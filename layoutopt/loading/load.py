@@ -52,6 +52,7 @@ from layoutopt.errors import (
     SettingError,
     find_interrupt,
 )
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
@@ -66,7 +67,6 @@ from layoutopt.scan.table import Table
 from layoutopt.sources.second_reader import sum_written
 from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
 from layoutopt.sources.shuffle import LEAST_ROWS
-from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from layoutopt.model.arrays import Counters, Floats, Ints, Singles
-from layoutopt.partitioning.native import compile_loop, compile_loop_helper
+from layoutopt.native import compile_loop, compile_loop_helper
 
 
 class Shares(NamedTuple):

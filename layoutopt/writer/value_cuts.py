@@ -14,8 +14,8 @@ from functools import cached_property, lru_cache
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, dense_ranks, fill_nulls, stored_keys
 from layoutopt.errors import PlanError
+from layoutopt.evaluation.keys import FLOATS, ArrowValues, dense_ranks, fill_nulls, stored_keys
 from layoutopt.features.stability import unseen_shares
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, Words
 from layoutopt.model.feature import FeatureSet
