@@ -191,9 +191,7 @@ BAD = [
 def answer(sql: str, rows: pa.Table) -> tuple[list[str], list[tuple[Any, ...]]]:
     portable = portable_sql(sql, {"T": SCHEMA}, "rows_of_t")
     view = View("rows_of_t", rows.schema, rows.to_batches)
-    query = EngineQuery(
-        portable.sql, portable.columns, (view,), "UTC", False, portable.functions, portable.uses_times
-    )
+    query = EngineQuery(portable.sql, portable.columns, (view,), "UTC", False, portable.functions, portable.uses_times)
     found = engine.answer(query)
     return [column.name for column in portable.columns], [
         tuple(row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)
