@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from layoutopt.catalog.history import HistoryEntry, history
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import plan_path, snapshot_path
-from layoutopt.catalog.snapshot import HistoryEntry, check_is_table, history, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError
 from layoutopt.inspect.verify import FileChecker, Problem, Progress, VerifyReport, verify
 from layoutopt.model.layout import Plan

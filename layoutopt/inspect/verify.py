@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.entries import GroupedBlocks
-from layoutopt.catalog.snapshot import not_a_table
+from layoutopt.catalog.table_root import not_a_table
 from layoutopt.errors import SettingError
 from layoutopt.evaluation.arrow_types import empty_table
 from layoutopt.evaluation.predicates import KeyedRows, matching_rows
