@@ -30,7 +30,7 @@ from layoutopt.sql.schema import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)
-class View:
+class EngineView:
     """The content of one view: a schema, and a function that returns its batches and can be called repeatedly."""
 
     view: str
@@ -48,7 +48,7 @@ class EngineQuery:
 
     sql: str
     columns: tuple[Column, ...]
-    sources: tuple[View, ...]
+    sources: tuple[EngineView, ...]
     time_zone: str
     streams: bool
     functions: tuple[PortableFunction, ...] = ()

@@ -17,7 +17,7 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
 from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError
-from layoutopt.inspect.verify import FileChecker, Problem, Progress, VerifyReport, verify
+from layoutopt.inspect.verify import Difference, FileChecker, Progress, VerifyReport, verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import DELETED_SHARE
 from layoutopt.scan.table import Table
@@ -161,7 +161,7 @@ def verify_path(
 
 def open_intact(
     path: str, *, snapshot: int | None = None, as_of: str | None = None
-) -> tuple[Table, tuple[Problem, ...]]:
+) -> tuple[Table, tuple[Difference, ...]]:
     """Return a table with the partitions whose catalog files are intact, and the problems of other files.
 
     Other readers stop at the first damaged file. All snapshots are checked, and the plans and blocks of the chosen one.
@@ -198,5 +198,5 @@ def open_intact(
             damaged[error.path or entry.blocks_file] = str(error)
     used = {entry.plan: plans[entry.plan] for entry in intact} if current.partitions else plans
     return Table(catalog.select(intact, used)), tuple(
-        Problem("catalog", path, message) for path, message in damaged.items()
+        Difference("catalog", path, message) for path, message in damaged.items()
     )
