@@ -26,7 +26,9 @@ from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest,
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from layoutopt.catalog.table import Catalog
     from layoutopt.events import Stages
+    from layoutopt.loading.load import LoadSource
     from layoutopt.spark.changes.pipeline import ChangeReport
     from layoutopt.writer.task_result import LoadReport
 
@@ -44,29 +46,29 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
-    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
     from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
-        try:
-            if is_loaded_locally(settings.executor, session, settings.source):
-                report = append_locally(request, work.say, log)
-            elif settings.executor == "spark":
-                raise NeedsSparkError("--executor spark is given")
-            elif key := find_reading_property(session):
-                raise NeedsSparkError(f"the configuration file sets {key}")
-            else:
-                report = append_few_rows(request, partial(_compact_by_spark, session), work.say, log)
-        except NeedsSparkError as reason:
-            log.write("spark", reason=str(reason))
-            spark = prepare_spark(session, table=settings.table_path)
+        if is_loaded_locally(settings.executor, session, settings.source):
+            report = append_locally(request, work.say, log)
+        elif settings.executor == "spark" or find_reading_property(session):
             from layoutopt.spark.changes.append import append_rows
 
+            spark = prepare_spark(session, table=settings.table_path)
             report = append_rows(spark, request, work.say, log)
+        else:
+            further = [partial(_open_by_spark, session, settings.table_path, by_arrow=arrow) for arrow in (True, False)]
+            report = append_few_rows(request, partial(_compact_by_spark, session), further, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
+
+
+def _open_by_spark(session: Session, table: str, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:
+    from layoutopt.spark.changes.append import open_to_append
+
+    return open_to_append(prepare_spark(session, table=table), source, catalog, by_arrow=by_arrow)
 
 
 def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:

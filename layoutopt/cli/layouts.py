@@ -143,9 +143,9 @@ def load(settings: LoadSettings, session: Session) -> None:
             )
             if is_loaded_locally(settings.executor, session, settings.source):
                 from layoutopt.loading.load import run_load
-                from layoutopt.loading.readable_days import open_readable
+                from layoutopt.loading.local_source import open_door
 
-                report = run_load(open_readable, request, work.say, log, make_plan)
+                report = run_load(open_door, request, work.say, log, make_plan)
             else:
                 spark = prepare_spark(session, table=table, encrypt=encrypt)
                 from layoutopt.spark.loading import load as spark_load

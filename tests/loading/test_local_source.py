@@ -32,7 +32,7 @@ from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport, run_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door, open_local
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Column, Schema
@@ -72,7 +72,7 @@ class Place:
 
     def load(self, **given: Any) -> LoadsReport:
         values: dict[str, Any] = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"}
-        return run_load(LocalSource, LoadRequest(**(values | given)))
+        return run_load(open_door, LoadRequest(**(values | given)))
 
     def check(self, rows: pa.Table) -> None:
         table = open_table(self.table)
@@ -379,5 +379,5 @@ def test_a_plan_of_another_session_needs_spark(place: Place) -> None:
     place.write(some_rows(3))
     there = building(SCHEMA, CONDITIONS, partition_by="seen").plan
     with pytest.raises(NeedsSparkError, match="partitions are by a timestamp"):
-        LocalSource(str(place.source), there)
+        open_local(str(place.source), there)
     assert isinstance(there, Plan)

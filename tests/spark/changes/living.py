@@ -23,7 +23,7 @@ from layoutopt.events import Stages, silent
 from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
 from layoutopt.loading.load import run_load as run_local_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -174,7 +174,7 @@ class Living:
         plan = self.root / "plan.json"
         settings = LoadRequest(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
         if self.encrypt is None and self.written % 3 == 0:
-            run_local_load(LocalSource, settings)
+            run_local_load(open_door, settings)
         else:
             with pytest.MonkeyPatch.context() as patch:
                 if self.written % 3 == 1:  # tasks read the files by Arrow

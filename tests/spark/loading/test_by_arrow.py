@@ -25,7 +25,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.loading import local_source
 from layoutopt.loading.load import Basis
 from layoutopt.loading.load import load as load_rows
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door, open_local
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table

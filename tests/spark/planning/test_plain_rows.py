@@ -36,7 +36,7 @@ from layoutopt.sources import source as sources
 from layoutopt.sources.executor import Processes, Value
 from layoutopt.sources.segments import cut_segments
 from layoutopt.sources.shuffle import CutJob, group_splits, read_split
-from layoutopt.sources.split import Split
+from layoutopt.sources.split import FileSplit, Split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
@@ -377,7 +377,7 @@ def test_cells_are_measured_on_rows_of_a_few_files(
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
     splits = [
-        Split(SnapshotFile(f"/{number}", ()), FileRead(f"/{number}", (0,), (1,)), number, 1 << 24)
+        FileSplit(SnapshotFile(f"/{number}", ()), FileRead(f"/{number}", (0,), (1,)), number, 1 << 24)
         for number in range(40)
     ]
     assert [len(task) for task in group_splits(splits)] == [2] * 20
