@@ -40,7 +40,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.sources import listing
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.sources.split import Split, plain_partition_values
+from layoutopt.sources.split import FileSplit, plain_partition_values
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.queries import FEW_QUERIES
@@ -201,14 +201,14 @@ def _change_a_value(table: pa.Table) -> pa.Table:
 def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
     damage: Callable[[pa.Table], pa.Table], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = Split.read_rows
+    honest = FileSplit.read_rows
 
-    def read(split: Split, schema: Schema, names: Sequence[str], **more: Any) -> Iterator[tuple[pa.Table, int]]:
+    def read(split: FileSplit, schema: Schema, names: Sequence[str], **more: Any) -> Iterator[tuple[pa.Table, int]]:
         for rows, low in honest(split, schema, names, **more):
             yield damage(rows) if "id" in names else rows, low  # partitions are counted by their column alone
 
     place.write(some_rows(90))
-    monkeypatch.setattr(Split, "read_rows", read)
+    monkeypatch.setattr(FileSplit, "read_rows", read)
     with pytest.raises(LayoutoptError, match="nothing was committed") as error:
         place.load()
     assert isinstance(error.value, ContentMismatchError)
@@ -219,7 +219,7 @@ def test_rows_that_were_not_counted_are_missed(place: Place, monkeypatch: pytest
     """The second reader sums whole files, whatever the first one counted."""
     honest = listing._count_file
 
-    def count(*given: Any) -> Iterator[tuple[Split, Any]]:
+    def count(*given: Any) -> Iterator[tuple[FileSplit, Any]]:
         for split, counts in honest(*given):
             yield split, {value: rows for value, rows in counts.items() if value != 1995}
 
@@ -252,7 +252,7 @@ def test_rows_of_encrypted_tables_are_not_stored_in_the_clear(
     def never(*given: Any, **more: Any) -> None:
         raise AssertionError("rows are stored in a temporary folder")
 
-    monkeypatch.setattr("layoutopt.loading.local_source.TemporaryDirectory", never)
+    monkeypatch.setattr("layoutopt.sources.executor.TemporaryDirectory", never)
     with pytest.raises(AssertionError):
         place.load()
     secret = str(tmp_path / "secret")
@@ -305,7 +305,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
     read = open_table(place.table).scan(columns=["id", "places"]).to_arrow().sort_by("id")
     assert read["places"].to_pylist() == places.to_pylist()
     assert verify(open_table(place.table)).ok
-    honest = Split.read_rows
+    honest = FileSplit.read_rows
 
     def lose_a_name(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
         for rows, low in honest(*given, **more):
@@ -313,7 +313,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
             cells[3] = cells[3][:1]
             yield rows.set_column(1, "places", pa.array(cells, rows["places"].type)), low
 
-    monkeypatch.setattr(Split, "read_rows", lose_a_name)
+    monkeypatch.setattr(FileSplit, "read_rows", lose_a_name)
     with pytest.raises(ContentMismatchError, match="differs from the source in places; nothing was committed"):
         place.load(replace=True)
 
