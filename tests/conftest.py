@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, settings
 
 from layoutopt.catalog import manifest_writing
 from layoutopt.cli import progress
-from layoutopt.scan.check_switch import SWITCH, TALLY
-from tests.effort import PROCESSES, examples
+from layoutopt.scan.check_switch import FILTERS_ONLY, SWITCH, TALLY
+from tests.effort import PROCESSES, draws_same_examples, examples, long_too
 from tests.versions import add_newer_methods
 
 if TYPE_CHECKING:
@@ -27,8 +27,13 @@ if TYPE_CHECKING:
 collect_ignore_glob = ["fixtures/older/*.py"]
 
 # Shared machines make single examples slow now and then: a deadline would test the machine.
+# With fewer examples they are the same ones each time: new ones are drawn where all are tried.
 settings.register_profile(
-    "layoutopt", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "layoutopt",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=draws_same_examples(),
 )
 settings.load_profile("layoutopt")
 
@@ -61,8 +66,9 @@ os.environ.setdefault(PROCESSES, "1")
 # On a busy machine any verb may take long; what it says then would be among what tests expect.
 setattr(progress, "QUIET", 3600.0)  # noqa: B010 - it is final elsewhere
 
-# Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
-os.environ.setdefault(SWITCH, "1")
+# Every test evaluates the filters of its queries on what they skip, unless it is marked `unshadowed`. Tests marked
+# `checks_texts` evaluate the texts too, as all do where the variable is set to 1.
+os.environ.setdefault(SWITCH, FILTERS_ONLY)
 _CHECKED: Counter[str] = Counter()
 
 
@@ -83,10 +89,12 @@ def has_manifests(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Switches the checks of skipping off for tests that say why."""
+    """Switch the shadow check off or to texts for a test that is marked so."""
     before = os.environ[SWITCH]
     if item.get_closest_marker("unshadowed"):
         os.environ[SWITCH] = "0"
+    elif before == FILTERS_ONLY and item.get_closest_marker("checks_texts"):
+        os.environ[SWITCH] = "1"
     try:
         return (yield)
     finally:
@@ -195,22 +203,19 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
         kind._activeSession = session  # which is what Python goes by
 
 
-@pytest.fixture(autouse=True)
-def _who_reads(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leaves small scans to Spark in half of its tests, by their names: so both ways meet texts of all kinds.
-
-    In the other half the driver reads them of one layout, too, as it does few of many small row groups.
-    """
-    with pytest.MonkeyPatch.context() as patch:  # a test's own would be undone after its fixtures, not before
-        if "spark" in request.fixturenames:
-            name, value = (
-                ("_MOST_VALUES", -1) if _is_left_to_spark(request.node) else ("are_tasks_sooner", lambda *_: True)
-            )
-            patch.setattr(f"layoutopt.spark.session.readers.{name}", value)
-        yield
+@pytest.fixture
+def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark's tasks read small scans, as they read large ones."""
+    monkeypatch.setattr("layoutopt.spark.session.readers._MOST_VALUES", -1)
 
 
-def _is_left_to_spark(test: pytest.Item) -> bool:
-    if test.get_closest_marker("by_driver"):
-        return False
-    return bool(test.get_closest_marker("left_to_spark") or crc32(test.nodeid.encode()) % 2)
+@pytest.fixture
+def by_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver read small scans of one layout too, as it reads a few of very many row groups."""
+    monkeypatch.setattr("layoutopt.spark.session.readers.are_tasks_sooner", lambda *_: True)
+
+
+@pytest.fixture(params=["by_tasks", *long_too("by_driver")])
+def each_reader(request: pytest.FixtureRequest) -> None:
+    """Run a test once for each of Spark's readers of small scans."""
+    request.getfixturevalue(request.param)
