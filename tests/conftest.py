@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from functools import cache
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -18,6 +16,7 @@ from layoutopt.catalog import manifest_writing
 from layoutopt.cli import progress
 from layoutopt.scan.check_switch import FILTERS_ONLY, SWITCH, TALLY
 from tests.effort import PROCESSES, draws_same_examples, examples, long_too
+from tests.schedule import DURATIONS, BySeconds, Draw, InOrder, find_file, write_seconds
 from tests.versions import add_newer_methods
 
 if TYPE_CHECKING:
@@ -70,6 +69,8 @@ setattr(progress, "QUIET", 3600.0)  # noqa: B010 - it is final elsewhere
 # `checks_texts` evaluate the texts too, as all do where the variable is set to 1.
 os.environ.setdefault(SWITCH, FILTERS_ONLY)
 _CHECKED: Counter[str] = Counter()
+_SECONDS: defaultdict[str, float] = defaultdict(float)
+_DRAW: pytest.StashKey[Draw] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -106,6 +107,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is None:
         _CHECKED.update(TALLY)
+        if session.config.option.record_seconds:
+            write_seconds(_SECONDS)
     else:
         output["checked"] = dict(TALLY)
 
@@ -123,40 +126,61 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"skipping checked: {listed}")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of drawn runs, and of the file of durations."""
+    group = parser.getgroup("layoutopt")
+    group.addoption("--draw", metavar="TEXT", help="run the tests in an order that the text draws")
+    group.addoption("--seconds", type=float, default=1500.0, help="what the tests of --draw may take (default: 1500)")
+    group.addoption("--record-seconds", action="store_true", help=f"write the seconds of each file to {DURATIONS.name}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin the time of a drawn run."""
+    option = session.config.option
+    if option.draw and (option.dist == "no" or hasattr(session.config, "workerinput")):
+        session.config.stash[_DRAW] = Draw(option.draw, option.seconds)
+        session.config.stash[_DRAW].set_alarm()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of a drawn run in order."""
+    if _DRAW in config.stash:
+        config.stash[_DRAW].sort(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test for which a drawn run has no time."""
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].begin(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Let what a test made be taken away, however late it is."""
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report no failure of the test in which a drawn run's time is over."""
+    report = yield
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].correct(report)
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the seconds of each file."""
+    _SECONDS[find_file(report.nodeid)] += report.duration
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes, two share the files whose tests need Spark, and the others go to who is free.
-
-    Which Spark files go together is fixed, so that what they leave in their session is the same in each run.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class BySession(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return _spark_scope(path) if _needs_spark(config.rootpath / path) else path
-
-        def _assign_work_unit(self, node: Any) -> None:
-            for scope in reversed(BEGUN_FIRST):
-                if scope in self.workqueue:
-                    self.workqueue.move_to_end(scope, last=False)
-            super()._assign_work_unit(node)
-
-    return BySession(config, log)
-
-
-SPARK_SCOPES = ("spark-a", "spark-b")
-BEGUN_FIRST = (*SPARK_SCOPES, "tests/scan/test_lives.py", "tests/cli/test_startup.py", "tests/catalog/test_crash.py")
-"""What takes long: one process would be left alone with it at the end."""
-
-
-def _spark_scope(path: str) -> str:
-    return SPARK_SCOPES[crc32(path.encode()) % len(SPARK_SCOPES)]
-
-
-@cache
-def _needs_spark(file: Path) -> bool:
-    return file.name.startswith("test_") and "mark.spark" in file.read_text(encoding="utf-8")
+    """With several processes, each has a part of the files whose tests need Spark, and the others go to who is free."""
+    return InOrder(config, log) if config.option.draw else BySeconds(config, log)
 
 
 _SHARED: pytest.StashKey[SparkSession] = pytest.StashKey()

@@ -27,9 +27,9 @@ pytestmark = [
 
 CASES = examples(800)
 TEXTS = examples(40)  # a world
-SLICES = 20
-CASES_OF_SLICE = 5_000
-LOADED_EVERY = 10  # slices; a world of loaded tables takes minutes
+SLICES = 100
+CASES_OF_SLICE = 1_000
+LOADED_EVERY = 50  # slices; a world of loaded tables takes minutes
 LEAST_SKIPPING = 0.3
 
 
