@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from layoutopt.config.settings import LoadSettings, QuerySettings, ShellSettings
     from layoutopt.events import Progress
     from layoutopt.model.feature import SessionSettings
+    from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
     from layoutopt.scan.table import Scan, Table
     from layoutopt.spark.core.sessions import AnySession
@@ -189,6 +190,20 @@ def check_plan_settings(settings: LoadSettings) -> None:
         )
 
 
+def make_plan(settings: PlanSettings, document: FeaturesDocument, spark: AnySession, say: Progress) -> Plan:
+    """Return the plan that the settings of `plan` ask for, and plot what --tune tried.
+
+    Raises:
+        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
+    """
+    from layoutopt.methods.interface import PlanRequest
+    from layoutopt.report.pages import plot_tuning
+    from layoutopt.spark.planning.indexes import plan_with_indexes
+
+    draw = None if settings.tune_plot is None else partial(plot_tuning, path=settings.tune_plot)
+    return plan_with_indexes(spark, settings.source, document, settings.to_request(PlanRequest), say, draw)
+
+
 def plan_new_table(
     settings: LoadSettings, session: Session, say: Progress, open_spark: Callable[[SessionSettings], AnySession]
 ) -> Plan:
@@ -202,7 +217,7 @@ def plan_new_table(
 
     Raises:
         SettingError: a setting of ``[plan]`` is invalid, or the load is of partitions and there are none.
-        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
+        LayoutoptError: as :func:`make_plan`.
     """
     from layoutopt.catalog.partition_names import PartitionNames, check_requests
     from layoutopt.config.documents import read_features
@@ -216,10 +231,7 @@ def plan_new_table(
         raise SettingError("partitions are named, but the plan would have none; set partition-by in [plan] of --conf")
     names = PartitionNames.of(document.schema, partition_by)
     check_requests(names, settings.partition, settings.first, settings.last)
-    from layoutopt.report.pages import plot_tuning
-    from layoutopt.spark.planning.indexes import plan_with_indexes
-
-    plan = plan_with_indexes(open_spark(document.features.settings), plan_settings, document, say, plot_tuning)
+    plan = make_plan(plan_settings, document, open_spark(document.features.settings), say)
     say(f"planned {plan.method}: plan {plan.digest}")
     return plan
 

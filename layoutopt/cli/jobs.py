@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import typer
 
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
-from layoutopt.cli.inputs import check_plan_settings, plan_new_table, start_spark
+from layoutopt.cli.inputs import check_plan_settings, make_plan, plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 from layoutopt.errors import DataFileError, LayoutoptError, PartitionsFailedError, SettingError, find_interrupt
@@ -117,9 +117,8 @@ def optimize(spark: SparkSession, settings: OptimizeSettings, session: Session, 
 def plan(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
     """Plan the layout and write the plan."""
     from layoutopt.config.documents import read_features
-    from layoutopt.spark.planning.indexes import plan_with_indexes
 
-    new_plan = plan_with_indexes(spark, settings, read_features(settings.features), tell)
+    new_plan = make_plan(settings, read_features(settings.features), spark, tell)
     new_plan.save(settings.output)
     tell(
         f"planned {new_plan.method} with {len(new_plan.features)} features: plan {new_plan.digest} in {settings.output}"

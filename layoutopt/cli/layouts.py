@@ -13,6 +13,7 @@ from layoutopt.cli.inputs import (
     check_plan_settings,
     find_reading_property,
     is_loaded_locally,
+    make_plan,
     needs_spark,
     plan_new_table,
     prepare_spark,
@@ -39,10 +40,12 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggest_indexes
+    from layoutopt.model.requests import AnalyzeRequest
     from layoutopt.report.inspections import analysis_report, print_analysis
 
     with session.working("analysing the log"):
-        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source, settings.table))
+        schema = read_schema(settings.schema_source, settings.table)
+        analysis = analyze_log(settings.to_request(AnalyzeRequest), schema, session.udfs())
         analysis.save(settings.output)
         indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
@@ -61,13 +64,8 @@ def plan(settings: PlanSettings, session: Session) -> None:
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
-    # PySpark takes a second to import; a bad file fails before that.
-    from layoutopt.report.pages import plot_tuning
-    from layoutopt.spark.planning.indexes import plan_with_indexes
-
     with session.working("planning") as work:
-        spark = spark_if_needed(session, document.features.settings)
-        new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
+        new_plan = make_plan(settings, document, spark_if_needed(session, document.features.settings), work.say)
         new_plan.save(settings.output)
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 

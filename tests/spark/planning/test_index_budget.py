@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.predicates import Call, Col, Const, InSet
 from layoutopt.model.values import ValueSet
 from layoutopt.spark.core.source import schema_of
@@ -38,9 +37,8 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return path
 
 
-def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **settings: object) -> Plan:
-    given = {"source": str(source), "method": "input-order", "block_rows": 300, **settings}
-    return plan_with_indexes(spark, make_settings(PlanSettings, given), of)
+def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **more: Any) -> Plan:
+    return plan_with_indexes(spark, str(source), of, PlanRequest("input-order", block_rows=300, **more))
 
 
 def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
