@@ -24,10 +24,10 @@ from layoutopt.catalog.block_index import (
     plain_texts,
 )
 from layoutopt.catalog.bounds import LazyBounds, column_bounds
-from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.footers import ChunkSizes
 from layoutopt.catalog.storage.index_files import IndexFile, list_index_files, plain_lists
+from layoutopt.evaluation.keys import one_chunk
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, key_storage
 from layoutopt.catalog.partition_entry import Bounds
+from layoutopt.evaluation.keys import FLOATS, key_storage
 from layoutopt.model.arrays import Bits, Ints, Keys
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, Key

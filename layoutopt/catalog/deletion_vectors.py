@@ -21,7 +21,6 @@ from pyroaring import BitMap
 
 from layoutopt.catalog.block_index import check_expansion, damage_error
 from layoutopt.catalog.blocks import DELETED, DELETED_ROWS, BlockTable
-from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.optimistic_commit import (
     Change,
@@ -36,6 +35,7 @@ from layoutopt.catalog.paths import FileDigest, deletes_path
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
+from layoutopt.evaluation.keys import one_chunk
 from layoutopt.model.arrays import Ints
 
 # The operation of a snapshot that deletes rows, by vectors or by rewritten partitions.

@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import check_expansion
-from layoutopt.catalog.keys import is_wide_decimal, one_chunk
 from layoutopt.catalog.partition_entry import Bounds, Deletes, PartitionEntry, Scalar
 from layoutopt.catalog.paths import Count, Digest, FileDigest, LoadId, PartitionKey, SafePath
 from layoutopt.catalog.storage.ranges import LastUsed
+from layoutopt.evaluation.keys import is_wide_decimal, one_chunk
 from layoutopt.model.arrays import Ints
 from layoutopt.model.records import Record, read, short
 from layoutopt.model.schema import Schema

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, ArrowValues, decode_text, fill_nulls, key_storage, stored_keys
-from layoutopt.model.arrays import Bits, Ints
+from layoutopt.evaluation.keys import FLOATS, ArrowValues, decode_text, fill_nulls, key_storage, stored_keys
+from layoutopt.model.arrays import Bits, Ints, reduce_blocks
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import NAN_KEY, key_kind
 
@@ -36,7 +35,7 @@ def column_statistics_type(type: str) -> pa.StructType:
     """Return the type of a column's statistics: nulls, nans (floats), min and max (ordered types), bytes, sum, tid_sum.
 
     All are nullable: null means unknown. ``min`` and ``max`` are keys in the type of
-    :func:`~layoutopt.catalog.keys.key_storage`; ``bytes`` is the compressed column chunk, ``sum`` the checksum,
+    :func:`~layoutopt.evaluation.keys.key_storage`; ``bytes`` is the compressed column chunk, ``sum`` the checksum,
     ``tid_sum`` the sum of hash(tid, value) (only where the scheme has several layouts).
     """
     storage = key_storage(type)
@@ -165,19 +164,6 @@ def _measure_integers(keys: pa.Array, offsets: Ints, with_nans: bool) -> Measure
     low = reduce_blocks(np.minimum, values if all_in else np.where(ignored, _INT64.max, values), offsets)
     high = reduce_blocks(np.maximum, values if all_in else np.where(ignored, _INT64.min, values), offsets)
     return Measured(nulls, nans if with_nans else None, pa.array(low, mask=empty), pa.array(high, mask=empty))
-
-
-def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
-    """Return the function over each block's rows, int64[n]; 0 for an empty block.
-
-    ``function`` is such as ``np.add``, whose sums are int64; block i has the rows ``offsets[i] .. offsets[i+1]-1``.
-    """
-    has_rows = np.diff(offsets) > 0
-    reduced = np.zeros(len(has_rows), dtype=np.int64)
-    if has_rows.any():
-        # Blocks with rows tile the array without a gap, so each one's end is the next one's start.
-        reduced[has_rows] = function.reduceat(values[: offsets[-1]], offsets[:-1][has_rows], dtype=np.int64)
-    return reduced
 
 
 def _round_outwards(

@@ -45,7 +45,7 @@ def refresh(settings: RefreshSettings, session: Session) -> None:
 
     Indexes new and changed files, and drops entries of removed ones.
     """
-    from layoutopt.catalog.snapshot import source_of_index
+    from layoutopt.catalog.table_root import source_of_index
 
     _refresh(session, settings.index, source_of_index(settings.index), None, None)
 
@@ -78,9 +78,9 @@ def _make_choice(settings: IndexSettings) -> ChooseIndexes | None:
 def _choose_by_log(settings: IndexSettings, schema: Schema, trial: Trial) -> tuple[IndexSpec, ...]:
     if settings.log is None:
         return ()
+    from layoutopt.evaluation.expressions import is_computed_here
     from layoutopt.external.refresh import choose_within_budget
     from layoutopt.indexes.choosing import suggest_indexes
-    from layoutopt.indexes.expressions import is_computed_here
     from layoutopt.model.feature import FeatureSet
     from layoutopt.workload.analyze import analyze
     from layoutopt.workload.log import read_log

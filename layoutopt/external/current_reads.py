@@ -15,8 +15,8 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import has_key, key_array
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.evaluation.keys import has_key, key_array
 from layoutopt.external.row_groups import FooterColumns
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.external.whole_files import read_footer

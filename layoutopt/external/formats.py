@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SchemaError, SettingError, SourceError
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.extensions import require
 from layoutopt.external.snapshot import SourceSnapshot
 from layoutopt.external.whole_files import read_footer

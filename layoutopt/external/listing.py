@@ -19,11 +19,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import absolute, is_url, protocol_of
 from layoutopt.catalog.storage.footers import MAGIC
 from layoutopt.catalog.storage.store_errors import call_store
 from layoutopt.errors import SettingError, SourceError
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import check_has_row_groups, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile

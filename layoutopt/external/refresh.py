@@ -20,14 +20,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable, block_schema, encode_blocks
 from layoutopt.catalog.commit import write_blocks, write_plan
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, next_number, next_time
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import Snapshot, claim_index_root, newest_of_index
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.index_files import (
@@ -41,7 +40,10 @@ from layoutopt.catalog.storage.index_files import (
 )
 from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
+from layoutopt.catalog.table_root import claim_index_root, newest_of_index
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
+from layoutopt.evaluation.arrow_types import any_arrow_type
+from layoutopt.evaluation.expressions import is_computed_here
 from layoutopt.external.footers import Footer, is_native
 from layoutopt.external.formats import parse_table_name
 from layoutopt.external.indexed_source import read_current_footers
@@ -57,7 +59,6 @@ from layoutopt.external.snapshot import strip_scheme
 from layoutopt.external.source_files import SourceFiles, file_key, stored_names
 from layoutopt.external.whole_files import ARROW_OPTIONS
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates
-from layoutopt.indexes.expressions import is_computed_here
 from layoutopt.indexes.measuring import indexes_type, measure_indexes
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Floats, Ints, spread

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.block_index import block_schema
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.catalog.statistics import column_statistics_type, measure, statistics_type
 from layoutopt.errors import SchemaError
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.external.footers import Footer
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile

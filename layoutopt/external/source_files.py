@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.storage.filesystem import TableFiles, is_url, protocol_of
 from layoutopt.errors import CatalogError, QueryError, SchemaError, SourceError
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.external.listing import UNNAMED, ListedFile, local_path, to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.model.schema import Schema

@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.catalog.keys import FLOATS
 from layoutopt.errors import SettingError
+from layoutopt.evaluation.expressions import is_computed_here, is_stored, is_worth_indexing, make_struct, struct_parts
+from layoutopt.evaluation.keys import FLOATS
 from layoutopt.extensions import names
 from layoutopt.features.implications import find_subsumed
-from layoutopt.indexes.expressions import is_computed_here, is_stored, is_worth_indexing, make_struct, struct_parts
 from layoutopt.indexes.protocol import Index, JointIndex, get_functions, suits
 from layoutopt.indexes.registry import BUILT_IN, check_index, find_index
 from layoutopt.model.arrays import Bits, Floats

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, key_storage, one_chunk, stored_keys
+from layoutopt.evaluation.keys import FLOATS, key_storage, one_chunk, stored_keys
 from layoutopt.functions.ranges import keys_to_floats
 from layoutopt.indexes.lists import find_blocks_without, flatten_lists, list_array
 from layoutopt.indexes.protocol import BlockColumn, Parameter

@@ -12,12 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.block_index import INDEXES, block_schema
-from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import Evaluated, evaluate, flatten_arrays, is_computed_here
+from layoutopt.evaluation.expressions import Evaluated, evaluate, flatten_arrays, is_computed_here
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.registry import check_index, find_index, find_parameter
-from layoutopt.model.arrays import Bits, Ints
+from layoutopt.model.arrays import Bits, Ints, reduce_blocks
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
@@ -55,8 +54,8 @@ def measure_indexes(
         specs: the indexes.
         rows: in the order of their blocks.
         offsets: block i has the rows ``offsets[i] .. offsets[i + 1] - 1``; ``int64[n + 1]``.
-        computed: the values of :func:`~layoutopt.indexes.expressions.select_for_spark` of these rows; without them the
-            index is NULL.
+        computed: the values of :func:`~layoutopt.evaluation.expressions.select_for_spark` of these rows; without them
+            the index is NULL.
 
     Raises:
         SettingError: a type is not installed, can't index its expression, or did not measure one value of its storage

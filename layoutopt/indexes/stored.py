@@ -12,7 +12,7 @@ import pyarrow as pa
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.storage.index_files import is_coded, plain_lists
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import struct_parts
+from layoutopt.evaluation.expressions import struct_parts
 from layoutopt.indexes.protocol import Index, JointIndex, get_functions, reads_dictionaries
 from layoutopt.indexes.registry import find_index, find_parameter
 from layoutopt.model.arrays import Bits

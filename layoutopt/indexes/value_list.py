@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import key_storage
+from layoutopt.evaluation.keys import key_storage
 from layoutopt.indexes.bloom import Bloom, bloom_filters
 from layoutopt.indexes.lists import (
     element_storage,

@@ -25,7 +25,9 @@ from layoutopt.catalog.storage.footers import ENCRYPTED, MAGIC, coded_columns
 from layoutopt.catalog.storage.index_files import plain_lists, read_index
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, DataFileError, SchemaError, SettingError
-from layoutopt.indexes.expressions import is_computed_here
+from layoutopt.evaluation.checksum import Positions, is_hashable, scramble_words, sums_by_block, value_hashes
+from layoutopt.evaluation.expressions import is_computed_here
+from layoutopt.evaluation.predicates import KeyedRows, combine_bits, matching_rows
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockValues, block_values
 from layoutopt.indexes.registry import check_index
@@ -39,8 +41,6 @@ from layoutopt.model.vectors import feature_bit
 from layoutopt.scan.files import damaged_file, open_parquet, translate_read_errors
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.skipping.cannot_match import UNKNOWN_NULLS, ColumnBounds
-from layoutopt.writer.checksum import Positions, is_hashable, scramble_words, sums_by_block, value_hashes
-from layoutopt.writer.evaluation import KeyedRows, combine_bits, matching_rows
 
 # A file of the table, and what is wrong with it.
 FileProblem = tuple[str, str]
@@ -497,7 +497,7 @@ class BlockMatches:
     def match(self, node: Node, blocks: Bits) -> Bits | None:
         """Return which of some blocks, ``bool[n]``, have a row that makes a filter TRUE.
 
-        None if :func:`~layoutopt.writer.evaluation.matching_rows` has no answer.
+        None if :func:`~layoutopt.evaluation.predicates.matching_rows` has no answer.
         """
         possible = self._match_blocks(node)
         if possible is None:

@@ -15,7 +15,6 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
@@ -29,6 +28,7 @@ from layoutopt.errors import (
     MissingPartitionError,
     NeedsSparkError,
 )
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch

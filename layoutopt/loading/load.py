@@ -31,10 +31,11 @@ from layoutopt.catalog.load_check import Content, check_content, check_partition
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import Snapshot, check_table_root
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import check_table_root
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 from layoutopt.encryption.references import KEY_VARIABLE, given_reference, key_of
 from layoutopt.errors import (
@@ -52,6 +53,7 @@ from layoutopt.errors import (
     SettingError,
     find_interrupt,
 )
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
@@ -66,7 +68,6 @@ from layoutopt.scan.table import Table
 from layoutopt.sources.second_reader import sum_written
 from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
 from layoutopt.sources.shuffle import LEAST_ROWS
-from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,

@@ -28,9 +28,9 @@ from layoutopt.catalog.partition_names import (
 )
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SourceError, TableError
+from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
-from layoutopt.indexes.expressions import select_for_spark
 from layoutopt.loading.load import RowSource
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan

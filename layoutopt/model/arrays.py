@@ -81,3 +81,16 @@ def stable_order(numbers: Ints, below: int) -> Places:
     [1, 0, 2]
     """
     return np.argsort(numbers.astype(np.uint16) if below <= 1 << 16 else numbers, kind="stable")
+
+
+def reduce_blocks(function: np.ufunc, values: npt.NDArray[np.integer] | Bits, offsets: Ints) -> Ints:
+    """Return the function over each block's rows, int64[n]; 0 for an empty block.
+
+    ``function`` is such as ``np.add``, whose sums are int64; block i has the rows ``offsets[i] .. offsets[i+1]-1``.
+    """
+    has_rows = np.diff(offsets) > 0
+    reduced = np.zeros(len(has_rows), dtype=np.int64)
+    if has_rows.any():
+        # Blocks with rows tile the array without a gap, so each one's end is the next one's start.
+        reduced[has_rows] = function.reduceat(values[: offsets[-1]], offsets[:-1][has_rows], dtype=np.int64)
+    return reduced

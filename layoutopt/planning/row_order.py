@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import one_chunk
 from layoutopt.catalog.statistics import with_bytes
 from layoutopt.errors import SchemaError
+from layoutopt.evaluation.keys import one_chunk
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import is_peer
 from layoutopt.model.arrays import Floats

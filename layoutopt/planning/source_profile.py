@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS, has_key, key_array
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
 from layoutopt.errors import BoundError, PlanError
+from layoutopt.evaluation.keys import FLOATS, has_key, key_array
 from layoutopt.events import Progress
 from layoutopt.features.weights import feature_shares, segment_weights
 from layoutopt.methods.interface import PartitionHistogram

@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, DataFileError
+from layoutopt.evaluation.checksum import hash_array, is_hashable
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segments import plan_file_reads
-from layoutopt.writer.checksum import hash_array, is_hashable
 
 # A file of deletion vectors, and what is wrong with it.
 Problem = tuple[str, str]

@@ -14,18 +14,18 @@ from functools import cache
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import empty_table
 from layoutopt.errors import QueryError
+from layoutopt.evaluation.arrow_types import empty_table
+from layoutopt.evaluation.conditions import bits_query, evaluate_conditions
+from layoutopt.evaluation.predicates import matching_rows
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import Node
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.conditions import bits_query, evaluate_conditions
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.segment_truth import SegmentTruth
 from layoutopt.sql.scans import plain_condition
-from layoutopt.writer.evaluation import matching_rows
 
 Progress = Callable[[int, int], None]
 

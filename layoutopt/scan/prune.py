@@ -21,7 +21,7 @@ from layoutopt.catalog.bounds import bounds_over
 from layoutopt.catalog.entries import absent_columns
 from layoutopt.catalog.partition_entry import Bounds, PartitionEntry
 from layoutopt.catalog.table import Catalog
-from layoutopt.indexes.expressions import is_computed_here
+from layoutopt.evaluation.expressions import is_computed_here
 from layoutopt.indexes.stored import stored_indexes
 from layoutopt.model.arrays import Bits, Floats, Ints, Places, number_equal, unpack_bits
 from layoutopt.model.feature import SessionSettings

@@ -21,10 +21,11 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import arrow_type, conform, conform_one, nested_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.errors import DataFileError, SkippingError
+from layoutopt.evaluation.arrow_types import arrow_type, conform, conform_one, nested_type
+from layoutopt.evaluation.predicates import matching_rows, may_match
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import TRUE, Node, columns_of, conjuncts, describe
 from layoutopt.model.schema import PLACE, TID, Column
@@ -32,7 +33,6 @@ from layoutopt.scan import check_switch as switch
 from layoutopt.scan.check_switch import TALLY
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import LayoutRead, SegmentRead
-from layoutopt.writer.evaluation import matching_rows, may_match
 
 _NOTHING = pa.table({})
 # The stand-in column of a scan that reads no column: engines count its rows.

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import arrow_type, conform, nested_type
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import SkippingError
+from layoutopt.evaluation.arrow_types import arrow_type, conform, nested_type
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID, Column
 from layoutopt.scan.files import BATCH_ROWS, read_files

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import SkippingError
+from layoutopt.evaluation.conditions import match_condition
+from layoutopt.evaluation.predicates import matching_rows
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import And, Node, Or, columns_of, describe
 from layoutopt.model.predicates.render import to_sql
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.conditions import match_condition
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PrunedPlan, PruneOutcome
 from layoutopt.scan.segment_truth import SegmentTruth, load_segment
-from layoutopt.writer.evaluation import matching_rows
 
 
 def check_decision(table: OpenedTable, root: Node, pruned: Sequence[PrunedPlan]) -> None:

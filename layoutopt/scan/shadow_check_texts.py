@@ -16,11 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import QueryError, SkippingError
+from layoutopt.evaluation.conditions import can_match, match_condition
+from layoutopt.evaluation.engine import EngineQuery, run
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.check_switch import TALLY
-from layoutopt.scan.conditions import can_match, match_condition
-from layoutopt.scan.engine import EngineQuery, run, view_source
 from layoutopt.scan.files import BATCH_ROWS
 from layoutopt.scan.prune import PlanBlocks, PrunedPlan, choose_layouts
 from layoutopt.scan.segment_truth import load_segment
@@ -98,7 +98,7 @@ def _check_answer(sql: str, reads: Sequence[TableRead], zone: str) -> bool:
 
 
 def _run_query(portable: PortableSql, reads: Sequence[TableRead], views: Mapping[int, str], zone: str) -> pa.Table:
-    sources = tuple(view_source(views[read.start], read) for read in reads)
+    sources = tuple(read.as_view(views[read.start]) for read in reads)
     query = EngineQuery(portable.sql, portable.columns, sources, zone, False, portable.functions, portable.uses_times)
     batches = list(run(query, BATCH_ROWS))
     return pa.Table.from_batches(batches) if batches else pa.table({})

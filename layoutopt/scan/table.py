@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyarrow.dataset import Dataset
     from pyspark.sql import DataFrame, SparkSession
 
-    from layoutopt.scan.engine import EngineQuery
+    from layoutopt.evaluation.engine import EngineQuery
     from layoutopt.scan.explain import Explanation
     from layoutopt.sql.duckdb.translate import PortableSql
 
@@ -320,13 +320,13 @@ class Scan:
         """
         if engine != DUCKDB:
             return extensions.find("engines", engine, _ENGINES, "engine")(self)
-        from layoutopt.scan.engine import answer
+        from layoutopt.evaluation.engine import answer
 
         return answer(self._engine_query())
 
     def to_batches(self, batch_rows: int = BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """Return the answer as a stream; raises as :meth:`to_arrow`, possibly after some batches."""
-        from layoutopt.scan.engine import run
+        from layoutopt.evaluation.engine import run
 
         return run(self._engine_query(), batch_rows)
 
@@ -342,7 +342,7 @@ class Scan:
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyRelation:
         """Return the answer as a relation of a connection with the scan's time zone; raises as :meth:`to_arrow`."""
-        from layoutopt.scan.engine import relation
+        from layoutopt.evaluation.engine import relation
 
         return relation(connection, self._engine_query(prefix=f"_layoutopt_{id(self)}_", keep=True))
 
@@ -368,12 +368,12 @@ class Scan:
 
     def _engine_query(self, prefix: str = "_layoutopt_", keep: bool = False) -> EngineQuery:
         # Imported here because importing DuckDB and the SQL translator takes longer than pruning.
-        from layoutopt.scan.engine import EngineQuery, view_source
+        from layoutopt.evaluation.engine import EngineQuery
 
         views = {read.start: f"{prefix}{index}" for index, read in enumerate(self.reads)}
         zone = self.settings.time_zone
         portable = self.table._portable(self.sql, _list_schemas(self.named), tuple(views.items()), zone)
-        sources = tuple(view_source(views[read.start], read) for read in self.reads)
+        sources = tuple(read.as_view(views[read.start]) for read in self.reads)
         streams = portable.is_flat and not keep
         return EngineQuery(
             portable.sql, portable.columns, sources, zone, streams, portable.functions, portable.uses_times

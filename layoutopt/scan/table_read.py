@@ -6,12 +6,13 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Final, TypeAlias
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import CODED, arrow_type, empty_table, nested_type
+from layoutopt.evaluation.arrow_types import CODED, arrow_type, empty_table, nested_type
+from layoutopt.evaluation.predicates import may_match
 from layoutopt.model.arrays import Bits
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Filter, Node, conjuncts, disjunction
@@ -25,7 +26,9 @@ from layoutopt.scan.read import ROWS_ONLY, check_late, read_segments
 from layoutopt.scan.segments import SegmentRead, segments_to_read, split_by_file
 from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.sql.text_cache import cache_by_text
-from layoutopt.writer.evaluation import may_match
+
+if TYPE_CHECKING:
+    from layoutopt.evaluation.engine import EngineView
 
 _MOST_THREADS: Final = 8
 # Rows of a batch while the total size is limited: the bytes of a batch are known only once it is decoded.
@@ -101,6 +104,13 @@ class TableRead:
         condition = self.scan.filter.root
         return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition, coded=coded)
 
+    def as_view(self, name: str) -> EngineView:
+        """Return the rows as a view of the engine, with texts as dictionaries if all files have them."""
+        from layoutopt.evaluation.engine import EngineView  # reads that need no engine don't import DuckDB
+
+        coded = self.coded
+        return EngineView(name, self.arrow_schema(coded), partial(self.batches, coded=coded))
+
     def arrow_schema(self, coded: Collection[str] = ()) -> pa.Schema:
         """Return the schema of the batches; nested types are looked up in a data file."""
         if not self.columns:
@@ -126,7 +136,7 @@ def read_rows(read: TableRead, most_bytes: int) -> pa.Table | None:
     """Read all rows that no part of the filter is known to exclude, in the table's order, with several threads.
 
     Args:
-        read: its columns each have an Arrow type of their own (:func:`~layoutopt.catalog.arrow_types.arrow_type`).
+        read: its columns each have an Arrow type of their own (:func:`~layoutopt.evaluation.arrow_types.arrow_type`).
         most_bytes: the most bytes of rows in memory.
 
     Returns:

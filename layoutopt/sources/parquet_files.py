@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.storage.filesystem import absolute, is_url
 from layoutopt.errors import NeedsSparkError, SchemaError
+from layoutopt.evaluation.checksum import is_summable
 from layoutopt.external.external_tables import check_is_no_table
 from layoutopt.external.footers import SAMPLED_FOOTERS, standard_leaves
 from layoutopt.external.formats import parse_source_name
@@ -35,7 +36,6 @@ from layoutopt.sql.schema import (
     list_nanoseconds,
     read_arrow_schema,
 )
-from layoutopt.writer.checksum import is_summable
 
 # With Hadoop's configuration, a path without a scheme may be in another file system.
 _HADOOP_VARIABLES: Final = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")

@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import BoundError, NeedsSparkError
+from layoutopt.evaluation.keys import FLOATS
+from layoutopt.evaluation.predicates import read_word_columns, segment_words
 from layoutopt.model.arrays import Ints, Words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.schema import Column, Schema, word_names
@@ -27,7 +28,6 @@ from layoutopt.model.vectors import VectorCounts
 from layoutopt.sources.shuffle import CutJob, read_split
 from layoutopt.sources.split import Split, plain_partition_values
 from layoutopt.sources.vectors import evaluate_words
-from layoutopt.writer.evaluation import read_word_columns, segment_words
 from layoutopt.writer.segment import pack_shuffle_batch
 
 KEY: Final = "_key"

@@ -15,15 +15,15 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
+from layoutopt.evaluation.checksum import value_hashes
+from layoutopt.evaluation.murmur3 import hash_words
 from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.external.source_files import stored_names, to_source_columns
-from layoutopt.indexes.murmur3 import hash_words
 from layoutopt.model.arrays import Hashes
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import double_quote_name
 from layoutopt.sources.split import partition_value
-from layoutopt.writer.checksum import value_hashes
 
 if TYPE_CHECKING:
     import duckdb

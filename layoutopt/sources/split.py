@@ -10,9 +10,9 @@ from typing import Final, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import DataFileError, NeedsSparkError
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.external.source_files import SourceFiles

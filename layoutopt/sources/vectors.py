@@ -1,6 +1,6 @@
 """Evaluate feature vectors without Spark: exactly those that Spark would compute, or none.
 
-Features of stored columns are evaluated as in a load task (:mod:`layoutopt.writer.evaluation`). For a literal of a
+Features of stored columns are evaluated as in a load task (:mod:`layoutopt.evaluation.predicates`). For a literal of a
 function each row is treated as a block: where both bounds of the function are equal
 (:mod:`layoutopt.skipping.derived_bounds`), they are its value. DuckDB evaluates other literals that mean the same there
 (:mod:`layoutopt.sql.duckdb`). Only Spark can evaluate the rest.
@@ -14,8 +14,10 @@ from contextlib import suppress
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.catalog.keys import has_key, key_array, one_chunk
 from layoutopt.errors import NeedsSparkError, QueryError
+from layoutopt.evaluation.conditions import evaluate_conditions
+from layoutopt.evaluation.keys import has_key, key_array, one_chunk
+from layoutopt.evaluation.predicates import KeyedRows, features_left_to_spark, matching_rows, segment_words
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.predicates import InSet, Literal, Node, describe, to_sql
@@ -23,13 +25,11 @@ from layoutopt.model.predicates.nodes import user_calls
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind
 from layoutopt.model.vectors import pack
-from layoutopt.scan.conditions import evaluate_conditions
 from layoutopt.skipping.block_statistics import BlockStatistics, ColumnBounds
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.skipping.zone_maps import ZoneMapEvaluator
 from layoutopt.sources.shuffle import CutJob, read_first_rows
 from layoutopt.sources.split import Split
-from layoutopt.writer.evaluation import KeyedRows, features_left_to_spark, matching_rows, segment_words
 
 
 def evaluate_exact_vectors(features: FeatureSet, rows: pa.Table, schema: Schema) -> Words:

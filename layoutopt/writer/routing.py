@@ -19,9 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.bounds import column_bounds
-from layoutopt.catalog.keys import stored_keys
 from layoutopt.catalog.statistics import block_statistics
 from layoutopt.errors import PlanError
+from layoutopt.evaluation.keys import stored_keys
+from layoutopt.evaluation.predicates import distinct_rows
 from layoutopt.features.weights import MARGINAL, WEIGHINGS, weigh_features
 from layoutopt.model.arrays import Bits, Floats, Ints, Words, stable_order
 from layoutopt.model.layout import CUT_BY, MIN_ROWS, PREDICATE_SORT, WEIGHTS, ByCuts, ByOrder, ByVectors, Layout, Plan
@@ -35,7 +36,6 @@ from layoutopt.partitioning.ordered_blocks import order_blocks, order_rows
 from layoutopt.partitioning.registry import WARD, find_partitioner
 from layoutopt.skipping.cannot_match import BlockStatistics, ColumnBounds, cannot_match_each
 from layoutopt.writer.encodings import bytes_per_row
-from layoutopt.writer.evaluation import distinct_rows
 from layoutopt.writer.value_cuts import assign_cells, cut_blocks
 
 # Ranges of a segment at most: on TPC-H years, 18 and more make more vectors than they help.

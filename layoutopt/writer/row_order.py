@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import dense_ranks, stored_keys
+from layoutopt.evaluation.keys import dense_ranks, stored_keys
 from layoutopt.model.arrays import Floats, Ints, Places
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import key_kind

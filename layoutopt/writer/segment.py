@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.errors import BoundError
-from layoutopt.indexes.expressions import select_for_spark
+from layoutopt.evaluation.expressions import select_for_spark
+from layoutopt.evaluation.predicates import read_word_columns, segment_words
 from layoutopt.model.arrays import Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import Expr
 from layoutopt.model.schema import POSITION, SEGMENT, Schema, value_names
-from layoutopt.writer.evaluation import read_word_columns, segment_words
 
 # Columns of a segment's size come straight from the system: with Arrow's own allocator a quarter of a task's CPU time
 # went into page faults.

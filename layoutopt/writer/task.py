@@ -26,13 +26,7 @@ from layoutopt.catalog.statistics import block_statistics, with_bytes
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.errors import TableError, encode_errors
-from layoutopt.indexes.expressions import is_stored
-from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
-from layoutopt.model.arrays import Floats, Ints
-from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
-from layoutopt.model.predicates import Call, Col, Const, Expr
-from layoutopt.model.schema import BLOCK, TID, Column
-from layoutopt.writer.checksum import (
+from layoutopt.evaluation.checksum import (
     Positions,
     is_hashable,
     scramble_words,
@@ -40,6 +34,12 @@ from layoutopt.writer.checksum import (
     sums_by_block,
     value_hashes,
 )
+from layoutopt.evaluation.expressions import is_stored
+from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
+from layoutopt.model.arrays import Floats, Ints
+from layoutopt.model.layout import MIN_ROWS, ByVectors, Plan, Scheme
+from layoutopt.model.predicates import Call, Col, Const, Expr
+from layoutopt.model.schema import BLOCK, TID, Column
 from layoutopt.writer.encodings import (
     Encodings,
     blocks_to_encode,

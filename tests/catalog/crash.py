@@ -31,11 +31,11 @@ from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import FooterKeeper, footer_digest
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
+from layoutopt.evaluation.checksum import block_sums
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
-from layoutopt.writer.checksum import block_sums
 from tests.catalog.loads import blocks_of, plan_of
 
 SCHEMA = Schema((Column("year", "int"), Column("id", "int"), Column("load", "string")))

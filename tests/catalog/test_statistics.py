@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.keys import has_key, key_array, stored_keys
 from layoutopt.catalog.statistics import MAX_TEXT, block_statistics, measure, statistics_type
 from layoutopt.errors import SchemaError
+from layoutopt.evaluation.keys import has_key, key_array, stored_keys
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import NAN_KEY, to_key
 from tests.catalog.typed_values import ARROW, VALUES

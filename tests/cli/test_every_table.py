@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
+from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.scan.table import open_table
 from tests.external.odd_files import write_enums
 

@@ -13,15 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import QueryError
+from layoutopt.evaluation import engine
+from layoutopt.evaluation.engine import EngineQuery, EngineView
+from layoutopt.evaluation.expressions import evaluate
 from layoutopt.functions.function import never
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.functions.texts import has_one_case
-from layoutopt.indexes.expressions import evaluate
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import Call, Col, Const, Expr, InSet
 from layoutopt.model.values import ValueSet
-from layoutopt.scan import engine
-from layoutopt.scan.engine import EngineQuery, Source
 from layoutopt.skipping.cannot_match import BlockStatistics
 from layoutopt.skipping.derived_bounds import derive_bounds
 from layoutopt.sql.dialect import parse_statement
@@ -213,11 +213,11 @@ def test_arrow_computes_what_spark_does(name: str, truth: Truth) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", CALLS)
 def test_the_embedded_engine_computes_what_spark_does(name: str, truth: Truth) -> None:
-    answered, source = 0, Source("rows_of_r", truth.table.schema, truth.table.to_batches)
+    answered, view = 0, EngineView("rows_of_r", truth.table.schema, truth.table.to_batches)
     for text, call in zip(CALLS[name].split(" | "), read_calls(name), strict=False):
         with suppress(QueryError):  # Spark may fail there too; filters have NULL
             portable = portable_sql(f"SELECT {text} AS v FROM r", {"r": SCHEMA}, "rows_of_r")
-            query = EngineQuery(portable.sql, portable.columns, (source,), "UTC", False, portable.functions)
+            query = EngineQuery(portable.sql, portable.columns, (view,), "UTC", False, portable.functions)
             column = engine.answer(query)["v"]
             ours, values = Values.of(column, portable.columns[0].type), truth.values[call]
             assert (ours.known == values.known).all(), text

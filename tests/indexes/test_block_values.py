@@ -14,12 +14,12 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from layoutopt.catalog.statistics import measure
+from layoutopt.evaluation.checksum import hash_array, sums_by_block
+from layoutopt.evaluation.predicates import matching_rows
 from layoutopt.indexes import protocol as module
 from layoutopt.indexes.protocol import BlockValues, block_values
 from layoutopt.inspect.file_check import BlockMatches
 from layoutopt.model.arrays import Ints
-from layoutopt.writer.checksum import hash_array, sums_by_block
-from layoutopt.writer.evaluation import matching_rows
 from tests.scan.builder import building
 from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, some_rows

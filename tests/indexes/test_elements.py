@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 
 from layoutopt.errors import SettingError
+from layoutopt.evaluation.expressions import evaluate, is_computed_here, select_for_spark
 from layoutopt.extensions import names
 from layoutopt.indexes.choosing import find_candidates, parse_indexes
-from layoutopt.indexes.expressions import evaluate, is_computed_here, select_for_spark
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import suits
 from layoutopt.indexes.registry import BUILT_IN, check_index, find_index, find_parameter

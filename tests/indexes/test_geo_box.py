@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
-from layoutopt.indexes.expressions import make_struct
+from layoutopt.evaluation.expressions import make_struct
 from layoutopt.indexes.geo_box import GeoBox
 from layoutopt.indexes.protocol import BlockColumn
 from layoutopt.indexes.stored import StoredIndex

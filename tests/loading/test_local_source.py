@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given as generated
 from hypothesis import strategies as st
 
-from layoutopt.catalog.arrow_types import any_arrow_type
 from layoutopt.errors import (
     AlreadyLoadedError,
     ContentMismatchError,
@@ -27,6 +26,8 @@ from layoutopt.errors import (
     SourceError,
     TableError,
 )
+from layoutopt.evaluation.arrow_types import any_arrow_type
+from layoutopt.evaluation.checksum import value_hashes
 from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.inspect.verify import verify
@@ -40,7 +41,6 @@ from layoutopt.sources import listing
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
 from layoutopt.sources.split import Split, plain_partition_values
-from layoutopt.writer.checksum import value_hashes
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.queries import FEW_QUERIES

@@ -24,6 +24,7 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.footers import footer_at_end, footer_digest
 from layoutopt.catalog.storage.index_files import split_indexes
+from layoutopt.evaluation.checksum import Positions, block_sums, is_hashable, sum_with_positions, value_hashes
 from layoutopt.indexes.measuring import blocks_with_indexes, measure_indexes
 from layoutopt.model.feature import Feature, FeatureSet, SessionSettings
 from layoutopt.model.index_spec import IndexSpec
@@ -32,7 +33,6 @@ from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sql.scans import find_scans
-from layoutopt.writer.checksum import Positions, block_sums, is_hashable, sum_with_positions, value_hashes
 from layoutopt.writer.encodings import list_chunks, row_group_starts
 from tests import duck
 

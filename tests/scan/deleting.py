@@ -16,8 +16,8 @@ from layoutopt.catalog.optimistic_commit import CommitHook
 from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.table import Catalog
+from layoutopt.evaluation.checksum import hash_array
 from layoutopt.scan.table import Table, open_table
-from layoutopt.writer.checksum import hash_array
 
 Where = tuple[str, int, int]
 """A block's file, its row group, and its number."""

@@ -10,10 +10,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from layoutopt.evaluation.predicates import matching_rows
 from layoutopt.model.predicates import And, Node, columns_of
 from layoutopt.scan.table_read import read_rows
 from layoutopt.sql.scans import find_scans
-from layoutopt.writer.evaluation import matching_rows
 from tests.effort import examples
 from tests.scan.builder import Building, build, holds
 from tests.scan.generated import buildings, conditions

@@ -19,6 +19,7 @@ from layoutopt.catalog.statistics import block_statistics
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE, FAILED
 from layoutopt.errors import SkippingError
+from layoutopt.evaluation.predicates import may_match
 from layoutopt.inspect.evaluate import evaluate
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan
@@ -33,7 +34,6 @@ from layoutopt.scan.shadow_check_texts import have_same_rows
 from layoutopt.scan.table import Table, open_table
 from layoutopt.skipping.cannot_match import cannot_match_all
 from layoutopt.sql.scans import TableScan, find_scans
-from layoutopt.writer.evaluation import may_match
 from tests.inspect.logs import logged
 from tests.scan import builder
 from tests.scan.builder import build, building, by_position

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.catalog.arrow_types import CODED
 from layoutopt.errors import DataFileError, SkippingError
+from layoutopt.evaluation.arrow_types import CODED
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan import table_read as reads
 from layoutopt.scan.table import Table

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.bounds import column_bounds
-from layoutopt.catalog.keys import key_array, stored_keys
 from layoutopt.catalog.statistics import block_statistics
+from layoutopt.evaluation.keys import key_array, stored_keys
 from layoutopt.indexes.lists import matching_keys
 from layoutopt.model.predicates import And, Comparison, Constant, Expr, InSet, Like, Node, Or, to_sql
 from layoutopt.model.schema import Column, Schema

@@ -12,8 +12,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from layoutopt.evaluation.expressions import is_worth_indexing, make_struct
 from layoutopt.indexes.choosing import parse_indexes
-from layoutopt.indexes.expressions import is_worth_indexing, make_struct
 from layoutopt.indexes.measuring import measure_indexes
 from layoutopt.indexes.protocol import BlockColumn, suits
 from layoutopt.indexes.registry import find_index

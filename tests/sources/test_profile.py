@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.errors import NeedsSparkError
+from layoutopt.evaluation.predicates import read_word_columns
 from layoutopt.model.feature import FeatureSet
 from layoutopt.sources.profile import (
     COUNT,
@@ -31,7 +32,6 @@ from layoutopt.sources.profile import (
 )
 from layoutopt.sources.shuffle import CutJob, SegmentRanges
 from layoutopt.sources.split import POSITION_BITS, Split
-from layoutopt.writer.evaluation import read_word_columns
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from layoutopt.errors import QueryError
+from layoutopt.evaluation import engine
+from layoutopt.evaluation.engine import EngineQuery, EngineView
+from layoutopt.evaluation.predicates import is_keyed, matching_rows, words_by_keys
 from layoutopt.model.feature import Feature, SessionSettings
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.model.vectors import unpack
-from layoutopt.scan import engine
-from layoutopt.scan.engine import EngineQuery, Source
 from layoutopt.scan.table import Table
 from layoutopt.sql.duckdb.translate import portable_sql
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans
-from layoutopt.writer.evaluation import is_keyed, matching_rows, words_by_keys
 from tests.scan.builder import build, building, by_position
 from tests.spark.boundaries import COLUMNS, SCHEMA, boundaries, rows
 from tests.spark.settings import UNCOMPILED, new_session
@@ -150,12 +150,12 @@ def check_words(scans: Mapping[str, TableScan], truth: dict[str, Bits]) -> None:
 
 def check_engine(truth: dict[str, Bits]) -> float:
     """DuckDB answers as Spark does, or the text is refused; gives the share of those answered."""
-    answered, source = 0, Source("rows_of_t", ROWS.schema, ROWS.to_batches)
+    answered, view = 0, EngineView("rows_of_t", ROWS.schema, ROWS.to_batches)
     for condition, bits in truth.items():
         try:
             portable = portable_sql(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, "rows_of_t")
             query = EngineQuery(
-                portable.sql, portable.columns, (source,), "UTC", False, portable.functions, portable.uses_times
+                portable.sql, portable.columns, (view,), "UTC", False, portable.functions, portable.uses_times
             )
             found = engine.answer(query)["id"].to_pylist()
         except QueryError:

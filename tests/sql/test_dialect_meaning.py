@@ -16,9 +16,9 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.errors import QueryError
+from layoutopt.evaluation.conditions import bits_query, evaluate_conditions
 from layoutopt.model.predicates import to_sql
 from layoutopt.model.schema import Column, Schema
-from layoutopt.scan.conditions import bits_query, evaluate_conditions
 from layoutopt.sql.dialect_meaning import MEANINGS, TRAITS, list_meanings
 from layoutopt.sql.problems import StatementError
 from layoutopt.sql.scans import TableScan, find_scans

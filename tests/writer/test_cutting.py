@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.catalog.keys import key_array
+from layoutopt.evaluation.keys import key_array
 from layoutopt.model.layout import ByCuts, Layout, Plan, Scheme
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import Key, to_key

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.writer.checksum import Positions, hash_array, hash_with_positions, sum_with_positions, value_hashes
+from layoutopt.evaluation.checksum import Positions, hash_array, hash_with_positions, sum_with_positions, value_hashes
 
 PAIRS = pa.map_(pa.string(), pa.float64())
 DEEP = pa.list_(pa.map_(pa.int32(), pa.map_(pa.string(), pa.int32())))

@@ -28,12 +28,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.block_index import INDEXES, check_expansion, damage_error
-from layoutopt.catalog.keys import dense_ranks, one_chunk
 from layoutopt.catalog.paths import FileDigest, SafePath, index_path, read_field
-from layoutopt.catalog.statistics import reduce_blocks
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError
-from layoutopt.model.arrays import Ints
+from layoutopt.evaluation.keys import dense_ranks, one_chunk
+from layoutopt.model.arrays import Ints, reduce_blocks
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.records import Form, Record, to_json
 

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.errors import SettingError
-from layoutopt.indexes.expressions import select_for_spark
+from layoutopt.evaluation.expressions import select_for_spark
+from layoutopt.evaluation.predicates import features_left_to_spark
 from layoutopt.model.feature import Feature
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import describe, to_sql
@@ -22,7 +23,6 @@ from layoutopt.sources.profile import COUNT, MAX_PAIRS, counts_by_key
 from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.versions import to_arrow
-from layoutopt.writer.evaluation import features_left_to_spark
 
 
 def _word_sql(features: Sequence[Feature], word: int) -> str:
@@ -59,8 +59,8 @@ def word_columns(features: Sequence[Feature]) -> list[Column]:
 def with_feature_words(df: DataFrame, features: Sequence[Feature], columns: Iterable[str] | None = None) -> DataFrame:
     """Return the rows with words over the features that tasks can't evaluate by the keys of their columns.
 
-    These are features of functions, LIKE and users (:mod:`layoutopt.writer.evaluation`). ``columns`` are kept, all when
-    None.
+    These are features of functions, LIKE and users (:mod:`layoutopt.evaluation.predicates`). ``columns`` are kept, all
+    when None.
     """
     names = list(df.columns if columns is None else columns)
     left = [features[i] for i in features_left_to_spark(features, names)]

@@ -39,6 +39,7 @@ from pyspark.sql.types import (
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.storage.filesystem import absolute
 from layoutopt.errors import SchemaError, SourceError
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.external_tables import check_is_no_table, open_snapshot
 from layoutopt.external.formats import PARQUET, FileFormat, parse_path, parse_table_name
 from layoutopt.external.snapshot import SnapshotFile, SourceSnapshot, strip_scheme, uri_to_path
@@ -49,7 +50,6 @@ from layoutopt.model.types import is_padded, quote_name, type_sql
 from layoutopt.spark.core.failures import broken_file, translate_spark_errors
 from layoutopt.spark.core.versions import file_metadata, to_dataframe, variant_type
 from layoutopt.sql.schema import check_folders, list_files
-from layoutopt.writer.checksum import is_hashable
 
 # A missing or damaged file must never read as empty, whatever the session's settings.
 WHOLE_FILES: Final = {
@@ -365,7 +365,7 @@ def content_columns(df: DataFrame) -> list[SparkColumn]:
 
 
 def checksum_column(name: str, type: DataType) -> SparkColumn:
-    """Return the sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.writer.checksum` sums them."""
+    """Return the sum of unsigned 32-bit hashes of a column, as :mod:`layoutopt.evaluation.checksum` sums them."""
     if isinstance(type, VariantType):
         return F.coalesce(F.sum(hash_column(name, type)), F.lit(0).cast("bigint"))
     return F.expr(f"coalesce(sum({_hash_sql(name, type)}), 0L)")

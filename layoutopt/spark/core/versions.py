@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 import numpy as np
 import pyarrow as pa
 
-from layoutopt.indexes.murmur3 import hash_words
+from layoutopt.evaluation.murmur3 import hash_words
 from layoutopt.model.values.keys import text_sql
 
 if TYPE_CHECKING:  # plans without Spark import this module, too

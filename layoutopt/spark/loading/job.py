@@ -25,6 +25,7 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import NeedsSparkError
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.formats import parse_table_name
 from layoutopt.external.snapshot import uri_to_path
 from layoutopt.loading.load import RowSource
@@ -43,7 +44,6 @@ from layoutopt.spark.core.source import checksum_column, content_columns, conten
 from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import SparkTasks, map_in_workers, map_segments
 from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
-from layoutopt.writer.checksum import is_hashable
 from layoutopt.writer.load_ids import remove_on_failure
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 from layoutopt.writer.task import WriteJob, write_segment

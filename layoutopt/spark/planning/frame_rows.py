@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.types import DateType, NumericType, TimestampNTZType, TimestampType
 
 from layoutopt.catalog.partition_names import PlainValue, null_first_key
+from layoutopt.evaluation.predicates import read_word_columns, segment_words
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import POSITION, SEGMENT, Column
@@ -35,7 +36,6 @@ from layoutopt.spark.core.sessions import limit_method_size
 from layoutopt.spark.core.source import hash_input, with_binaries
 from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import SparkTasks, map_segments
-from layoutopt.writer.evaluation import read_word_columns, segment_words
 
 # The share of rows by which it is decided whether a column's bounds can exclude a query from a partition.
 _BOUNDS_SHARE: Final = 0.01

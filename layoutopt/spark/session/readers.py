@@ -27,10 +27,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from layoutopt.catalog.arrow_types import arrow_type
-from layoutopt.catalog.keys import FLOATS
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.evaluation.arrow_types import arrow_type
+from layoutopt.evaluation.keys import FLOATS
 from layoutopt.external.listing import to_arrow_constant
 from layoutopt.inspect.cost import QueryWork, count_work
 from layoutopt.model.arrays import Bits, Ints

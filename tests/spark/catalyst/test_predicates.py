@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr
 
+from layoutopt.evaluation.predicates import is_matched_by_keys, matching_rows
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.predicates import TRUE, Node, to_sql
 from layoutopt.model.schema import Column, Schema
 from layoutopt.spark.catalyst.predicates import TABLE, Condition, read_condition
 from layoutopt.sql.scans import find_scans
-from layoutopt.writer.evaluation import is_matched_by_keys, matching_rows
 from tests.spark.catalyst.generated import ROWS, TYPES, Conditions, rows_sql, usual_conditions
 from tests.spark.catalyst.scans import Scans
 from tests.spark.settings import UNCOMPILED, new_session

@@ -9,12 +9,12 @@ import pytest
 
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.errors import BoundError
+from layoutopt.evaluation.predicates import read_word_columns, segment_words
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.predicates import Call, Col, Const, Expr, to_sql
 from layoutopt.model.vectors import unpack
 from layoutopt.spark.core.featurize import count_vectors, pairs_table, with_feature_words, word_columns
 from layoutopt.spark.core.source import schema_of
-from layoutopt.writer.evaluation import read_word_columns, segment_words
 from tests.scan.builder import feature_of
 from tests.spark.tables import document, every_type, is_value, simple_document, simple_rows
 

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.errors import QueryError
+from layoutopt.evaluation import engine
+from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
-from layoutopt.scan import engine
-from layoutopt.scan.engine import EngineQuery, Source
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ def rows() -> pa.Table:
 
 def run(portable: PortableSql) -> pa.Table:
     """The embedded engine's answer."""
-    source = Source("rows_of_t", rows().schema, rows().to_batches)
-    return engine.answer(EngineQuery(portable.sql, portable.columns, (source,), "UTC", False, portable.functions))
+    view = EngineView("rows_of_t", rows().schema, rows().to_batches)
+    return engine.answer(EngineQuery(portable.sql, portable.columns, (view,), "UTC", False, portable.functions))
 
 
 def answers(conditions: list[str]) -> dict[str, list[bool | None]]:

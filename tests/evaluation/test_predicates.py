@@ -10,11 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layoutopt.model.feature import Feature
-from layoutopt.model.schema import Column, Schema
-from layoutopt.model.vectors import WORD_BITS, distinct, pack, unpack, words_for
-from layoutopt.writer import evaluation as writer_features
-from layoutopt.writer.evaluation import (
+from layoutopt.evaluation import predicates
+from layoutopt.evaluation.predicates import (
     distinct_rows,
     features_left_to_spark,
     is_keyed,
@@ -22,6 +19,9 @@ from layoutopt.writer.evaluation import (
     segment_words,
     words_by_keys,
 )
+from layoutopt.model.feature import Feature
+from layoutopt.model.schema import Column, Schema
+from layoutopt.model.vectors import WORD_BITS, distinct, pack, unpack, words_for
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -145,7 +145,7 @@ def test_distinct_vectors_of_rows_are_those_that_sorting_finds(seed: int, width:
     values = rng.integers(0, 2**63, (3, width), dtype=np.uint64) * np.uint64(2)
     words = np.take_along_axis(values, rng.integers(0, 3, (rows, width)), axis=0)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(writer_features, "_MANY_ROWS", 1)
+        patched.setattr(predicates, "_MANY_ROWS", 1)
         by_hashing = distinct_rows(words)
     for found, expected in zip(by_hashing, distinct(words), strict=True):
         assert found.dtype == expected.dtype

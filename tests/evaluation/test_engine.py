@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from layoutopt.errors import QueryError
-from layoutopt.scan.engine import connect
+from layoutopt.evaluation.engine import connect
 
 ZONE = "SELECT current_setting('TimeZone')"
 

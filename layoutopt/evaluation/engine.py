@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from typing import Any, Final
 
 import duckdb
@@ -21,28 +21,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from duckdb.func import FunctionNullHandling, PythonUDFType
 
-from layoutopt.catalog.arrow_types import any_arrow_type, conform, empty_table
 from layoutopt.errors import LayoutoptError, QueryError, decode_error
+from layoutopt.evaluation.arrow_types import any_arrow_type, conform, empty_table
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quote_name
-from layoutopt.scan.table_read import TableRead
 from layoutopt.sql.duckdb.expressions import PortableFunction
 from layoutopt.sql.schema import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)
-class Source:
+class EngineView:
     """The content of one view: a schema, and a function that returns its batches and can be called repeatedly."""
 
     view: str
     schema: pa.Schema
     batches: Callable[[], Iterator[pa.RecordBatch]]
-
-
-def view_source(view: str, read: TableRead) -> Source:
-    """Return the rows that a mention of a table reads as a view, with texts as dictionaries if all files have them."""
-    coded = read.coded
-    return Source(view, read.arrow_schema(coded), partial(read.batches, coded=coded))
 
 
 @dataclass(frozen=True)
@@ -55,7 +48,7 @@ class EngineQuery:
 
     sql: str
     columns: tuple[Column, ...]
-    sources: tuple[Source, ...]
+    sources: tuple[EngineView, ...]
     time_zone: str
     streams: bool
     functions: tuple[PortableFunction, ...] = ()

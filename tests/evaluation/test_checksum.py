@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.writer.checksum import block_sums, hash_array, is_hashable, sums_by_block
+from layoutopt.evaluation.checksum import block_sums, hash_array, is_hashable, sums_by_block
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from layoutopt.indexes import hash_loop, murmur3
-from layoutopt.indexes.hash_loop import hash_each
-from layoutopt.indexes.murmur3 import SEED, hash_texts
+from layoutopt.evaluation import hash_loop, murmur3
+from layoutopt.evaluation.hash_loop import hash_each
+from layoutopt.evaluation.murmur3 import SEED, hash_texts
 from layoutopt.model.arrays import Bytes, Hashes, Ints
 
 _ALL = 2**32 - 1
@@ -77,7 +77,7 @@ def _raise(*_: object) -> None:
 @pytest.mark.parametrize("broken", ["no numba", "does not compile", "told not to"])
 def test_without_a_compiler_that_works_arrays_go_on(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     if broken == "no numba":
-        for name in ("layoutopt.indexes.hash_loop", "layoutopt.partitioning.native"):
+        for name in ("layoutopt.evaluation.hash_loop", "layoutopt.evaluation.native"):
             monkeypatch.delitem(sys.modules, name, raising=False)
         monkeypatch.setitem(sys.modules, "numba", None)
     elif broken == "does not compile":

@@ -1,12 +1,12 @@
-"""The compiled loop of :func:`layoutopt.indexes.murmur3.hash_texts`."""
+"""The compiled loop of :func:`layoutopt.evaluation.murmur3.hash_texts`."""
 
 from __future__ import annotations
 
 import numba
 import numpy as np
 
+from layoutopt.evaluation.native import compile_loop, compile_loop_helper
 from layoutopt.model.arrays import Bytes, Hashes, Ints
-from layoutopt.partitioning.native import compile_loop, compile_loop_helper
 
 
 def is_compiled() -> bool:

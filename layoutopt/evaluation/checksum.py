@@ -18,10 +18,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.arrow_types import any_arrow_type
-from layoutopt.catalog.statistics import reduce_blocks
-from layoutopt.indexes.murmur3 import SEED, hash_joined, hash_texts, hash_words, scramble_words, start_states
-from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places
+from layoutopt.evaluation.arrow_types import any_arrow_type
+from layoutopt.evaluation.murmur3 import SEED, hash_joined, hash_texts, hash_words, scramble_words, start_states
+from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints, Places, reduce_blocks
 from layoutopt.model.types import VARIANT, decimal_digits
 
 # A text column is hashed by its distinct values if at most half of this many first values are distinct.
@@ -244,7 +243,7 @@ class Positions:
         self._states = start_states(tids.astype(np.uint32))
 
     def hashes(self, scrambled_hashes: Hashes) -> Hashes:
-        """Return :func:`hash_with_positions` from :func:`~layoutopt.indexes.murmur3.scramble_words` hashes.
+        """Return :func:`hash_with_positions` from :func:`~layoutopt.evaluation.murmur3.scramble_words` hashes.
 
         >>> Positions(np.array([0, 1])).hashes(scramble_words(np.array([7, 7], np.uint32))).tolist()
         [3609916043, 3314335178]

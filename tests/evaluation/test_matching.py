@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from layoutopt.evaluation.predicates import KeyedRows, matching_rows
 from layoutopt.model.predicates import (
     ANY_CHAR,
     ANY_STRING,
@@ -24,7 +25,6 @@ from layoutopt.model.predicates import (
     parse_like,
 )
 from layoutopt.model.values import Interval, Key, ValueSet, compare
-from layoutopt.writer.evaluation import KeyedRows, matching_rows
 
 S, T = Col("s", "string"), Col("t", "string")
 EMOJI = "\U0001f600"

@@ -17,9 +17,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import key_array, one_chunk, stored_keys
-from layoutopt.indexes.expressions import is_stored, stored_values
-from layoutopt.indexes.lists import flags, in_values, like_regex, texts_in_values
+from layoutopt.evaluation.expressions import is_stored, stored_values
+from layoutopt.evaluation.keys import key_array, one_chunk, stored_keys
+from layoutopt.evaluation.matching import flags, in_values, like_regex, texts_in_values
 from layoutopt.model.arrays import Bits, Ints, Keys, Words
 from layoutopt.model.feature import Feature
 from layoutopt.model.predicates import (

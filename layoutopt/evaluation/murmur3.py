@@ -102,7 +102,7 @@ class _Loop:
 
 def _compile_loop() -> HashTexts | None:
     try:
-        from layoutopt.indexes.hash_loop import hash_each, is_compiled
+        from layoutopt.evaluation.hash_loop import hash_each, is_compiled
 
         def hash_compiled(data: Bytes, offsets: Ints) -> Hashes:
             return hash_each(_read_only(data), _read_only(offsets), np.uint32(SEED))

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from layoutopt.catalog.keys import one_chunk
+from layoutopt.evaluation.keys import one_chunk
 from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.arrays import Bits, Ints
 from layoutopt.model.predicates import Call, Col, Const, Expr
