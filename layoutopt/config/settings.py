@@ -26,7 +26,7 @@ from layoutopt.config.fields import (
     or_installed,
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
-from layoutopt.model.methods import AUTO, CHOICES, DEFAULT_BLOCK_ROWS, FILE_BYTES
+from layoutopt.model.methods import AUTO, CHOICES, DEFAULT_BLOCK_ROWS, DEFAULT_PARTITIONER, FILE_BYTES
 from layoutopt.model.requests import DELETED_SHARE, REWRITE_SHARE, SAMPLED_QUERIES
 
 if TYPE_CHECKING:
@@ -87,6 +87,16 @@ EventLog = Annotated[
     Field(
         description="append events to this file as JSON lines; - for stderr (then a job prints only JSON, on "
         "spark-submit's stdout)"
+    ),
+]
+
+# What runs the tasks of a verb.
+Executor = Annotated[
+    Literal["auto", "local", "spark"],
+    Field(
+        description="what runs the tasks: `local`, processes of this machine; `spark`; or `auto`: these processes for "
+        "Parquet files, Delta and Iceberg tables of up to 10 million rows (`append`: 100,000), and Spark for the others, "
+        "if PySpark is installed"
     ),
 ]
 
@@ -190,7 +200,7 @@ class PlanSettings(VerbSettings):
         "where hold-out queries then read fewer bytes",
     )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
-        "portfolio-low",
+        DEFAULT_PARTITIONER,
         description="how a load groups feature vectors into blocks: a portfolio takes the best of several by what "
         "the log's queries skip, never worse than `ward`. `portfolio-low` searches for a few percent of a load's time, "
         "`portfolio` for one to four times that, `portfolio-high` for many times",
@@ -277,18 +287,8 @@ class PlanSettings(VerbSettings):
         None, ge=1, description="which of several storage budgets gives the written plan [default: the largest]"
     )
     budget_unit: Cost = Field("cells", description="the unit of storage budgets: cells or compressed bytes")
+    executor: Executor = "auto"
     output: NewFile = Field(Path("plan.json"), description="the file to write")
-
-
-# What runs the tasks of a verb.
-Executor = Annotated[
-    Literal["spark", "local"] | None,
-    Field(
-        description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
-        "Iceberg tables "
-        "[default: spark; local where PySpark is not installed]"
-    ),
-]
 
 
 class LoadSettings(VerbSettings):
@@ -328,7 +328,7 @@ class LoadSettings(VerbSettings):
         description="replace existing partitions; without it, the same rows count as done and other rows are refused",
     )
     allow_empty: bool = Field(False, description="accept partitions without rows in the source; they become empty")
-    executor: Executor = None
+    executor: Executor = "auto"
     encrypt: Text | None = Field(
         None,
         description="encrypt a new table with the key (16, 24 or 32 bytes in hexadecimal or base64) from env:NAME, an "
@@ -353,7 +353,7 @@ class UpSettings(VerbSettings):
     quick: bool = Field(False, description="keep the first plan; don't try all methods")
     dialect: Dialect = "spark"
     column: SqlColumn = None
-    executor: Executor = None
+    executor: Executor = "auto"
 
 
 class SnapshotSettings(VerbSettings):
@@ -466,7 +466,7 @@ class ReloadSettings(VerbSettings):
     partition: Names = Field((), description="the partitions to load again, each COLUMN=VALUE, in a commit each")
     first: First = None
     last: Last = None
-    executor: Executor = None
+    executor: Executor = "auto"
     publish: PublishTo = ()
     log_json: EventLog = None
 
@@ -526,14 +526,7 @@ class AppendSettings(VerbSettings):
         description="do not compact the small files of earlier appends; otherwise a second commit does so "
         "once several times as many rows have arrived since",
     )
-    executor: Annotated[
-        Literal["spark", "local"] | None,
-        Field(
-            description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
-            "Iceberg tables "
-            "[default: local for up to 100,000 rows of these; spark for others, where PySpark is installed]"
-        ),
-    ] = None
+    executor: Executor = "auto"
     publish: PublishTo = ()
     log_json: EventLog = None
 

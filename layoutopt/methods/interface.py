@@ -12,11 +12,10 @@ from layoutopt.features.weights import feature_shares
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
-from layoutopt.model.methods import AUTO, DEFAULT_BLOCK_ROWS, FILE_BYTES
+from layoutopt.model.methods import AUTO, DEFAULT_BLOCK_ROWS, DEFAULT_PARTITIONER, FILE_BYTES
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
 
 T = TypeVar("T")
@@ -98,7 +97,7 @@ class PlanRequest:
     storage_budget: tuple[float, ...] | None = None
     choose: float | None = None
     budget_unit: str = "cells"
-    partitioner: str = DEFAULT
+    partitioner: str = DEFAULT_PARTITIONER
     slices: bool = True
     row_order: tuple[str, ...] | None = None
     objective: str = "bytes"

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from layoutopt import extensions
+from layoutopt.model.methods import DEFAULT_PARTITIONER
 from layoutopt.partitioning.local_search import ward_refined
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.partitioning.portfolio import portfolio
@@ -27,8 +29,7 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     }
 )
 
-# The default of a load: a short search from three starts.
-DEFAULT = "portfolio-low"
+DEFAULT: Final = DEFAULT_PARTITIONER
 
 
 def find_partitioner(name: str) -> Partitioner:

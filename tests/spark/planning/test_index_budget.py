@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from layoutopt.api.options import make_request
 from layoutopt.errors import SettingError
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.predicates import Call, Col, Const, InSet
@@ -38,7 +39,8 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 
 def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **more: Any) -> Plan:
-    return plan_with_indexes(spark, str(source), of, PlanRequest("input-order", block_rows=300, **more))
+    request = make_request(PlanRequest, {"method": "input-order", "block_rows": 300, **more})
+    return plan_with_indexes(spark, str(source), of, request)
 
 
 def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
@@ -49,11 +51,11 @@ def of_values(spark: SparkSession, source: Path, column: str, values: list[objec
 @pytest.mark.long
 def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
     log = of_values(spark, source, "text", [sha1(b"%d" % i).hexdigest() for i in range(3, 6000, 147)])
-    plan = planned(spark, source, log, index_budget="30%", index="day:value-list")
+    plan = planned(spark, source, log, index_budget=0.3, index="day:value-list")
     assert {str(index).split(":")[0] for index in plan.indexes} == {"day", "text"}
     assert plan.predicted["index_share"] <= 0.3
     assert plan.predicted["index_saves"] > 0.5
-    assert planned(spark, source, log, index_budget="0.01%").indexes == ()
+    assert planned(spark, source, log, index_budget=0.0001).indexes == ()
     assert planned(spark, source, log).indexes == ()
 
 
@@ -63,7 +65,7 @@ def test_elements_that_never_recur_are_worth_an_index(spark: SparkSession, sourc
     words = Col("words", "array<string>")
     looked_up = [Const(sha1(b"%d" % i).hexdigest()[:8], "string") for i in range(3, 6000, 147)]
     holds = [InSet(Call("array_contains", (words, word), "boolean"), ValueSet.point(1)) for word in looked_up]
-    plan = planned(spark, source, document(schema, holds), index_budget="30%")
+    plan = planned(spark, source, document(schema, holds), index_budget=0.3)
     assert {str(index).split(":")[0] for index in plan.indexes} == {"words"}
     assert plan.predicted["index_saves"] > 0.5
 
