@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, start_spark
+from layoutopt.cli.inputs import make_execution, prepare_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -24,13 +23,9 @@ from layoutopt.config.settings import (
 from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from layoutopt.catalog.table import Catalog
-    from layoutopt.events import Stages
-    from layoutopt.loading.load import LoadSource
     from layoutopt.spark.changes.pipeline import ChangeReport
-    from layoutopt.writer.task_result import LoadReport
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
 
@@ -47,34 +42,13 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     start_quickly()
     from layoutopt.events import event_log
-    from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
-        if is_loaded_locally(settings.executor, session, settings.source):
-            report = append_locally(request, work.say, log)
-        elif settings.executor == "spark" or find_reading_property(session):
-            from layoutopt.spark.changes.append import append_rows
-
-            spark = prepare_spark(session, table=settings.table_path)
-            report = append_rows(spark, request, work.say, log)
-        else:
-            further = [partial(_open_by_spark, session, settings.table_path, by_arrow=arrow) for arrow in (True, False)]
-            report = append_few_rows(request, partial(_compact_by_spark, session), further, work.say, log)
+        execution = make_execution(session, settings.executor, table=settings.table_path)
+        report = execution.append(request, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
-
-
-def _open_by_spark(session: Session, table: str, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:
-    from layoutopt.spark.changes.append import open_to_append
-
-    return open_to_append(prepare_spark(session, table=table), source, catalog, by_arrow=by_arrow)
-
-
-def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    from layoutopt.spark.changes.append import compact_small_entries
-
-    return compact_small_entries(start_spark(session, table=path), path, keys, watch)
 
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_names import PlainValue, parse_plain_value
 from layoutopt.catalog.storage.filesystem import absolute, is_url
+from layoutopt.catalog.storage.footers import ENCRYPTED
 from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, SourceError
 from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.external.formats import parse_source_name
@@ -30,8 +31,11 @@ from layoutopt.sources.parquet_files import check_columns, list_visible
 from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.sources.source import Source, open_files
 from layoutopt.sources.vectors import check_features_by_arrow
-from layoutopt.sql.schema import folder_values
+from layoutopt.sql.schema import folder_values, list_files
 
+# Counting more takes as long as Spark takes to start.
+_MOST_FILES: Final = 1_000
+_MOST_ROWS: Final = 10_000_000
 _NONE: Final[Mapping[PlainValue, LayoutoptError]] = MappingProxyType({})
 
 
@@ -40,7 +44,14 @@ def open_door(source: str, plan: Plan) -> Door[LoadSource]:
     return Door(lambda _: open_local(source, plan), partial(refuse_spark, source))
 
 
-def open_local(source: str, plan: Plan, executor: Executor | None = None, most_rows: int | None = None) -> Source:
+def open_local(
+    source: str,
+    plan: Plan,
+    executor: Executor | None = None,
+    *,
+    most_rows: int | None = None,
+    counts_here: bool = False,
+) -> Source:
     """Open a source of Parquet files. Partitions in folders with a damaged file don't stop the others.
 
     Args:
@@ -48,6 +59,7 @@ def open_local(source: str, plan: Plan, executor: Executor | None = None, most_r
         plan: the layout to load by.
         executor: reads the files; None for processes of this machine, as many as the rows are worth.
         most_rows: more are refused; None for no bound.
+        counts_here: whether processes of this machine count few rows, so that Spark starts later.
 
     Raises:
         NeedsSparkError: Spark might read the files otherwise, the plan needs Spark, or there are more than
@@ -59,14 +71,15 @@ def open_local(source: str, plan: Plan, executor: Executor | None = None, most_r
         check_settings(plan)
     if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
         raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
+    open_some = partial(_open, source, plan, executor, most_rows, counts_here)
     try:
-        return _open(source, plan, executor, most_rows)
+        return open_some()
     except LayoutoptError as error:
         problems, readable = _find_damaged(source, plan)
         if not problems or not readable:
             raise
         try:
-            return _open(source, plan, executor, most_rows, problems, readable)
+            return open_some(problems, readable)
         except LayoutoptError:
             raise error from None
 
@@ -76,6 +89,7 @@ def _open(
     plan: Plan,
     executor: Executor | None,
     most_rows: int | None,
+    counts_here: bool,
     problems: Mapping[PlainValue, LayoutoptError] = _NONE,
     only: Collection[str] = (),
 ) -> Source:
@@ -85,7 +99,10 @@ def _open(
     rows = estimate_rows(files)
     if most_rows is not None and rows > most_rows:
         raise NeedsSparkError(f"there are more than {most_rows} rows")
-    opened = open_files(source, files, plan.schema, plan.partition_by, executor or _choose_processes(rows))
+    are_few = counts_here and len(files) <= _MOST_FILES and rows <= _MOST_ROWS
+    counting = _choose_processes(rows) if executor is None or are_few else executor
+    opened = open_files(source, files, plan.schema, plan.partition_by, counting)
+    opened.executor = executor or counting
     if most_rows is not None and sum(opened.partition_rows.values()) > most_rows:
         raise NeedsSparkError(f"there are more than {most_rows} rows")
     for split, _ in opened.splits[:1]:
@@ -119,10 +136,27 @@ def _find_damaged(source: str, plan: Plan) -> tuple[dict[PlainValue, LayoutoptEr
     return damaged, paths
 
 
+def find_damaged_file(source: str, plan: Plan) -> LayoutoptError | None:
+    """Return the error of a file that is no Parquet, and belongs to no day alone; None if there is none, or many files.
+
+    Raises:
+        SourceError: the source is the folder of a table of another format.
+    """
+    root = Path(absolute(source)) if parse_source_name(source) is None and not is_url(source) else None
+    if root is None or not root.exists() or _find_damaged(source, plan)[1]:
+        return None
+    files = list_files(root) if root.is_dir() else [root]
+    if len(files) > _MOST_FILES:
+        return None
+    return next(filter(None, (_find_problem(str(file)) for file in files)), None)
+
+
 def _find_problem(path: str) -> LayoutoptError | None:
     try:
         pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
+        if Path(path).read_bytes()[-len(ENCRYPTED) :] == ENCRYPTED:  # which Spark may have the key of
+            return None
         return SourceError(f"the source's file {path!r} can't be read as Parquet ({error}); write it again")
     return None
 

@@ -55,9 +55,7 @@ class Executor(Protocol):
         """
         ...
 
-    def shuffle(
-        self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list
-    ) -> Sequence[Value | None]:
+    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
         """Cut a job's rows into segments, and return a function's value of each; None for those without rows.
 
         Raises:
@@ -111,9 +109,7 @@ class Processes:
             self._beginning = None
         return self._map(count, function)
 
-    def shuffle(
-        self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list
-    ) -> Sequence[Value | None]:
+    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
         """Shuffle by the files of a temporary folder.
 
         Raises:

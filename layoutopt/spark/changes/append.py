@@ -25,7 +25,7 @@ from layoutopt.sources.door import Door
 from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.core.sessions import AnySession, start_session
-from layoutopt.spark.loading.load import SparkSource, open_in_tasks
+from layoutopt.spark.loading.load import open_by_session, open_in_tasks
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -71,6 +71,8 @@ def open_to_append(spark: AnySession, source: str, catalog: Catalog, *, by_arrow
     """Open a source by Spark, to append it to a table; or for Spark's tasks, which read it ``by_arrow``."""
     if callable(spark) and catalog.plans:
         check_source(source, current_plan(catalog).schema, "the table")
-    session = start_session(spark)
-    plan = newest_checked_plan(session, catalog)
-    return (open_in_tasks if by_arrow else SparkSource)(session, source, plan, "the table")
+    plan = current_plan(catalog)
+    if by_arrow and catalog.plans:
+        return open_in_tasks(spark, source, plan, "the table")
+    newest_checked_plan(start_session(spark), catalog)
+    return open_by_session(spark, source, plan, "the table")

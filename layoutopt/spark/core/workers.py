@@ -27,6 +27,7 @@ from layoutopt.model.schema import SEGMENT
 from layoutopt.sources.executor import Batches, Pack, RowsFunction, Task
 from layoutopt.sources.shuffle import CutJob, cut_rows
 from layoutopt.spark.core.failures import MISSING_PACKAGE, translate_spark_errors
+from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.core.versions import repartition_by_id, to_arrow
 from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 
@@ -131,12 +132,16 @@ def _pack_value(number: int, value: object) -> pa.RecordBatch:
 
 
 class SparkTasks:
-    """Tasks of a Spark session, as :class:`~layoutopt.sources.executor.Executor`."""
+    """Tasks of a session, which is started once it is needed: an :class:`~layoutopt.sources.executor.Executor`."""
 
     shuffles_openly = False  # or as the session is configured
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    def __init__(self, spark: AnySession) -> None:
+        self._start = spark
+
+    @property
+    def _spark(self) -> SparkSession:
+        return start_session(self._start)
 
     @property
     def cores(self) -> int:

@@ -7,6 +7,7 @@ spooled to such files first (:mod:`layoutopt.spark.loading.spool`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +22,7 @@ from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
 from layoutopt.loading.load import Basis, LoadSource, LoadsReport
-from layoutopt.loading.local_source import open_local
+from layoutopt.loading.local_source import find_damaged_file, open_local
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
@@ -149,25 +150,46 @@ def open_door(
     def open_by_arrow(_: object) -> LoadSource:
         if callable(spark):
             check_source(source, plan.schema, "the plan", more=is_partial)
-        return open_in_tasks(start_session(spark), source, plan)
+        return open_in_tasks(spark, source, plan)
 
     def open_by_spark(_: object) -> LoadSource:
-        return SparkSource(start_session(spark), source, plan)
+        return open_by_session(spark, source, plan)
 
     return Door(open_by_arrow, open_by_spark, say=say, log=log, distrusts=True)
 
 
-def open_in_tasks(spark: SparkSession, source: str, plan: Plan, document: str = "the plan") -> Source:
-    """Open a source for Spark's tasks, which read it by Arrow; ``document`` names what has the columns in messages.
+def open_in_tasks(spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> Source:
+    """Open a source for Spark's tasks, which read it by Arrow.
+
+    A session that does not run yet is started once tasks are needed: files of few rows are counted in this process.
+
+    Args:
+        spark, source, plan: as of :func:`open_door`.
+        document: names what has the columns in messages.
 
     Raises:
         SettingError: the session's settings are not the plan's.
         NeedsSparkError, SourceError: as :func:`~layoutopt.loading.local_source.open_local`.
     """
-    check_plan(spark, plan, document)
-    if not has_local_paths(spark):
-        raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
-    return open_local(source, plan, SparkTasks(spark))
+
+    def start() -> SparkSession:
+        session = start_session(spark)
+        check_plan(session, plan, document)
+        if not has_local_paths(session):
+            raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
+        return session
+
+    if not callable(spark):
+        start()
+    return open_local(source, plan, SparkTasks(cache(start)), counts_here=callable(spark))
+
+
+def open_by_session(spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> SparkSource:
+    """Open a source by Spark; raises the error of a file that is damaged before Spark starts."""
+    problem = find_damaged_file(source, plan) if callable(spark) else None
+    if problem is not None:
+        raise problem
+    return SparkSource(start_session(spark), source, plan, document)
 
 
 class SparkSource:
