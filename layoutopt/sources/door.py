@@ -6,6 +6,7 @@ Nothing else goes on after NeedsSparkError.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import RLock
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
@@ -27,6 +28,7 @@ class Door(Generic[S]):
         openers: open it, first by Arrow, last by Spark; each receives why the one before does not suffice, and may
             raise that there is no other.
         say: receives the reason where another opener is used; so does ``log``.
+        errors: translates the errors of reading.
         distrusts: whether another opener is used, too, where written rows have other sums than a second reader's.
     """
 
@@ -35,12 +37,18 @@ class Door(Generic[S]):
         *openers: Callable[[Reason | None], S],
         say: Progress = silent,
         log: EventLog = NO_EVENTS,
+        errors: Callable[[], AbstractContextManager[None]] = nullcontext,
         distrusts: bool = False,
     ) -> None:
-        self._openers, self._say, self._log = openers, say, log
+        self._openers, self._say, self._log, self._errors = openers, say, log, errors
         self._reasons = (NeedsSparkError, pa.ArrowException, *([ContentMismatchError] if distrusts else []))
         self._place, self._source = 0, list[S]()
         self._lock = RLock()
+
+    @property
+    def source(self) -> S:
+        """The source by the opener that is used now."""
+        return self.read(lambda source: source)
 
     def read(self, use: Callable[[S], T]) -> T:
         """Return a function's value of the source; the function is called again where another opener is used.
@@ -52,8 +60,9 @@ class Door(Generic[S]):
         place = self._place
         while True:
             try:
-                place, source = self._open(place, reason)
-                return use(source)
+                with self._errors():
+                    place, source = self._open(place, reason)
+                    return use(source)
             except self._reasons as error:
                 place, reason = place + 1, error
                 if place >= len(self._openers):

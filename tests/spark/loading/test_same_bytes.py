@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("uncompiled")]
 
-SETTINGS = (
+SETTINGS: tuple[dict[str, str], ...] = (
     {},
     {"spark.sql.execution.arrow.maxRecordsPerBatch": "7", "spark.sql.shuffle.partitions": "3"},
     {"spark.sql.session.timeZone": "UTC", "spark.sql.adaptive.enabled": "false"},
