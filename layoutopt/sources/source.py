@@ -1,6 +1,6 @@
 """A source: rows in Parquet files of any origin, which tasks of an executor read by Arrow, in splits.
 
-What only Spark reads is spooled to such files first (:mod:`layoutopt.spark.core.spool`).
+What only Spark reads is spooled to such files first (:mod:`layoutopt.spark.loading.spool`).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from layoutopt.catalog.partition_names import (
 )
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import ContentMismatchError, LayoutoptError, NeedsSparkError, SourceError
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourcePartition
 from layoutopt.model.arrays import spread
 from layoutopt.model.layout import Plan
@@ -197,7 +198,14 @@ class Source:
         self.select(None if partitions is None else [partition.value for partition in partitions])
 
     def open_rows(self, partitions: Sequence[SourcePartition] | None, beside: TableFiles) -> Source:
-        """Return the rows of some partitions, or of all with None, to be written to a table."""
+        """Return the rows of some partitions, or of all with None, to be written to a table.
+
+        Raises:
+            NeedsSparkError: the table is encrypted, and DuckDB is to read nested columns back.
+        """
+        nested = next((column.name for column in self.schema.columns if not is_hashable(column.type)), None)
+        if nested is not None and not beside.is_plain:
+            raise NeedsSparkError(f"the column {nested!r} of an encrypted table is nested")
         return self.select(None if partitions is None else [partition.value for partition in partitions])
 
     def close(self) -> None:

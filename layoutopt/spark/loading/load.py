@@ -80,37 +80,33 @@ def load(
         NotATableError: the table's path holds something else.
         LayoutoptError: as :func:`layoutopt.loading.load.load`.
     """
-    check_plan(spark, plan, "the plan")
-    files = TableFiles(str(table_path), key=encrypt)
-    stages = stages or Stages(progress or silent)
+    files, stages = TableFiles(str(table_path), key=encrypt), stages or Stages(progress or silent)
 
-    def write(rows: Source, values: Sequence[PlainValue] | None) -> LoadReport:
-        basis = Basis(base, rows.name, None if values is None else tuple(values))
+    def write(name: str, rows: Source, values: Sequence[PlainValue] | None) -> LoadReport:
+        basis = Basis(base, name, None if values is None else tuple(values))
         return loading.load(
             rows, str(table_path), plan, basis, stages,
             whole_table=whole_table, encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
         )  # fmt: skip
 
-    if isinstance(source, DataFrame):
-        rows, values = conform_columns(open_source(spark, source), plan.schema), None
-        check_partition_column(rows, plan.partition_by)
-        if (
-            partitions is not None
-        ):  # parsed by Spark: the checks then notice rows of other values than those parsed here
-            values = parse_partition_values(rows, plan.partition_by, partitions)
-            rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
+    def write_named(opened: LoadSource) -> LoadReport:
+        some = None if partitions is None else opened.select_partitions(partitions)
+        values = None if some is None else [partition.value for partition in some]
+        return write(repr(str(source)), opened.open_rows(some, files), values)
+
+    if not isinstance(source, DataFrame):
+        door = open_door(spark, str(source), plan, say=stages.say, log=stages.log)
+        door.read(lambda opened: opened.check_rows([]))
         base = ensure_table_root(files)
-        return write(spool(rows, plan, "DataFrame", files), values)
-
-    def read(opened: LoadSource) -> LoadReport:
-        listed = opened.list_partitions() if partitions is None else opened.select_partitions(partitions)
-        values = None if partitions is None else [partition.value for partition in listed]
-        return write(opened.open_rows(None if partitions is None else listed, files), values)
-
-    door = open_door(spark, str(source), plan, say=stages.say, log=stages.log)
-    door.read(lambda opened: opened.check_rows([]))
+        return door.read(write_named)
+    check_plan(spark, plan, "the plan")
+    rows, values = conform_columns(open_source(spark, source), plan.schema), None
+    check_partition_column(rows, plan.partition_by)
+    if partitions is not None:  # parsed by Spark, so that the checks notice rows of other values than parsed here
+        values = parse_partition_values(rows, plan.partition_by, partitions)
+        rows = rows.where(match_partition_texts(rows, str(plan.partition_by), partitions))
     base = ensure_table_root(files)
-    return door.read(read)
+    return write("DataFrame", spool(rows, plan, "DataFrame", files), values)
 
 
 def run_load(

@@ -218,7 +218,8 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     assert isinstance(asked(open_source(spark, source), source, "day").source, PlainRows)
     by_arrow = make_plan(spark, source, of, request, never)
     monkeypatch.setattr(plain_rows, "LEAST_ROWS", 10**9)
-    assert not isinstance(asked(open_source(spark, source), source, "day").source, PlainRows)
+    few = asked(open_source(spark, source), source, "day", say=lambda _: None)
+    assert not isinstance(few.source, PlainRows)
     assert by_arrow == make_plan(spark, source, of, request)
 
 
@@ -458,16 +459,15 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
 def test_where_a_value_is_not_read_cells_are_measured_by_spark(
     spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, _ = both(spark, source_of(100, 2), "day")
     told: list[str] = []
-    plain.say = told.append
+    plain = asked(open_source(spark, source_of(100, 2)), source_of(100, 2), "day", say=told.append)
     sample = draw_sample(
         plain, features_of(["kind = 1"], plain_of(plain).source.schema), "day", 1000, columns={"day", "kind"}
     )
 
-    def refuse(split: Split, *given: object, **more: object) -> NoReturn:
+    def refuse(split: FileSplit, *given: object, **more: object) -> NoReturn:
         raise NeedsSparkError(f"{split.file.path!r} has values that Spark reads by rules of its own")
 
-    monkeypatch.setattr(Split, "read_rows", refuse)
+    monkeypatch.setattr(FileSplit, "read_rows", refuse)
     assert (sample.unit(plain_of(plain).source.schema.names, 20, "zstd", 0).cell > 0).all()
     assert ["rules of its own" in sentence for sentence in told] == [True]
