@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.events import Stages
+    from layoutopt.external.snapshot import SourcePartition
     from layoutopt.loading.append import AppendReport
     from layoutopt.loading.load import LoadSource, LoadsReport
     from layoutopt.methods.interface import PlanRequest
@@ -123,17 +124,18 @@ class Execution:
     def _open_anywhere(self, request: LoadRequest, say: Progress, source: str, plan: Plan) -> LoadSource:
         """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
         from layoutopt.loading.readable_days import open_readable
-        from layoutopt.sources.listing import estimate_rows, list_source_files
         from layoutopt.sources.parquet_files import find_spark_gap
 
         try:
             opened = open_readable(source, plan)
-            readable = [partition for partition in opened.list_partitions() if partition.problem is None]
-            opened.open_rows(readable[:1])  # raises if a feature needs Spark
-            rows = estimate_rows(list_source_files(source, plan.schema, plan.partition_by))
+            partitions = _select_partitions(opened, request)
+            opened.open_rows(
+                [partition for partition in partitions if partition.problem is None][:1]
+            )  # has all features
+            rows = sum(partition.rows for partition in partitions)
             if rows <= MOST_LOCAL_ROWS or find_spark_gap(source) is not None:
                 return opened
-            reason = f"about {rows:,} rows"
+            reason = f"there are {rows:,} rows"
         except NeedsSparkError as error:
             if find_spark_gap(source) is not None:
                 raise
@@ -163,6 +165,14 @@ class Execution:
         from layoutopt.spark.changes.append import compact_small_entries
 
         return compact_small_entries(self.start(), path, keys, watch)
+
+
+def _select_partitions(source: LoadSource, request: LoadRequest) -> Sequence[SourcePartition]:
+    if request.partition:
+        return source.select_partitions(request.partition)
+    if request.is_partial:
+        return source.select_range(request.first, request.last)
+    return source.list_partitions()
 
 
 def _refuse_spark() -> NoReturn:
