@@ -676,7 +676,9 @@ def _check_target(request: LoadRequest) -> None:
         raise SettingError(f"--partition {request.partition[0]} and --from or --to are both given; leave one out")
     parse_publications(request.table_path, request.publish)
     _check_encryption(request)
-    check_table_root(TableFiles(request.table_path, key=request.encrypt))
+    files = TableFiles(request.table_path, key=request.encrypt)
+    check_table_root(files)
+    files.check_can_create()
 
 
 def _check_encryption(request: LoadRequest) -> None:

@@ -124,12 +124,14 @@ class TestPlanFirst:
         assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
         assert table.sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
 
+    @pytest.mark.long
     def test_a_load_that_stopped_plans_again(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as stopping:
             stopping.setattr("layoutopt.loading.load.load", fail)
             assert main(words()) != DONE
         assert main(words()) == DONE
 
+    @pytest.mark.long
     def test_a_table_that_another_load_began_meanwhile_has_one_plan(
         self, here: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -72,7 +72,7 @@ def made(root: Path, layouts: Sequence[Layout] | None = None, key: str | None = 
     return root
 
 
-pytestmark = pytest.mark.usefixtures("has_manifests")
+pytestmark = [pytest.mark.usefixtures("has_manifests"), pytest.mark.checks_texts]
 
 
 @pytest.fixture(autouse=True)

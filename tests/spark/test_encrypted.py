@@ -117,6 +117,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
+@pytest.mark.long
 def test_nothing_stands_in_the_clear(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
     table = Path(shutil.copytree(loaded / "table", tmp_path / "table"))
     load(loaded, "clear", key=None)

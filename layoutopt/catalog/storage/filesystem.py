@@ -28,6 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from stat import S_ISDIR
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -529,6 +530,16 @@ class TableFiles:
             return
         create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
         self._request(path, lambda: create(self._store[0], full, data), lambda _: len(data))
+
+    def check_can_create(self) -> None:
+        """Raise OSError if no file can be created in the root of this machine, or where it would be made."""
+        if self.local_root is None:
+            return
+        folder = next(path for path in (self.local_root, *self.local_root.parents) if path.exists())
+        try:
+            TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file over an existing one; readers see one or the other content."""

@@ -27,7 +27,7 @@ def test_an_unknown_chapter_is_refused(tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_default_reads_less_than_the_text(bench: Tpch) -> None:
     stream, rows = bench.stream("chapter3"), CHAPTERS["chapter3"]
     first, last = (run(step, print) for step in list_steps(stream, (rows[0], rows[-1]), 700))

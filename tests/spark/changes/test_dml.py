@@ -38,6 +38,7 @@ from layoutopt.serve.tables import ServedTable
 from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changes import affected_rows, dml, pipeline
 from layoutopt.spark.loading.load import run_load
+from tests.effort import long_too
 from tests.spark.changes.living import COLUMNS, NAMES, SCHEMES, Begin, Living, before_next_call, comparable, made, typed
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def test_what_is_rewritten_all_the_same(begin: Begin) -> None:
     assert living.merged(living.source([made(3)])).marked is None
 
 
-@pytest.mark.parametrize("by_day", [True, False])
+@pytest.mark.parametrize("by_day", [*long_too(True), False])
 def test_a_delete_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path, by_day: bool) -> None:
     living = Living(spark, tmp_path)
     living.begin_anew(None, partition_by="day" if by_day else None)
@@ -339,7 +340,7 @@ def test_snapshots_with_and_without_vectors_are_all_kept_and_restored(begin: Beg
     assert verify(open_table(living.path)).ok
 
 
-@pytest.mark.parametrize("most", [MOST_BOUNDS, -1], ids=["one-file", "manifests"])
+@pytest.mark.parametrize("most", [MOST_BOUNDS, *long_too(-1)], ids=["one-file", "manifests"])
 def test_a_deleted_row_is_gone_from_every_file_once_vacuumed_or_deleted_hard(
     begin: Begin, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

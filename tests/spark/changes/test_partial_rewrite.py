@@ -37,6 +37,7 @@ from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
+from tests.effort import long_too
 from tests.spark.changes.living import Begin
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
@@ -141,7 +142,7 @@ def test_a_layout_written_alone_is_read_where_it_skips_more_and_leaves_the_other
     apart.check()
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("point", [*CRASH_POINTS[::2], *long_too(*CRASH_POINTS[1::2])])
 def test_whoever_dies_leaves_the_table_as_before_or_after(apart: Apart, point: str) -> None:
     class KilledError(BaseException):
         pass
