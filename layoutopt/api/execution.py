@@ -106,20 +106,17 @@ class Execution:
         make_plan: Callable[[], Plan] | None = None,
     ) -> LoadsReport:
         """Load as :func:`layoutopt.loading.load.run_load`."""
+        if self.needs_spark(request.source) or (self.executor == AUTO and request.parallel > 1 and has_pyspark()):
+            from layoutopt.spark.loading import load as spark_load
+
+            return spark_load.run_load(self.spark, request, say, log, make_plan)
         from layoutopt.loading.load import run_load
         from layoutopt.loading.readable_days import open_readable
 
-        if self.needs_spark(request.source) or (self.executor == AUTO and request.parallel > 1 and has_pyspark()):
-            return run_load(partial(self._open_by_spark, request), request, say, log, make_plan, request.parallel)
         open_source = open_readable
         if self.executor == AUTO and has_pyspark():
             open_source = partial(self._open_anywhere, request, say)
         return run_load(open_source, request, say, log, make_plan)
-
-    def _open_by_spark(self, request: LoadRequest, source: str, plan: Plan) -> LoadSource:
-        from layoutopt.spark.loading.load import SparkSource
-
-        return SparkSource(self.spark, source, plan, is_partial=request.is_partial)
 
     def _open_anywhere(self, request: LoadRequest, say: Progress, source: str, plan: Plan) -> LoadSource:
         """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
@@ -129,9 +126,8 @@ class Execution:
         try:
             opened = open_readable(source, plan)
             partitions = _select_partitions(opened, request)
-            opened.open_rows(
-                [partition for partition in partitions if partition.problem is None][:1]
-            )  # has all features
+            readable = [partition for partition in partitions if partition.problem is None]
+            opened.open_rows(readable[:1])  # raises if a feature needs Spark
             rows = sum(partition.rows for partition in partitions)
             if rows <= MOST_LOCAL_ROWS or find_spark_gap(source) is not None:
                 return opened
@@ -141,7 +137,9 @@ class Execution:
                 raise
             reason = str(error).splitlines()[0]
         say(f"loading by Spark: {reason}")
-        return self._open_by_spark(request, source, plan)
+        from layoutopt.spark.loading.load import SparkSource
+
+        return SparkSource(self.spark, source, plan, is_partial=request.is_partial)
 
     def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
         """Append as :func:`layoutopt.loading.append.append_rows`."""
