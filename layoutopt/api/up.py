@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from layoutopt.api.execution import AUTO
-from layoutopt.api.held_rows import AnySource, source_name
 from layoutopt.errors import SettingError
 from layoutopt.events import Progress
 from layoutopt.model.summary import Summarised
@@ -15,6 +14,7 @@ from layoutopt.model.summary import Summarised
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from layoutopt.api.held_rows import AnySource
     from layoutopt.external.listing import Listing
     from layoutopt.features.analysis import Features
     from layoutopt.inspect.evaluate import Evaluation
@@ -81,6 +81,7 @@ def up(
         LayoutoptError: as the functions of the single steps.
     """
     from layoutopt.api.functions import analyze, evaluate, load, plan
+    from layoutopt.api.held_rows import source_name
 
     folder = Path(into)
     with source_name(source) as name:
