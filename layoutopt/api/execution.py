@@ -66,13 +66,13 @@ class Execution:
             return _refuse_spark
         return self.start() if self.reads_otherwise else self.start
 
-    def needs_spark(self, source: str) -> bool:
-        """Return whether Spark runs the tasks of a source, before it is looked at closely.
+    def needs_spark(self, source: str, reason: str | None) -> bool:
+        """Return whether Spark runs the tasks of a source: it is chosen, or ``auto`` has a reason for it.
 
         Raises:
             SettingError: Spark is chosen, and can't read a file of the source.
         """
-        if self.executor == LOCAL or (self.executor == AUTO and self.reason is None):
+        if self.executor == LOCAL or (self.executor == AUTO and reason is None):
             return False
         if self.executor == AUTO and not has_pyspark():
             return self.reads_otherwise  # which ends with an error
@@ -106,7 +106,8 @@ class Execution:
         make_plan: Callable[[], Plan] | None = None,
     ) -> LoadsReport:
         """Load as :func:`layoutopt.loading.load.run_load`."""
-        if self.needs_spark(request.source) or (self.executor == AUTO and request.parallel > 1 and has_pyspark()):
+        several = self.executor == AUTO and request.parallel > 1 and has_pyspark()
+        if several or self.needs_spark(request.source, self.reason):
             from layoutopt.spark.loading import load as spark_load
 
             return spark_load.run_load(self.spark, request, say, log, make_plan)
@@ -146,8 +147,9 @@ class Execution:
         from layoutopt.loading.append import append_few_rows, append_locally
         from layoutopt.sources.parquet_files import find_spark_gap
 
-        why = "Spark is chosen" if self.executor == SPARK else self.reason
-        if not self.needs_spark(request.source):
+        # Few rows are appended here also where there is a Spark of its own, whose start takes longer than all of it.
+        why = "Spark is chosen" if self.executor == SPARK else self.reason if self.reads_otherwise else None
+        if not self.needs_spark(request.source, why):
             if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
                 return append_locally(request, say, log)
             try:

@@ -99,7 +99,7 @@ def make_plan_of_file(log: str) -> Plan:
     features = layoutopt.analyze(log, write(ROWS))
     features.save("features.json")
     options: dict[str, Any] = {"method": "input-order", "row_order": ("none",), "block_rows": 10}
-    return layoutopt.plan("rows.parquet", "features.json", partition_by="day", **options)
+    return layoutopt.plan(Path("rows.parquet").absolute(), "features.json", partition_by="day", **options)
 
 
 def test_a_batch_of_rows_is_appended_once(log: str) -> None:
