@@ -8,7 +8,7 @@ from functools import cache, cached_property, partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
 
-from layoutopt.errors import SettingError
+from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from layoutopt.catalog.table import Catalog
     from layoutopt.events import Stages
+    from layoutopt.external.snapshot import SourcePartition
     from layoutopt.loading.append import AppendReport
     from layoutopt.loading.load import LoadSource, LoadsReport
     from layoutopt.methods.interface import PlanRequest
@@ -67,13 +68,13 @@ class Execution:
             return _refuse_spark
         return self.start() if self.reads_otherwise else self.start
 
-    def needs_spark(self, source: str) -> bool:
-        """Return whether Spark runs the tasks of a source, before it is looked at closely.
+    def needs_spark(self, source: str, reason: str | None) -> bool:
+        """Return whether Spark runs the tasks of a source: it is chosen, or ``auto`` has a reason for it.
 
         Raises:
             SettingError: Spark is chosen, and can't read a file of the source.
         """
-        if self.executor == LOCAL or (self.executor == AUTO and self.reason is None):
+        if self.executor == LOCAL or (self.executor == AUTO and reason is None):
             return False
         if self.executor == AUTO and not has_pyspark():
             return self.reads_otherwise  # which ends with an error
@@ -107,20 +108,14 @@ class Execution:
         make_plan: Callable[[], Plan] | None = None,
     ) -> LoadsReport:
         """Load as :func:`layoutopt.loading.load.run_load`."""
+        several = self.executor == AUTO and request.parallel > 1 and has_pyspark()
+        if several or self.needs_spark(request.source, self.reason):
+            from layoutopt.spark.loading import load as spark_load
+
+            return spark_load.run_load(self.spark, request, say, log, make_plan)
         from layoutopt.loading.load import run_load
 
-        by_spark = self.needs_spark(request.source) or (
-            self.executor == AUTO and request.parallel > 1 and has_pyspark()
-        )
-        open_source = partial(self._open_by_spark if by_spark else self._open_anywhere, request, say, log)
-        return run_load(open_source, request, say, log, make_plan, request.parallel if by_spark else 1)
-
-    def _open_by_spark(
-        self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan
-    ) -> Door[LoadSource]:
-        from layoutopt.spark.loading.load import open_door
-
-        return open_door(self.spark, source, plan, is_partial=request.is_partial, say=say, log=log)
+        return run_load(partial(self._open_anywhere, request, say, log), request, say, log, make_plan)
 
     def _open_anywhere(
         self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan
@@ -144,7 +139,11 @@ class Execution:
             return open_by_session(self.spark, source, plan)
 
         def open_here(_: object) -> LoadSource:
-            return open_local(source, plan, most_rows=MOST_LOCAL_ROWS)
+            opened = open_local(source, plan)
+            rows = sum(partition.rows for partition in _select_partitions(opened, request))
+            if rows > MOST_LOCAL_ROWS:
+                raise NeedsSparkError(f"there are {rows:,} rows")
+            return opened
 
         return Door[LoadSource](open_here, open_in_tasks, open_by_spark, say=say, log=log)
 
@@ -153,8 +152,9 @@ class Execution:
         from layoutopt.loading.append import append_few_rows, append_locally
         from layoutopt.sources.parquet_files import find_spark_gap
 
-        why = "Spark is chosen" if self.executor == SPARK else self.reason
-        if not self.needs_spark(request.source):
+        # Few rows are appended here also where there is a Spark of its own, whose start takes longer than all of it.
+        why = "Spark is chosen" if self.executor == SPARK else self.reason if self.reads_otherwise else None
+        if not self.needs_spark(request.source, why):
             if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
                 return append_locally(request, say, log)
             further = [partial(self._open_to_append, by_arrow) for by_arrow in (True, False)]
@@ -173,6 +173,14 @@ class Execution:
         from layoutopt.spark.changes.append import compact_small_entries
 
         return compact_small_entries(self.start(), path, keys, watch)
+
+
+def _select_partitions(source: LoadSource, request: LoadRequest) -> Sequence[SourcePartition]:
+    if request.partition:
+        return source.select_partitions(request.partition)
+    if request.is_partial:
+        return source.select_range(request.first, request.last)
+    return source.list_partitions()
 
 
 def _refuse_spark() -> NoReturn:

@@ -221,9 +221,7 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
     assert found == [{"n": 280, "x": 180}]
 
 
-def opened(
-    source: object, by: str | None = "year", schema: Schema = SCHEMA, most_rows: int | None = None
-) -> Source:
+def opened(source: object, by: str | None = "year", schema: Schema = SCHEMA, most_rows: int | None = None) -> Source:
     return open_local(str(source), building(schema, (), partition_by=by).plan, most_rows=most_rows)
 
 

@@ -111,11 +111,11 @@ _BEGUN = TemporaryDirectory()
 _KINDS: dict[tuple[Scheme | None, int, int, str | None], int] = {}
 
 
-@dataclass
 def _refuse(*_: object) -> None:
     raise NeedsSparkError("a test lets Spark read everything")
 
 
+@dataclass
 class Living:
     """A table, its model (rows by id), and what both were at each snapshot."""
 
