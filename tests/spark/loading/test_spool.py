@@ -47,7 +47,8 @@ def test_nothing_is_left_also_of_a_load_that_fails(
 
     def note(*arguments: Any) -> Source:
         source = spool(*arguments)
-        places.extend(split.spool.root for split, _ in source.splits)  # type: ignore[union-attr]
+        splits: Sequence[Any] = [split for split, _ in source.splits]
+        places.extend(split.spool.root for split in splits)
         return source
 
     monkeypatch.setattr(spark_load, "spool", note)
