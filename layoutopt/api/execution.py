@@ -14,6 +14,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from layoutopt.catalog.table import Catalog
     from layoutopt.events import Stages
     from layoutopt.external.snapshot import SourcePartition
     from layoutopt.loading.append import AppendReport
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from layoutopt.model.layout import Plan
     from layoutopt.model.requests import AppendRequest, LoadRequest
     from layoutopt.planning.hold_out import EvaluatedPlan
+    from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
 
@@ -112,35 +114,38 @@ class Execution:
 
             return spark_load.run_load(self.spark, request, say, log, make_plan)
         from layoutopt.loading.load import run_load
-        from layoutopt.loading.readable_days import open_readable
 
-        open_source = open_readable
-        if self.executor == AUTO and has_pyspark():
-            open_source = partial(self._open_anywhere, request, say)
-        return run_load(open_source, request, say, log, make_plan)
+        return run_load(partial(self._open_anywhere, request, say, log), request, say, log, make_plan)
 
-    def _open_anywhere(self, request: LoadRequest, say: Progress, source: str, plan: Plan) -> LoadSource:
+    def _open_anywhere(
+        self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan
+    ) -> Door[LoadSource]:
         """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
-        from layoutopt.loading.readable_days import open_readable
+        from layoutopt.loading.local_source import open_door, open_local
+        from layoutopt.sources.door import Door
         from layoutopt.sources.parquet_files import find_spark_gap
 
-        try:
-            opened = open_readable(source, plan)
-            partitions = _select_partitions(opened, request)
-            readable = [partition for partition in partitions if partition.problem is None]
-            opened.open_rows(readable[:1])  # raises if a feature needs Spark
-            rows = sum(partition.rows for partition in partitions)
-            if rows <= MOST_LOCAL_ROWS or find_spark_gap(source) is not None:
-                return opened
-            reason = f"there are {rows:,} rows"
-        except NeedsSparkError as error:
-            if find_spark_gap(source) is not None:
-                raise
-            reason = str(error).splitlines()[0]
-        say(f"loading by Spark: {reason}")
-        from layoutopt.spark.loading.load import SparkSource
+        if self.executor == LOCAL or not has_pyspark() or find_spark_gap(source) is not None:
+            return open_door(source, plan)
 
-        return SparkSource(self.spark, source, plan, is_partial=request.is_partial)
+        def open_in_tasks(_: object) -> LoadSource:
+            from layoutopt.spark.loading.load import open_in_tasks
+
+            return open_in_tasks(self.spark, source, plan)
+
+        def open_by_spark(_: object) -> LoadSource:
+            from layoutopt.spark.loading.load import open_by_session
+
+            return open_by_session(self.spark, source, plan)
+
+        def open_here(_: object) -> LoadSource:
+            opened = open_local(source, plan)
+            rows = sum(partition.rows for partition in _select_partitions(opened, request))
+            if rows > MOST_LOCAL_ROWS:
+                raise NeedsSparkError(f"there are {rows:,} rows")
+            return opened
+
+        return Door[LoadSource](open_here, open_in_tasks, open_by_spark, say=say, log=log)
 
     def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
         """Append as :func:`layoutopt.loading.append.append_rows`."""
@@ -152,14 +157,17 @@ class Execution:
         if not self.needs_spark(request.source, why):
             if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
                 return append_locally(request, say, log)
-            try:
-                return append_few_rows(request, self._compact_by_spark, say, log)
-            except NeedsSparkError as error:
-                why = str(error)
+            further = [partial(self._open_to_append, by_arrow) for by_arrow in (True, False)]
+            return append_few_rows(request, self._compact_by_spark, further, say, log)
         log.write("spark", reason=why)
         from layoutopt.spark.changes.append import append_rows
 
         return append_rows(self.spark, request, say, log)
+
+    def _open_to_append(self, by_arrow: bool, source: str, catalog: Catalog) -> LoadSource:
+        from layoutopt.spark.changes.append import open_to_append
+
+        return open_to_append(self.spark, source, catalog, by_arrow=by_arrow)
 
     def _compact_by_spark(self, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         from layoutopt.spark.changes.append import compact_small_entries

@@ -7,19 +7,15 @@ What Spark might read otherwise raises NeedsSparkError before anything is writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import (
@@ -28,32 +24,28 @@ from layoutopt.errors import (
     MissingPartitionError,
     NeedsSparkError,
 )
-from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
-from layoutopt.external.snapshot import name_batch
+from layoutopt.external.snapshot import SourcePartition, name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, LoadSource, RowSource, list_files, load, needs_spark
-from layoutopt.loading.local_source import LocalSource, check_plan, check_settings, read_entries
+from layoutopt.loading.load import Basis, LoadSource, list_files, load
+from layoutopt.loading.local_source import check_plan, check_settings, open_local
+from layoutopt.loading.partition_rows import live_rows
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
-from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.model.schema import Schema
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sources.door import Door, Reason, refuse_spark
+from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import has_plain_name
-from layoutopt.sources.second_reader import sum_rows
-from layoutopt.sources.segments import Chunk, Segment
-from layoutopt.sources.vectors import evaluate_exact_vectors
-from layoutopt.writer.segment import POOL, GatheredSegment
-from layoutopt.writer.task import WriteJob, write_gathered
-from layoutopt.writer.task_result import LoadReport, TaskResult
+from layoutopt.sources.source import Source
+from layoutopt.writer.task_result import LoadReport
 
 # With more rows, writing takes longer than a Spark job's overhead.
 MOST_ROWS: Final = 100_000
-# Of rows in memory, as Arrow stores them.
+# Of entries to compact, as they are stored.
 MOST_BYTES: Final = 1 << 28
 # Spark writes more partitions in parallel.
 MOST_PARTITIONS: Final = 32
@@ -88,22 +80,38 @@ class AppendReport(Summarised):
         return {"table": self.table, "batch": self.batch, "rows": self.load.rows, "snapshot": self.load.snapshot}
 
 
-# Joins small entries of some partitions of a table, as :func:`join_few_rows` does.
+# Joins small entries of some partitions of a table, as :func:`compact_few_rows` does.
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
+# Opens the source of an append to a table.
+OpenFurther = Callable[[str, Catalog], LoadSource]
 
 
 def append_few_rows(
-    request: AppendRequest, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
+    request: AppendRequest,
+    join_many: Join,
+    further: Sequence[OpenFurther] = (),
+    say: Progress = silent,
+    log: EventLog = NO_EVENTS,
 ) -> AppendReport:
-    """Append a source's rows in this process, if they are few.
+    """Append a source's rows in this process, if they are few, else by Spark.
 
-    ``join_many`` joins entries that have too many rows for this process.
+    Args:
+        request: of the verb.
+        join_many: compacts entries that have too many rows for this process.
+        further: open sources that have many rows, or that only Spark reads; none refuse these.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage.
 
     Raises:
-        NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
+        NeedsSparkError: table or source need Spark, and there are no further openers; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-    return append_rows(_open_few_rows, request, partial(_join, join_many), say, log)
+
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        others = (partial(_open, open_further, source, catalog) for open_further in further)
+        return Door(lambda _: _open_few_rows(source, catalog), *others, say=say, log=log)
+
+    return append_rows(open_door, request, partial(_compact, join_many), say, log)
 
 
 def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
@@ -113,17 +121,18 @@ def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog
         SettingError: table or source need Spark; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-    try:
-        return append_rows(_open_plain, request, partial(_join, lambda *_: None), say, log)
-    except NeedsSparkError as error:
-        raise needs_spark(request.source, error) from error
+
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        return Door(lambda _: _open_plain(source, catalog), partial(refuse_spark, source))
+
+    return append_rows(open_door, request, partial(_compact, lambda *_: None), say, log)
 
 
-def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> LocalSource:
+def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> Source:
     if not catalog.partitions or not catalog.files.is_plain:
         raise NeedsSparkError("the table is empty, or encrypted")
-    opened = LocalSource(source, current_plan(catalog), most_rows)
-    for file in (file for partition in opened.list_partitions() for file in partition.files):
+    opened = open_local(source, current_plan(catalog), most_rows=most_rows)
+    for file in (file for partition in opened.partitions for file in partition.files):
         if not has_plain_name(
             file.uri.partition("#")[0]
         ):  # Spark would name the batch after another spelling of the URI
@@ -131,15 +140,19 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
     return opened
 
 
-def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
+def _open_few_rows(source: str, catalog: Catalog) -> Source:
     opened = _open_plain(source, catalog, MOST_ROWS)
-    if len(opened.list_partitions()) > MOST_PARTITIONS:
+    if len(opened.partitions) > MOST_PARTITIONS:
         raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
     return opened
 
 
+def _open(open_further: OpenFurther, source: str, catalog: Catalog, reason: Reason | None) -> LoadSource:
+    return open_further(source, catalog)
+
+
 def append_rows(
-    open_source: Callable[[str, Catalog], LoadSource],
+    open_door: Callable[[str, Catalog], Door[LoadSource]],
     request: AppendRequest,
     join: Join,
     say: Progress = silent,
@@ -148,7 +161,7 @@ def append_rows(
     """Append a source's rows in one commit, join small entries in another, and publish if the settings ask for it.
 
     Args:
-        open_source: opens the source of an append to a table, by an engine.
+        open_door: returns the door of the source of an append to a table.
         request: of the verb.
         join: joins small entries.
         say: called with a short sentence as each stage begins.
@@ -164,12 +177,11 @@ def append_rows(
         with watch.stage("all", "looking at the source"):
             request = replace(request, source=pin_version(request.source))
             catalog = open_own_table(request.table_path).catalog
-            source = open_source(request.source, catalog)
-            plan, snapshot, partitions = current_plan(catalog), catalog.snapshot, source.list_partitions()
+            door = open_door(request.source, catalog)
+            plan, snapshot = current_plan(catalog), catalog.snapshot
+            partitions = door.read(partial(_list_partitions, plan))
             if not any(partition.rows for partition in partitions):
                 raise MissingPartitionError(f"{request.source!r} has no rows to append; append again once it has rows")
-            if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
-                source.check_reachable(partitions)  # values of other types lose no row in Python
             names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
             basis = Basis(
                 snapshot,
@@ -181,16 +193,27 @@ def append_rows(
                 operation=APPEND,
                 batch=request.batch_id or name_batch(partitions),
             )
-            rows = source.open_rows(None)
-        write = partial(load, rows, request.table_path, plan, basis, watch)
-        return _append_batch(request, str(basis.batch), snapshot, write, join, watch)
+            door.read(lambda source: source.check_rows(None))
+
+        def write(source: LoadSource) -> LoadReport:
+            return load(source.open_rows(None, catalog.files), request.table_path, plan, basis, watch)
+
+        return _append_batch(request, str(basis.batch), snapshot, lambda: door.read(write), join, watch)
 
 
-def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    try:
-        return join_few_rows(path, keys, watch)
-    except NeedsSparkError:
+def _list_partitions(plan: Plan, source: LoadSource) -> tuple[SourcePartition, ...]:
+    partitions = source.list_partitions()
+    if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
+        source.check_reachable(partitions)  # values of other types lose no row in Python
+    return partitions
+
+
+def _compact(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    def compact_many(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         return join_many(path, keys, Stages(watch.say, watch.log))
+
+    door = Door[Join](lambda _: compact_few_rows, lambda _: compact_many)
+    return door.read(lambda compact: compact(path, keys, watch))
 
 
 def _append_batch(
@@ -229,53 +252,51 @@ def _append_batch(
         return replace(report, not_joined=str(error) or type(error).__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryRows(RowSource):
-    """Rows in memory, and what writes their segments in this process.
-
-    Attributes:
-        rows: under the plan's columns.
-        places: by partition value, the places of its rows, ``int64[k]``.
-    """
-
-    rows: pa.Table
-    places: Mapping[PlainValue, Ints]
-    schema: Schema
-
-    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
-        """Raise NeedsSparkError: a partition is to be cut."""
-        raise NeedsSparkError("a partition has more rows than a segment")
-
-    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Sequence[TaskResult], Content]:
-        """Write the segments in this process, one after the other.
-
-        Raises:
-            NeedsSparkError: a feature needs Spark.
-        """
-        plan = job.plan
-        words = evaluate_exact_vectors(plan.features, self.rows, plan.schema)
-        results = []
-        for segment in segments:
-            places = self.places[segment.value]
-            table = self.rows.take(pa.array(places)).combine_chunks(POOL)
-            results.append(write_gathered(job, GatheredSegment(segment.id, table, words[places])).split())
-        return results, self.measure()
-
-    def measure(self) -> Content:
-        """Sum the rows."""
-        return sum_rows([self.rows], self.schema)
+# Opens the live rows of some entries of a table, for a load by a plan.
+OpenEntries = Callable[[Table, Plan, Sequence[PartitionEntry]], Source]
 
 
-def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    """Join small entries of the partitions with some keys, in one commit, by the table's newest plan.
-
-    Returns:
-        The commit; None where there is nothing to join.
+def compact_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Compact small entries in this process, as :func:`compact_small_entries`.
 
     Raises:
         NeedsSparkError: the entries have too many rows, or need Spark; nothing was written.
+    """
+    return compact_small_entries(path, keys, _open_few_entries, watch)
+
+
+def _open_few_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
+    rows, size = sum(entry.live_rows for entry in entries), sum(entry.bytes for entry in entries)
+    if not 0 < rows <= MOST_ROWS or size > MOST_BYTES:
+        raise NeedsSparkError(f"{rows} rows of {size} bytes are to be compacted")
+    return open_entries(table, plan, entries, Processes(1))
+
+
+def open_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], executor: Executor) -> Source:
+    """Open the live rows of some entries as tasks of an executor read them by Arrow.
+
+    Raises:
+        NeedsSparkError: table or plan need Spark.
+    """
+    check_plan(plan)
+    check_settings(plan)
+    if set(table.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
+        raise NeedsSparkError("the table has columns that its newest plan lacks")
+    if not table.catalog.files.is_plain:
+        raise NeedsSparkError("the table is encrypted")
+    return live_rows(table, plan, entries, executor)
+
+
+def compact_small_entries(path: str, keys: Collection[str], open_rows: OpenEntries, watch: Stages) -> LoadReport | None:
+    """Compact small entries of the partitions with some keys, in one commit, by the table's newest plan.
+
+    Returns:
+        The commit; None where there is nothing to compact.
+
+    Raises:
         ContentMismatchError: what was written is not what the entries have.
-        LayoutoptError: as :func:`layoutopt.loading.load.load`.
+        CommitConflictError: another commit changed one of the entries.
+        LayoutoptError: as :func:`layoutopt.loading.load.load`, and of ``open_rows``.
     """
     table = open_own_table(path)
     catalog = table.catalog
@@ -283,58 +304,15 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
     if not entries:
         return None
     plan = current_plan(catalog)
-    check_plan(plan)
-    check_settings(plan)
-    if set(catalog.snapshot.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
-        raise NeedsSparkError("the table has columns that its newest plan lacks")
     live = [entry for entry in entries if entry.live_rows]
-    counted = sum(entry.live_rows for entry in live)
-    if not catalog.files.is_plain:
-        raise NeedsSparkError("the table is encrypted")
-    if not 0 < counted <= MOST_ROWS:
-        raise NeedsSparkError(f"{counted} rows are to be joined")
-    names = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot)
-    rows, places = _read_live_rows(table, plan, live)
+    values = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot).values_of(live)
     basis = Basis(
         catalog.snapshot,
         f"the table {path!r}",
-        values=None if plan.partition_by is None else tuple(places),
-        rows={names.key(value): len(rows_of_value) for value, rows_of_value in places.items()},
+        values=None if plan.partition_by is None or values is None else tuple(values.values()),
+        rows={key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}},
         content=content_of_entries(entries),
         operation=COMPACTION,
         marks=mark_replaced(entries),
     )
-    return load(MemoryRows(rows, places, plan.schema), path, plan, basis, watch)
-
-
-def _read_live_rows(
-    table: Table, plan: Plan, entries: Collection[PartitionEntry]
-) -> tuple[pa.Table, dict[PlainValue, Ints]]:
-    names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
-    by_value: dict[PlainValue, list[PartitionEntry]] = {}
-    for entry in entries:
-        known = names.value_of(entry)
-        if not known:
-            raise NeedsSparkError(f"the catalog does not tell the value of partition {entry.key!r}")
-        by_value.setdefault(known[0], []).append(entry)
-    tables: list[pa.Table] = []
-    places: dict[PlainValue, Ints] = {}
-    start = size = 0
-    for value, entries_of_value in by_value.items():
-        rows = _read_entries(table, plan, entries_of_value, MOST_BYTES - size)
-        places[value] = np.arange(start, start + rows.num_rows)
-        tables.append(rows)
-        start += rows.num_rows
-        size += rows.nbytes
-    return pa.concat_tables(tables), places
-
-
-def _read_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], most_bytes: int) -> pa.Table:
-    schema = pa.schema([(column.name, any_arrow_type(column.type)) for column in table.schema.columns])
-    batches, size = [], 0
-    for batch in read_entries(table, entries):
-        batches.append(batch.cast(schema))
-        size += batches[-1].nbytes
-        if size > most_bytes:
-            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
-    return pa.Table.from_batches(batches, schema).select(list(plan.schema.names))
+    return load(open_rows(table, plan, live), path, plan, basis, watch)

@@ -7,6 +7,7 @@ small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optim
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,12 +18,14 @@ from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
+from layoutopt.loading.load import LoadSource
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.model.requests import AppendRequest
+from layoutopt.sources.door import Door
 from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
 from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.core.sessions import AnySession, start_session
-from layoutopt.spark.loading.load import SparkSource
+from layoutopt.spark.loading.load import open_by_session, open_in_tasks
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -54,13 +57,22 @@ def append_rows(
 ) -> AppendReport:
     """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
-    def open_source(source: str, catalog: Catalog) -> SparkSource:
-        if callable(spark) and catalog.plans:
-            check_source(source, current_plan(catalog).schema, "the table")
-        session = start_session(spark)
-        return SparkSource(session, source, newest_checked_plan(session, catalog), "the table")
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        openers = [partial(open_to_append, spark, source, catalog, by_arrow=by_arrow) for by_arrow in (True, False)]
+        return Door(*(lambda _, opener=opener: opener() for opener in openers), say=say, log=log)
 
     def compact(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         return compact_small_entries(start_session(spark), path, keys, watch)
 
-    return append.append_rows(open_source, request, compact, say, log)
+    return append.append_rows(open_door, request, compact, say, log)
+
+
+def open_to_append(spark: AnySession, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:
+    """Open a source by Spark, to append it to a table; or for Spark's tasks, which read it ``by_arrow``."""
+    if callable(spark) and catalog.plans:
+        check_source(source, current_plan(catalog).schema, "the table")
+    plan = current_plan(catalog)
+    if by_arrow and catalog.plans:
+        return open_in_tasks(spark, source, plan, "the table")
+    newest_checked_plan(start_session(spark), catalog)
+    return open_by_session(spark, source, plan, "the table")

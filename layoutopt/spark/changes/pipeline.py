@@ -27,7 +27,7 @@ from layoutopt.model.summary import Summarised
 from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
 from layoutopt.spark.changes.deletion_vectors import make_marks
 from layoutopt.spark.core.source import conform_columns
-from layoutopt.spark.loading.job import SparkRows
+from layoutopt.spark.loading.spool import spool
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
@@ -191,8 +191,8 @@ def write_rows(
         shares=shares,
     )
     plan = change.plan
-    row_source = SparkRows(conform_columns(new_rows.rows, plan.schema), plan.partition_by, basis.source)
-    return load(row_source, change.path, plan, basis, watch)
+    rows = spool(conform_columns(new_rows.rows, plan.schema), plan, basis.source, change.table.catalog.files)
+    return load(rows, change.path, plan, basis, watch)
 
 
 def _change_content(entries: Sequence[PartitionEntry], removed: Content, added: Content) -> Content:
