@@ -170,11 +170,15 @@ def _make_folder(spark: SparkSession, beside: TableFiles) -> tuple[TableFiles, C
         from layoutopt.encryption.table_keys import TableKeys  # slow to import
 
         keys = (TableKeys(os.urandom(_KEY_BYTES)),)
-    if str(spark.sparkContext.master).startswith("local"):
+    if _runs_here(spark):
         folder = TemporaryDirectory(prefix="layoutopt-", ignore_cleanup_errors=True)
         return TableFiles(folder.name, lent=keys), folder.cleanup
     path = f"{CATALOG}/spool-{secrets.token_hex(8)}"
     return TableFiles(beside.full_path(path), lent=keys), partial(beside.delete_folder, path)
+
+
+def _runs_here(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _list_splits(

@@ -440,6 +440,8 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
 
     def assign(*args: Any) -> tuple[tuple[FileSplit, ...], ...]:
         tasks: Any = assign_splits(*args)
+        if args[0][0].spool is not None:
+            return tasks
         if change == "fewer rows":
             return ((), *tasks[1:])
         return tuple(tuple(changed(split) for split in splits) for splits in tasks)
