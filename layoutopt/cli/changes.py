@@ -151,7 +151,7 @@ def _change(
 @add_verb(verbs, HistorySettings, example="layoutopt history tables/events")
 def history(settings: HistorySettings, session: Session) -> None:
     """List a table's snapshots, oldest first."""
-    from layoutopt.catalog.snapshot import history as history_of
+    from layoutopt.catalog.history import history as history_of
     from layoutopt.catalog.source_lists import read_new_sources
     from layoutopt.catalog.table import Catalog
     from layoutopt.report.tables import history_report, print_history

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import (
-    analyze_log,
-    answer_scan,
-    open_at,
-    open_further,
-    prepare_spark,
-    start_spark,
-)
+from layoutopt.cli.inputs import analyze_log, answer_scan, open_at, open_further, prepare_spark, start_spark
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -240,8 +233,8 @@ def verify(settings: VerifySettings, session: Session) -> None:
 
 def _check_is_table(table_path: str) -> None:
     """Fail before Spark starts, which takes seconds."""
-    from layoutopt.catalog.snapshot import check_is_table
     from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.catalog.table_root import check_is_table
 
     check_is_table(TableFiles(table_path))
 

@@ -31,11 +31,11 @@ def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Tabl
         QueryError: DuckDB may differ from Spark, or fails on a row, perhaps on one that no query reads.
     """
     # Imported here because checks that decide without it need no DuckDB.
-    from layoutopt.evaluation.engine import EngineQuery, View, answer
+    from layoutopt.evaluation.engine import EngineQuery, EngineView, answer
 
     query = bits_query(schema, tuple(conditions), time_zone)
     placed = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
-    view = View("t", placed.schema, lambda: iter(placed.to_batches()))
+    view = EngineView("t", placed.schema, lambda: iter(placed.to_batches()))
     bits = answer(EngineQuery(query.sql, query.columns, (view,), time_zone, False, query.functions, query.uses_times))
     order = np.argsort(np.asarray(bits.column(0)))
     return [np.asarray(column, dtype=np.bool_)[order] for column in bits.columns[1:]]

@@ -31,10 +31,11 @@ from layoutopt.catalog.load_check import Content, check_content, check_partition
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import Snapshot, check_table_root
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import check_table_root
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 from layoutopt.encryption.references import KEY_VARIABLE, given_reference, key_of
 from layoutopt.errors import (

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import layoutopt.spark as skipping
-from layoutopt.catalog.snapshot import history
+from layoutopt.catalog.history import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import EncryptedTableError, EncryptionKeyError

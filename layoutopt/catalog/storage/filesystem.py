@@ -41,7 +41,7 @@ from layoutopt.catalog.storage.exclusive import (
     create_local,
     replace_local,
 )
-from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, Template, footer_by_end, read_footer
+from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, FooterTemplate, footer_by_end, read_footer
 from layoutopt.catalog.storage.io_metrics import Traffic
 from layoutopt.catalog.storage.ranges import FetchedFile, LastUsed, Range
 from layoutopt.catalog.storage.store_errors import call_store, make_store_error
@@ -215,7 +215,7 @@ class TableFiles:
         return DecodedFooters() if self.local_root is not None else _FOOTERS
 
     @cached_property
-    def templates(self) -> LastUsed[tuple[str, str], Template]:
+    def templates(self) -> LastUsed[tuple[str, str], FooterTemplate]:
         """Return the cache of footer templates, by path and digest."""
         return LastUsed(_MOST_TEMPLATES)
 

@@ -12,9 +12,9 @@ import pytest
 
 from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.deletion_vectors import DELETE_POINTS, commit_deletes
+from layoutopt.catalog.history import history
 from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.publications import Publication
-from layoutopt.catalog.snapshot import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
