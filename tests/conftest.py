@@ -53,10 +53,14 @@ SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+if draws_same_examples():  # a short run: compiling what runs once, over few rows, takes longer; see `compiled`
+    SPARK_SETTINGS |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
-# Programs that tests start have sessions of their own, which are to be quick too.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+# Programs that tests start have sessions of their own, which are to be quick too. As a file of properties these do not
+# make an installation, by which verbs would leave files of this machine to Spark.
+QUICK_SESSIONS = Path(__file__).parent / "fixtures" / "spark" / "spark-defaults.conf"
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--properties-file {QUICK_SESSIONS} pyspark-shell")
 
 # Several processes of tests share the cores already: what plans by processes of its own starts none, but where a test
 # is about them.

@@ -18,6 +18,7 @@ from layoutopt.catalog.storage.footers import ENCRYPTED
 from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, SourceError
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
+from layoutopt.external.source_check import is_elsewhere
 from layoutopt.loading.load import LoadSource
 from layoutopt.loading.local_source import ArrowRows, LocalSource, select_between
 from layoutopt.model.layout import Plan
@@ -36,6 +37,8 @@ def list_before_spark(source: str, plan: Plan) -> LoadSource | None:
     Raises:
         SourceError: a file is damaged, and belongs to no day alone.
     """
+    if is_elsewhere(source):
+        return None
     files: list[Path] = []
     try:
         if parse_source_name(source) is None:
