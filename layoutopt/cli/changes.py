@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, start_spark
+from layoutopt.cli.inputs import make_execution, prepare_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -24,11 +23,9 @@ from layoutopt.config.settings import (
 from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable
 
-    from layoutopt.events import Stages
     from layoutopt.spark.changes.pipeline import ChangeReport
-    from layoutopt.writer.task_result import LoadReport
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
 
@@ -44,35 +41,14 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
-    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
-        try:
-            if is_loaded_locally(settings.executor, session, settings.source):
-                report = append_locally(request, work.say, log)
-            elif settings.executor == "spark":
-                raise NeedsSparkError("--executor spark is given")
-            elif key := find_reading_property(session):
-                raise NeedsSparkError(f"the configuration file sets {key}")
-            else:
-                report = append_few_rows(request, partial(_compact_by_spark, session), work.say, log)
-        except NeedsSparkError as reason:
-            log.write("spark", reason=str(reason))
-            spark = prepare_spark(session, table=settings.table_path)
-            from layoutopt.spark.changes.append import append_rows
-
-            report = append_rows(spark, request, work.say, log)
+        execution = make_execution(session, settings.executor, table=settings.table_path)
+        report = execution.append(request, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
-
-
-def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    from layoutopt.spark.changes.append import compact_small_entries
-
-    return compact_small_entries(start_spark(session, table=path), path, keys, watch)
 
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')

@@ -149,6 +149,7 @@ class _Up:
                 "source": source,
                 "features": path("features.json"),
                 "partition-by": partition_by,
+                "executor": given.executor,
                 "output": path("plan.json"),
             },
             "load": {
