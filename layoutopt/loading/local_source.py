@@ -31,6 +31,7 @@ from layoutopt.errors import NeedsSparkError, SourceError, TableError
 from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
+from layoutopt.external.source_check import is_elsewhere
 from layoutopt.loading.load import RowSource
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
@@ -166,7 +167,8 @@ class LocalSource:
         check_plan(plan)
         if choose_tasks is None:
             check_settings(plan)
-        if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
+        is_path = parse_source_name(source) is None and not is_url(source)
+        if is_path and not Path(absolute(source)).exists() and not is_elsewhere(source):
             raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
         files = list_source_files(source, plan.schema, plan.partition_by)
         if only is not None:

@@ -134,8 +134,8 @@ def test_recipe(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str,
 ) -> None:  # fmt: skip
     recipe = RECIPES[name]
-    if recipe.executor != "local":
-        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))  # an installation: Spark plans too
+    if recipe.executor == "local":
+        monkeypatch.delenv("SPARK_CONF_DIR")  # planning would start Spark with it
     with under(source, recipe.settings), under(enabled, recipe.settings), under(spark, recipe.settings):
         recipe.write(source, tmp_path / "rows")
         source.read.option("mergeSchema", "true").parquet(str(tmp_path / "rows")).createOrReplaceTempView("t")
