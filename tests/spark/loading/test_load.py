@@ -47,7 +47,7 @@ from tests.spark.tables import document, every_type, is_value, plan_of, simple_d
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 
 def data_files(table: Path) -> set[str]:
