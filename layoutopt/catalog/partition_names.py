@@ -105,6 +105,11 @@ class PartitionNames:
             value = bool(bounds.low) if self.type == "boolean" else bounds.low
         return (value,) if self.key(value) == entry.key else ()
 
+    def values_of(self, entries: Sequence[PartitionEntry]) -> dict[str, PlainValue] | None:
+        """Return the values of some entries by their partitions' keys; None where one is unknown."""
+        by_key = {entry.key: value for entry in entries for value in self.value_of(entry)}
+        return by_key if len(by_key) == len({entry.key for entry in entries}) else None
+
     def _spell(self, value: PlainValue, between: str) -> PlainValue:
         if value is None or not isinstance(value, int) or isinstance(value, bool):
             return value

@@ -7,19 +7,15 @@ What Spark might read otherwise raises NeedsSparkError before anything is writte
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
 from layoutopt.catalog.commit import APPEND
 from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.partition_names import PartitionNames, PlainValue
+from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import (
@@ -28,32 +24,26 @@ from layoutopt.errors import (
     MissingPartitionError,
     NeedsSparkError,
 )
-from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import name_batch
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading.load import Basis, LoadSource, RowSource, list_files, load, needs_spark
-from layoutopt.loading.local_source import LocalSource, check_plan, check_settings, read_entries
+from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
+from layoutopt.loading.partition_rows import PartitionRows, live_rows
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
-from layoutopt.model.arrays import Ints
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.model.schema import Schema
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import has_plain_name
-from layoutopt.sources.second_reader import sum_rows
-from layoutopt.sources.segments import Chunk, Segment
-from layoutopt.sources.vectors import evaluate_exact_vectors
-from layoutopt.writer.segment import POOL, GatheredSegment
-from layoutopt.writer.task import WriteJob, write_gathered
-from layoutopt.writer.task_result import LoadReport, TaskResult
+from layoutopt.writer.task_result import LoadReport
 
 # With more rows, writing takes longer than a Spark job's overhead.
 MOST_ROWS: Final = 100_000
-# Of rows in memory, as Arrow stores them.
+# Of entries to compact, as they are stored.
 MOST_BYTES: Final = 1 << 28
 # Spark writes more partitions in parallel.
 MOST_PARTITIONS: Final = 32
@@ -88,7 +78,7 @@ class AppendReport(Summarised):
         return {"table": self.table, "batch": self.batch, "rows": self.load.rows, "snapshot": self.load.snapshot}
 
 
-# Joins small entries of some partitions of a table, as :func:`join_few_rows` does.
+# Joins small entries of some partitions of a table, as :func:`compact_few_rows` does.
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
 
 
@@ -188,7 +178,7 @@ def append_rows(
 
 def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
     try:
-        return join_few_rows(path, keys, watch)
+        return compact_few_rows(path, keys, watch)
     except NeedsSparkError:
         return join_many(path, keys, Stages(watch.say, watch.log))
 
@@ -229,53 +219,51 @@ def _append_batch(
         return replace(report, not_joined=str(error) or type(error).__name__)
 
 
-@dataclass(frozen=True, eq=False)
-class MemoryRows(RowSource):
-    """Rows in memory, and what writes their segments in this process.
-
-    Attributes:
-        rows: under the plan's columns.
-        places: by partition value, the places of its rows, ``int64[k]``.
-    """
-
-    rows: pa.Table
-    places: Mapping[PlainValue, Ints]
-    schema: Schema
-
-    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
-        """Raise NeedsSparkError: a partition is to be cut."""
-        raise NeedsSparkError("a partition has more rows than a segment")
-
-    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Sequence[TaskResult], Content]:
-        """Write the segments in this process, one after the other.
-
-        Raises:
-            NeedsSparkError: a feature needs Spark.
-        """
-        plan = job.plan
-        words = evaluate_exact_vectors(plan.features, self.rows, plan.schema)
-        results = []
-        for segment in segments:
-            places = self.places[segment.value]
-            table = self.rows.take(pa.array(places)).combine_chunks(POOL)
-            results.append(write_gathered(job, GatheredSegment(segment.id, table, words[places])).split())
-        return results, self.measure()
-
-    def measure(self) -> Content:
-        """Sum the rows."""
-        return sum_rows([self.rows], self.schema)
+# Opens the live rows of some entries of a table, for a load by a plan.
+OpenEntries = Callable[[Table, Plan, Sequence[PartitionEntry]], RowSource]
 
 
-def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    """Join small entries of the partitions with some keys, in one commit, by the table's newest plan.
-
-    Returns:
-        The commit; None where there is nothing to join.
+def compact_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    """Compact small entries in this process, as :func:`compact_small_entries`.
 
     Raises:
         NeedsSparkError: the entries have too many rows, or need Spark; nothing was written.
+    """
+    return compact_small_entries(path, keys, _open_few_entries, watch)
+
+
+def _open_few_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> PartitionRows:
+    rows, size = sum(entry.live_rows for entry in entries), sum(entry.bytes for entry in entries)
+    if not 0 < rows <= MOST_ROWS or size > MOST_BYTES:
+        raise NeedsSparkError(f"{rows} rows of {size} bytes are to be compacted")
+    return open_entries(table, plan, entries, Processes(1))
+
+
+def open_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], executor: Executor) -> PartitionRows:
+    """Open the live rows of some entries as tasks of an executor read them by Arrow.
+
+    Raises:
+        NeedsSparkError: table or plan need Spark.
+    """
+    check_plan(plan)
+    check_settings(plan)
+    if set(table.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
+        raise NeedsSparkError("the table has columns that its newest plan lacks")
+    if not table.catalog.files.is_plain:
+        raise NeedsSparkError("the table is encrypted")
+    return live_rows(table, plan, entries, executor)
+
+
+def compact_small_entries(path: str, keys: Collection[str], open_rows: OpenEntries, watch: Stages) -> LoadReport | None:
+    """Compact small entries of the partitions with some keys, in one commit, by the table's newest plan.
+
+    Returns:
+        The commit; None where there is nothing to compact.
+
+    Raises:
         ContentMismatchError: what was written is not what the entries have.
-        LayoutoptError: as :func:`layoutopt.loading.load.load`.
+        CommitConflictError: another commit changed one of the entries.
+        LayoutoptError: as :func:`layoutopt.loading.load.load`, and of ``open_rows``.
     """
     table = open_own_table(path)
     catalog = table.catalog
@@ -283,58 +271,15 @@ def join_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport
     if not entries:
         return None
     plan = current_plan(catalog)
-    check_plan(plan)
-    check_settings(plan)
-    if set(catalog.snapshot.schema.names) != set(plan.schema.names):  # rows of other plans may have values there
-        raise NeedsSparkError("the table has columns that its newest plan lacks")
     live = [entry for entry in entries if entry.live_rows]
-    counted = sum(entry.live_rows for entry in live)
-    if not catalog.files.is_plain:
-        raise NeedsSparkError("the table is encrypted")
-    if not 0 < counted <= MOST_ROWS:
-        raise NeedsSparkError(f"{counted} rows are to be joined")
-    names = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot)
-    rows, places = _read_live_rows(table, plan, live)
+    values = PartitionNames.of(plan.schema, plan.partition_by, catalog.snapshot).values_of(live)
     basis = Basis(
         catalog.snapshot,
         f"the table {path!r}",
-        values=None if plan.partition_by is None else tuple(places),
-        rows={names.key(value): len(rows_of_value) for value, rows_of_value in places.items()},
+        values=None if plan.partition_by is None or values is None else tuple(values.values()),
+        rows={key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}},
         content=content_of_entries(entries),
         operation=COMPACTION,
         marks=mark_replaced(entries),
     )
-    return load(MemoryRows(rows, places, plan.schema), path, plan, basis, watch)
-
-
-def _read_live_rows(
-    table: Table, plan: Plan, entries: Collection[PartitionEntry]
-) -> tuple[pa.Table, dict[PlainValue, Ints]]:
-    names = PartitionNames.of(plan.schema, plan.partition_by, table.catalog.snapshot)
-    by_value: dict[PlainValue, list[PartitionEntry]] = {}
-    for entry in entries:
-        known = names.value_of(entry)
-        if not known:
-            raise NeedsSparkError(f"the catalog does not tell the value of partition {entry.key!r}")
-        by_value.setdefault(known[0], []).append(entry)
-    tables: list[pa.Table] = []
-    places: dict[PlainValue, Ints] = {}
-    start = size = 0
-    for value, entries_of_value in by_value.items():
-        rows = _read_entries(table, plan, entries_of_value, MOST_BYTES - size)
-        places[value] = np.arange(start, start + rows.num_rows)
-        tables.append(rows)
-        start += rows.num_rows
-        size += rows.nbytes
-    return pa.concat_tables(tables), places
-
-
-def _read_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], most_bytes: int) -> pa.Table:
-    schema = pa.schema([(column.name, any_arrow_type(column.type)) for column in table.schema.columns])
-    batches, size = [], 0
-    for batch in read_entries(table, entries):
-        batches.append(batch.cast(schema))
-        size += batches[-1].nbytes
-        if size > most_bytes:
-            raise NeedsSparkError(f"the rows to be joined take more than {MOST_BYTES} bytes")
-    return pa.Table.from_batches(batches, schema).select(list(plan.schema.names))
+    return load(open_rows(table, plan, live), path, plan, basis, watch)

@@ -34,10 +34,8 @@ from layoutopt.external.snapshot import SourcePartition
 from layoutopt.loading.load import RowSource
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
-from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.scan.read import read_segments
-from layoutopt.scan.table import Table
-from layoutopt.scan.table_read import TableRead
+from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.sources.executor import Executor, Processes, map_in_groups
 from layoutopt.sources.listing import estimate_rows, list_source_files
 from layoutopt.sources.parquet_files import check_columns
@@ -55,7 +53,6 @@ from layoutopt.sources.shuffle import (
 )
 from layoutopt.sources.source import Source, open_files
 from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
-from layoutopt.sql.scans import TableScan
 from layoutopt.writer.task import WriteJob, gather_and_write
 from layoutopt.writer.task_result import PackedResults, TaskResult
 
@@ -254,8 +251,7 @@ def select_between(
 
 def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:
     """Yield the live rows of some entries of a table's partitions."""
-    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    read = TableRead(table, scan, table.all_rows_of(entries, scan.columns))
+    read = plan_entries_read(table, entries)
     return read_segments(table.catalog.files, read.segments, read.columns)
 
 

@@ -25,6 +25,7 @@ from layoutopt.workload.analyze import UNUSABLE
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from layoutopt.changes.commit import ChangeReport
     from layoutopt.external.refresh import RefreshReport
     from layoutopt.inspect.audit import AuditReport, Loss
     from layoutopt.inspect.drift import Drift
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from layoutopt.publish.publishing import PublishReport
     from layoutopt.scan.explain import Conjunct
     from layoutopt.spark.changes.optimize import OptimizeReport
-    from layoutopt.spark.changes.pipeline import ChangeReport
 
 
 _MAX_PARTITIONS = 40

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from layoutopt import extensions
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.storage.filesystem import READ_THROUGH
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import QueryError, SettingError, SourceIndexError
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.predicates import Node
+from layoutopt.model.predicates import TRUE, Filter, Node
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
 from layoutopt.model.udf import Udf, by_name
@@ -69,6 +70,15 @@ def prune_with_settings(
 def plan_read(table: OpenedTable, scan: TableScan, settings: SessionSettings) -> TableRead:
     """Return the read of one mention of a table, under these settings; raises as :func:`prune_with_settings`."""
     return TableRead(table, scan, prune_checked(table, scan.filter.root, scan.columns, settings))
+
+
+def plan_entries_read(
+    table: OpenedTable, entries: Sequence[PartitionEntry], columns: Sequence[str] | None = None
+) -> TableRead:
+    """Return the read of all live rows of some entries, in some columns or all."""
+    names = table.schema.names if columns is None else tuple(columns)
+    scan = TableScan(table.name, table.name, names, Filter.of(TRUE))
+    return TableRead(table, scan, table.all_rows_of(entries, names))
 
 
 DUCKDB: Final = "duckdb"

@@ -8,19 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.commit import APPEND, CRASH_POINTS, commit_load
+from layoutopt.catalog.commit import CRASH_POINTS, commit_load
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError, TableError
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
 from layoutopt.loading import append as module
-from layoutopt.loading.append import AppendReport, Join, MemoryRows, append_few_rows, append_locally
-from layoutopt.loading.load import Basis, load
+from layoutopt.loading import partition_rows
+from layoutopt.loading.append import AppendReport, Join, append_few_rows, append_locally
 from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
@@ -101,8 +100,8 @@ def test_what_is_joined_is_what_the_entries_have(tmp_path: Path, monkeypatch: py
     table = Table(tmp_path, GROUPS)
     for _ in range(3):
         table.append()
-    honest = module._read_entries
-    monkeypatch.setattr(module, "_read_entries", lambda *of: honest(*of).slice(1))
+    honest = partition_rows._read_live_rows
+    monkeypatch.setattr(partition_rows, "_read_live_rows", lambda *of: honest(*of).slice(1))
     done = table.append()
     assert done.load is not None
     assert "nothing was committed" in str(done.not_joined)
@@ -185,7 +184,7 @@ def test_what_is_too_much_to_join_is_joined_by_who_can(
     table.check()
 
 
-def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
+def test_tables_that_need_spark_are_left_to_it() -> None:
     plan = building(SCHEMA, CONDITIONS, partition_by="year").plan
     reversed_kind = IndexSpec(Call("reverse", (Col("kind", "string"),), "string"), "value-list")
     with pytest.raises(NeedsSparkError, match="an index of an expression"):
@@ -193,11 +192,6 @@ def test_tables_that_need_spark_are_left_to_it(tmp_path: Path) -> None:
     there = SessionSettings(time_zone="Europe/Berlin")
     with pytest.raises(NeedsSparkError, match=r"with time zone Europe/Berlin, ANSI mode on$"):
         check_settings(replace(plan, settings=there, features=replace(plan.features, settings=there)))
-    table, rows = Table(tmp_path), some_rows(12)
-    few = MemoryRows(rows, {1994: np.arange(12)}, plan.schema)
-    basis = Basis(Catalog.open(table.path).snapshot, "rows", (1994,), rows={"1994": 12}, operation=APPEND)
-    with pytest.raises(NeedsSparkError, match="more rows than a segment"):
-        load(few, table.path, replace(plan, segment_rows=3), basis, Stages())
 
 
 OLD = Schema((Column("p", "int"), Column("id", "int")))

@@ -20,7 +20,7 @@ from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.events import Stages
 from layoutopt.inspect.verify import verify
-from layoutopt.loading.append import append_locally, join_few_rows
+from layoutopt.loading.append import append_locally, compact_few_rows
 from layoutopt.model.requests import AppendRequest
 from layoutopt.scan.table import open_table
 from tests.loading.days import DAYS, Days
@@ -111,7 +111,7 @@ def test_appends_and_compaction_keep_the_files(days: Days) -> None:
     for name in names:
         append_locally(AppendRequest(table_path=days.table, source=str(late_rows(days, name)), keep_apart=True))
     assert listed(days) == {DAYS[0]: ["a.parquet", "b.parquet"], "__null__": names}
-    assert join_few_rows(days.table, ["__null__"], Stages()) is not None
+    assert compact_few_rows(days.table, ["__null__"], Stages()) is not None
     first, joined = newest(days).by_key["__null__"]  # the first is never joined
     assert newest(days).operation in REWRITES
     sources = read_sources(TableFiles(days.table), newest(days), [first, joined])

@@ -6,24 +6,27 @@ small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optim
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.entries import content_of_entries
+from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
-from layoutopt.loading.append import AppendReport
-from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
+from layoutopt.loading.append import AppendReport, open_entries
+from layoutopt.loading.partition_rows import PartitionRows
+from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
-from layoutopt.spark.changes.pipeline import NewRows, write_rows
+from layoutopt.scan.table import Table
+from layoutopt.spark.changes.spark_change import SparkChange, newest_checked_plan
+from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession, start_session
+from layoutopt.spark.loading.job import SparkRows
 from layoutopt.spark.loading.load import SparkSource
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -38,15 +41,18 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
         CommitConflictError: another commit changed one of the entries.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    change = open_for_change(spark, path)
-    entries = find_small_entries(change.table.catalog.snapshot, keys)
-    if not entries:
-        return None
-    live = [entry for entry in entries if entry.live_rows]
-    counts = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
-    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
-    values, marks = change.get_known_values(live), mark_replaced(entries)
-    return write_rows(change, COMPACTION, values, new_rows, watch, counts=counts, marks=marks)
+
+    def open_rows(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> SparkRows:
+        change = SparkChange(path, table, newest_checked_plan(spark, table.catalog), spark)
+        opened = change.open_rows(change.read(entries), repr(path))
+
+        def open_faster() -> PartitionRows:
+            return replace(open_entries(table, plan, entries, change.executor), wait=opened.wait_for_tasks)
+
+        return replace(opened, open_faster=open_faster)
+
+    with translate_spark_errors(repr(path)):
+        return append.compact_small_entries(path, keys, open_rows, watch)
 
 
 def append_rows(

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.changes.commit import NewRows, write_rows
 from layoutopt.config.fields import parse_age
 from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
@@ -29,10 +30,9 @@ from layoutopt.model.requests import DELETED_SHARE, OptimizeRequest
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
-from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
-from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.changes.replan import Target, check_flags, find_target, read_fitting_plan
+from layoutopt.spark.changes.spark_change import SparkChange, open_for_change
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.workload.analyze import check_log
@@ -256,7 +256,7 @@ def _rewrite_partition(
     Raises:
         CommitConflictError: another commit changed the partition.
     """
-    change = TableChange(spark, path, open_own_table(path), plan)
+    change = SparkChange(path, open_own_table(path), plan, spark)
     entries = change.table.catalog.snapshot.by_key.get(key, ())
     if not entries or is_up_to_date(entries, plan):
         return None
@@ -264,5 +264,6 @@ def _rewrite_partition(
         return write_layouts(change, level.rewrite(entries), watch)
     sources = {key: entries[0].source} if entries[0].source is not None else {}
     new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
-    values = change.get_known_values(entries) or change.read_stored_values([key])
+    known = change.names.values_of(entries)
+    values = change.read_stored_values([key]) if known is None else tuple(known.values())
     return write_rows(change, "optimize", values, new_rows, watch, fingerprints=sources)

@@ -19,6 +19,7 @@ import pytest
 
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.changes.commit import ChangeReport
 from layoutopt.events import Stages, silent
 from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
@@ -38,12 +39,11 @@ from layoutopt.model.requests import (
 )
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
-from layoutopt.spark.changes.affected_rows import TableChange
 from layoutopt.spark.changes.append import append_rows, compact_small_entries
 from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.pipeline import ChangeReport
+from layoutopt.spark.changes.spark_change import SparkChange
 from layoutopt.spark.loading import job
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
@@ -267,7 +267,7 @@ class Living:
         entry = choice.choice(able)
         old = plans[entry.plan]
         plan, kept = drawn(old, choice)
-        write_layouts(TableChange(self.spark, self.path, table, old), PartialRewrite(entry, plan, kept), Stages(silent))
+        write_layouts(SparkChange(self.path, table, old, self.spark), PartialRewrite(entry, plan, kept), Stages(silent))
         return entry.key
 
     def restore(self, number: int) -> None:
