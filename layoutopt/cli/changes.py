@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import find_reading_property, is_loaded_locally, prepare_spark, start_spark
+from layoutopt.cli.inputs import (
+    find_reading_property,
+    has_pyspark,
+    is_loaded_locally,
+    is_local,
+    prepare_spark,
+    start_spark,
+)
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -24,10 +31,9 @@ from layoutopt.config.settings import (
 from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Collection
 
     from layoutopt.events import Stages
-    from layoutopt.spark.changes.pipeline import ChangeReport
     from layoutopt.writer.task_result import LoadReport
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
@@ -81,9 +87,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
 
     Writes deletion vectors for few rows, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import delete_rows
-
-    _change(settings, settings.to_request(DeleteRequest), session, "deleting", delete_rows)
+    _change(settings, settings.to_request(DeleteRequest), session, "delete")
 
 
 @add_verb(
@@ -96,9 +100,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
 
     Writes few rows to new files, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import update_rows
-
-    _change(settings, settings.to_request(UpdateRequest), session, "updating", update_rows)
+    _change(settings, settings.to_request(UpdateRequest), session, "update")
 
 
 @add_verb(
@@ -111,9 +113,7 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
     Replaces rows with the same key, inserts new ones, and deletes those of --delete-when.
     """
-    from layoutopt.spark.changes.dml import merge_rows
-
-    _change(settings, settings.to_request(MergeRequest), session, "merging", merge_rows)
+    _change(settings, settings.to_request(MergeRequest), session, "merge")
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -137,15 +137,36 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _change(
-    settings: Changing, request: object, session: Session, title: str, change: Callable[..., ChangeReport]
-) -> None:
+def _change(settings: Changing, request: object, session: Session, verb: str) -> None:
+    from layoutopt.cli.startup import start_quickly
+
+    start_quickly()
+    from layoutopt.changes import arrow_change
+    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
+    from layoutopt.loading.append import MOST_ROWS
     from layoutopt.report.inspections import print_change
 
-    with event_log(settings.log_json) as log, session.working(title, log) as work:
-        report = change(prepare_spark(session, table=settings.table_path), request, work.say, log)
+    with event_log(settings.log_json) as log, session.working(_DOING[verb], log) as work:
+        try:
+            if settings.executor == "spark":
+                raise NeedsSparkError("--executor spark is given")
+            is_whole = is_local(settings.executor, session, default=not has_pyspark())
+            if not is_whole and (key := find_reading_property(session)):
+                raise NeedsSparkError(f"the configuration file sets {key}")
+            report = getattr(arrow_change, verb)(request, work.say, log, None if is_whole else MOST_ROWS)
+        except NeedsSparkError as reason:
+            if settings.executor == "local":
+                raise arrow_change.needs_spark(settings.table_path, reason) from reason
+            log.write("spark", reason=str(reason))
+            spark = prepare_spark(session, table=settings.table_path)
+            from layoutopt.spark.changes import dml
+
+            report = getattr(dml, f"{verb}_rows")(spark, request, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
+
+
+_DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 
 
 @add_verb(verbs, HistorySettings, example="layoutopt history tables/events")

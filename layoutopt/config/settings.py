@@ -544,6 +544,15 @@ class AppendSettings(VerbSettings):
     log_json: EventLog = None
 
 
+ChangeExecutor = Annotated[
+    Literal["spark", "local"] | None,
+    Field(
+        description="what finds and computes rows: spark, or local: this machine, without Spark, where it surely finds "
+        "the same [default: local for up to 100,000 rows; spark for others, where PySpark is installed]"
+    ),
+]
+
+
 class DeleteSettings(VerbSettings):
     """Settings of `delete`."""
 
@@ -556,6 +565,7 @@ class DeleteSettings(VerbSettings):
         description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
         "even if queries or loads still use them",
     )
+    executor: ChangeExecutor = None
     log_json: EventLog = None
 
 
@@ -569,6 +579,7 @@ class UpdateSettings(VerbSettings):
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
+    executor: ChangeExecutor = None
     log_json: EventLog = None
 
 
@@ -586,6 +597,7 @@ class MergeSettings(VerbSettings):
     )
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
+    executor: ChangeExecutor = None
     log_json: EventLog = None
 
 
