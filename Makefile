@@ -3,12 +3,14 @@
 SF ?= 0.1
 SPARK_VERSIONS ?= 3.5.9 4.0.5 4.1.4 4.2.1
 PYTHON ?= python3
+DRAW_SECONDS ?= 1500
+DRAW ?= $(shell git rev-parse HEAD 2>/dev/null || echo none)
 BIN := .venv/bin
 STAMP := .venv/.installed
 DOCS_STAMP := .venv/.installed-docs
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo tpch bigdata ablation readme check test test-long test-versions lint ruff mypy contracts quick-tests docs format clean
+.PHONY: help install java demo tpch bigdata ablation readme check test test-long test-drawn durations test-versions lint ruff mypy contracts quick-tests docs format clean
 
 help:  ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## *' '{printf "  make %-10s %s\n", $$1, $$2}'
@@ -52,10 +54,17 @@ quick-tests: install
 	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope -m "not long and not slow and not spark"
 
 test: install  ## all fast tests and doctests
-	LAYOUTOPT_EXAMPLES=0.2 $(BIN)/pytest -q -n 2 --dist loadscope
+	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope
 
-test-long: install  ## the tests that take minutes, and more examples of all that generate some
-	$(BIN)/pytest -q -m "long or not spark"
+durations: install  ## write tests/durations.json, by which make test shares its files out; on a quiet machine
+	LAYOUTOPT_EXAMPLES=0.1 $(BIN)/pytest -q -n 2 --dist loadscope --record-seconds
+
+test-long: install  ## the tests that take minutes, all examples, new ones each time, and texts checked everywhere
+	LAYOUTOPT_CHECK_SKIPPING=1 $(BIN)/pytest -q -m "long or not spark"
+
+test-drawn: install  ## as many of test-long as fit into DRAW_SECONDS; the commit draws which
+	LAYOUTOPT_CHECK_SKIPPING=1 $(BIN)/pytest -q -n 2 --dist loadscope -m "long or not spark" \
+		--draw $(DRAW) --seconds $(DRAW_SECONDS) --hypothesis-seed $$(echo $(DRAW) | cksum | cut -d " " -f 1)
 
 test-versions: install  ## the suites of sessions and loads on older versions of Spark; takes an hour
 	@for version in $(SPARK_VERSIONS); do \

@@ -1,8 +1,8 @@
 """layoutopt: rewrites date-partitioned Parquet tables into blocks that the queries of a log can skip.
 
     >>> import layoutopt
-    >>> layoutopt.open_table  # doctest: +ELLIPSIS
-    <function open_table at ...>
+    >>> layoutopt.load  # doctest: +ELLIPSIS
+    <function load at ...>
 
 Names are imported on first use: importing the package is quick and needs neither Spark nor DuckDB.
 """
@@ -31,7 +31,7 @@ from layoutopt.errors import (
 )
 
 if TYPE_CHECKING:
-    from layoutopt.inspect.evaluate import evaluate
+    from layoutopt.api.functions import analyze, append, delete, evaluate, load, merge, optimize, plan, update
     from layoutopt.inspect.verify import VerifyReport, verify
     from layoutopt.model.udf import Udf, udf
     from layoutopt.scan.explain import Explanation
@@ -42,8 +42,8 @@ __version__ = "0.1.0"
 __all__ = [
     "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
     "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
-    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "evaluate", "open_source",
-    "open_table", "udf", "verify",
+    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "analyze", "append", "delete",
+    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "update", "verify",
 ]  # fmt: skip
 
 _LAZY = {
@@ -52,7 +52,10 @@ _LAZY = {
     "Table": "layoutopt.scan.table",
     "Udf": "layoutopt.model.udf",
     "VerifyReport": "layoutopt.inspect.verify",
-    "evaluate": "layoutopt.inspect.evaluate",
+    **dict.fromkeys(
+        ("analyze", "append", "delete", "evaluate", "load", "merge", "optimize", "plan", "update"),
+        "layoutopt.api.functions",
+    ),
     "open_source": "layoutopt.scan.table",
     "open_table": "layoutopt.scan.table",
     "udf": "layoutopt.model.udf",

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
-from collections.abc import Iterator
-from functools import cache
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from layoutopt.catalog import manifest_writing
 from layoutopt.cli import progress
-from layoutopt.scan.check_switch import SWITCH, TALLY
-from tests.effort import PROCESSES, examples
+from layoutopt.scan.check_switch import FILTERS_ONLY, SWITCH, TALLY
+from tests.effort import PROCESSES, draws_same_examples, examples, long_too
+from tests.schedule import DURATIONS, BySeconds, Draw, InOrder, find_file, write_seconds
 from tests.versions import add_newer_methods
 
 if TYPE_CHECKING:
@@ -27,8 +26,13 @@ if TYPE_CHECKING:
 collect_ignore_glob = ["fixtures/older/*.py"]
 
 # Shared machines make single examples slow now and then: a deadline would test the machine.
+# With fewer examples they are the same ones each time: new ones are drawn where all are tried.
 settings.register_profile(
-    "layoutopt", max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "layoutopt",
+    max_examples=examples(100),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize=draws_same_examples(),
 )
 settings.load_profile("layoutopt")
 
@@ -61,9 +65,12 @@ os.environ.setdefault(PROCESSES, "1")
 # On a busy machine any verb may take long; what it says then would be among what tests expect.
 setattr(progress, "QUIET", 3600.0)  # noqa: B010 - it is final elsewhere
 
-# Every test reads what its queries skip, unless it is marked `unshadowed` or the variable is set to 0 outside.
-os.environ.setdefault(SWITCH, "1")
+# Every test evaluates the filters of its queries on what they skip, unless it is marked `unshadowed`. Tests marked
+# `checks_texts` evaluate the texts too, as all do where the variable is set to 1.
+os.environ.setdefault(SWITCH, FILTERS_ONLY)
 _CHECKED: Counter[str] = Counter()
+_SECONDS: defaultdict[str, float] = defaultdict(float)
+_DRAW: pytest.StashKey[Draw] = pytest.StashKey()
 
 
 @pytest.fixture
@@ -83,10 +90,12 @@ def has_manifests(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Switches the checks of skipping off for tests that say why."""
+    """Switch the shadow check off or to texts for a test that is marked so."""
     before = os.environ[SWITCH]
     if item.get_closest_marker("unshadowed"):
         os.environ[SWITCH] = "0"
+    elif before == FILTERS_ONLY and item.get_closest_marker("checks_texts"):
+        os.environ[SWITCH] = "1"
     try:
         return (yield)
     finally:
@@ -98,6 +107,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     output = getattr(session.config, "workeroutput", None)
     if output is None:
         _CHECKED.update(TALLY)
+        if session.config.option.record_seconds:
+            write_seconds(_SECONDS)
     else:
         output["checked"] = dict(TALLY)
 
@@ -115,40 +126,61 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"skipping checked: {listed}")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options of drawn runs, and of the file of durations."""
+    group = parser.getgroup("layoutopt")
+    group.addoption("--draw", metavar="TEXT", help="run the tests in an order that the text draws")
+    group.addoption("--seconds", type=float, default=1500.0, help="what the tests of --draw may take (default: 1500)")
+    group.addoption("--record-seconds", action="store_true", help=f"write the seconds of each file to {DURATIONS.name}")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Begin the time of a drawn run."""
+    option = session.config.option
+    if option.draw and (option.dist == "no" or hasattr(session.config, "workerinput")):
+        session.config.stash[_DRAW] = Draw(option.draw, option.seconds)
+        session.config.stash[_DRAW].set_alarm()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Put the tests of a drawn run in order."""
+    if _DRAW in config.stash:
+        config.stash[_DRAW].sort(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a test for which a drawn run has no time."""
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].begin(item)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Let what a test made be taken away, however late it is."""
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].end()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Report no failure of the test in which a drawn run's time is over."""
+    report = yield
+    if _DRAW in item.config.stash:
+        item.config.stash[_DRAW].correct(report)
+    return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Note the seconds of each file."""
+    _SECONDS[find_file(report.nodeid)] += report.duration
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes, two share the files whose tests need Spark, and the others go to who is free.
-
-    Which Spark files go together is fixed, so that what they leave in their session is the same in each run.
-    """
-    from xdist.scheduler import LoadScopeScheduling
-
-    class BySession(LoadScopeScheduling):  # type: ignore[misc]
-        def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.partition("::")[0]
-            return _spark_scope(path) if _needs_spark(config.rootpath / path) else path
-
-        def _assign_work_unit(self, node: Any) -> None:
-            for scope in reversed(BEGUN_FIRST):
-                if scope in self.workqueue:
-                    self.workqueue.move_to_end(scope, last=False)
-            super()._assign_work_unit(node)
-
-    return BySession(config, log)
-
-
-SPARK_SCOPES = ("spark-a", "spark-b")
-BEGUN_FIRST = (*SPARK_SCOPES, "tests/scan/test_lives.py", "tests/cli/test_startup.py", "tests/catalog/test_crash.py")
-"""What takes long: one process would be left alone with it at the end."""
-
-
-def _spark_scope(path: str) -> str:
-    return SPARK_SCOPES[crc32(path.encode()) % len(SPARK_SCOPES)]
-
-
-@cache
-def _needs_spark(file: Path) -> bool:
-    return file.name.startswith("test_") and "mark.spark" in file.read_text(encoding="utf-8")
+    """With several processes, each has a part of the files whose tests need Spark, and the others go to who is free."""
+    return InOrder(config, log) if config.option.draw else BySeconds(config, log)
 
 
 _SHARED: pytest.StashKey[SparkSession] = pytest.StashKey()
@@ -195,22 +227,19 @@ def _shared_session_is_active(request: pytest.FixtureRequest) -> Iterator[None]:
         kind._activeSession = session  # which is what Python goes by
 
 
-@pytest.fixture(autouse=True)
-def _who_reads(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Leaves small scans to Spark in half of its tests, by their names: so both ways meet texts of all kinds.
-
-    In the other half the driver reads them of one layout, too, as it does few of many small row groups.
-    """
-    with pytest.MonkeyPatch.context() as patch:  # a test's own would be undone after its fixtures, not before
-        if "spark" in request.fixturenames:
-            name, value = (
-                ("_MOST_VALUES", -1) if _is_left_to_spark(request.node) else ("are_tasks_sooner", lambda *_: True)
-            )
-            patch.setattr(f"layoutopt.spark.session.readers.{name}", value)
-        yield
+@pytest.fixture
+def by_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Spark's tasks read small scans, as they read large ones."""
+    monkeypatch.setattr("layoutopt.spark.session.readers._MOST_VALUES", -1)
 
 
-def _is_left_to_spark(test: pytest.Item) -> bool:
-    if test.get_closest_marker("by_driver"):
-        return False
-    return bool(test.get_closest_marker("left_to_spark") or crc32(test.nodeid.encode()) % 2)
+@pytest.fixture
+def by_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the driver read small scans of one layout too, as it reads a few of very many row groups."""
+    monkeypatch.setattr("layoutopt.spark.session.readers.are_tasks_sooner", lambda *_: True)
+
+
+@pytest.fixture(params=["by_tasks", *long_too("by_driver")])
+def each_reader(request: pytest.FixtureRequest) -> None:
+    """Run a test once for each of Spark's readers of small scans."""
+    request.getfixturevalue(request.param)

@@ -18,7 +18,16 @@ VARIABLE: Final = "LAYOUTOPT_EXAMPLES"
 
 def examples(usual: int) -> int:
     """How many examples to try where so many are usual; of many at least five."""
-    return max(round(usual * float(os.environ.get(VARIABLE, "1"))), min(usual, 5))
+    return max(round(usual * _share()), min(usual, 5))
+
+
+def draws_same_examples() -> bool:
+    """Return whether each run tries the same examples, as all do that try a share of them."""
+    return _share() < 1
+
+
+def _share() -> float:
+    return float(os.environ.get(VARIABLE, "1"))
 
 
 def long_too(*cases: object) -> tuple[ParameterSet, ...]:

@@ -10,8 +10,8 @@ import layoutopt
 PUBLIC = [
     "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
     "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
-    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "evaluate", "open_source",
-    "open_table", "udf", "verify",
+    "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "analyze", "append", "delete",
+    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "update", "verify",
 ]  # fmt: skip
 
 HEAVY = ("pyspark", "duckdb", "pyarrow", "sqlglot", "numpy", "pandas", "rich")

@@ -43,14 +43,14 @@ class Deviation:
 
     name: str
     method: str
-    settings: Mapping[str, object] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
     text_features: bool = False
     subsumed: bool = False
 
 
 _PLAIN: Final = {"guides": "features", "slices": False, "partitioner": "ward", "row_order": ("none",)}
 _SLICED: Final = {**_PLAIN, "slices": True}
-_PORTFOLIO: Final = {**_SLICED, "partitioner": "portfolio"}
+_PORTFOLIO: Final = {**_SLICED, "partitioner": "portfolio-low"}
 _FEATURES: Final = "features ranked by marginal coverage, with stricter forms"
 _WEIGHTS: Final = "marginal weights"
 
@@ -141,27 +141,24 @@ def _measure(stream: Experiment, deviation: Deviation, block_rows: int) -> Json:
 
 
 def _make_plan(stream: Experiment, deviation: Deviation, block_rows: int) -> Plan:
-    from layoutopt.config.files import make_settings
-    from layoutopt.config.settings import PlanSettings
+    from layoutopt.methods.interface import PlanRequest
     from layoutopt.spark.planning.plan import plan_best
 
     document = stream.document()
     if deviation.text_features:
         document = _make_text_document(stream, document)
-    common = {"source": str(stream.source.path), "partition_by": YEAR, "block_rows": block_rows}
-    values = {**common, "method": deviation.method, "storage_budget": (_BUDGET,), **deviation.settings}
-    plan = plan_best(stream.spark(), make_settings(PlanSettings, values), document)
+    request = PlanRequest(deviation.method, YEAR, block_rows=block_rows, storage_budget=(_BUDGET,))
+    request = replace(request, **deviation.settings)
+    plan = plan_best(stream.spark(), str(stream.source.path), document, request)
     return replace(plan, scheme=_weigh_subsumed(plan.scheme)) if deviation.subsumed else plan
 
 
 def _make_text_document(stream: Experiment, document: FeaturesDocument) -> FeaturesDocument:
-    from layoutopt.config.settings import AnalyzeSettings
     from layoutopt.features.analysis import read_queries
+    from layoutopt.model.requests import AnalyzeRequest
 
-    settings = AnalyzeSettings(
-        log=str(stream.log(TRAIN)), schema_source=str(stream.source.path), table=stream.source.table
-    )
-    queries = read_queries(settings, document.schema).queries
+    request = AnalyzeRequest(log=str(stream.log(TRAIN)), table=stream.source.table)
+    queries = read_queries(request, document.schema).queries
     return replace(document, features=mine_by_thesis(queries, document.schema, SessionSettings()))
 
 

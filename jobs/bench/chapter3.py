@@ -244,8 +244,8 @@ def _stages(tpch: Tpch) -> Measure:
 
 def _time_stages(stream: Experiment, variant: Variant) -> Json:
     """Time each stage of SOP's workflow (figure 3.3) on the middle month, after a first load that warms Spark up."""
-    from layoutopt.config.settings import AnalyzeSettings
     from layoutopt.features.analysis import analyze_log
+    from layoutopt.model.requests import AnalyzeRequest
     from layoutopt.partitioning.objective import make_skip_objective
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
     from layoutopt.planning.plan import guiding_features
@@ -253,6 +253,7 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     from layoutopt.planning.source_profile import CountRequest, count_histograms
     from layoutopt.spark.loading.load import load
     from layoutopt.spark.planning.frame_rows import FrameRows
+    from layoutopt.sql.schema import schema_from
 
     document, plan, folder = stream.document(), stream.plan_of(variant), stream.folder(variant)
     rows, queries = stream.rows(document.schema), tuple(group_queries(document.queries))
@@ -267,13 +268,8 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
         seconds[stage] = time.perf_counter() - started
         return result
 
-    settings = AnalyzeSettings(
-        log=str(stream.log(TRAIN)),
-        schema_source=str(stream.source.path),
-        table=document.table,
-        num_features=stream.num_features,
-    )
-    timed(STAGES[0], lambda: analyze_log(settings))
+    request = AnalyzeRequest(log=str(stream.log(TRAIN)), table=document.table, num_features=stream.num_features)
+    timed(STAGES[0], lambda: analyze_log(request, schema_from(str(stream.source.path))))
     column, limit = variant.partition_by, variant.max_vectors
     for month in (first, middle):  # on the first month, Spark compiles what it will run
         of_month = SourceRows(partial(FrameRows, rows.where(f"{column} = {month}"), column))

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.search.costs import Candidate, Candidates, Costs, Queries, find_few_families
+from layoutopt.search.costs import Candidates, Costs, LayoutCandidate, Queries, find_few_families
 from layoutopt.search.gsop import search_groups
 from layoutopt.search.layout_operations import columns_read, subsumed_queries
 from layoutopt.search.problem import Problem
@@ -42,11 +42,11 @@ def copy_selectively(problem: Problem, groups: Candidates, budget: float, costs:
 
 def _find_best_copy(
     problem: Problem, layouts: Candidates, remaining: dict[Queries, float], budget: float, costs: Costs
-) -> Candidate | None:
+) -> LayoutCandidate | None:
     cost, stored = costs.query_cost(layouts), costs.storage(layouts)
-    best: tuple[float, Candidate] | None = None
+    best: tuple[float, LayoutCandidate] | None = None
     for queries in remaining:
-        copy = Candidate(columns_read(problem, queries), queries, copy=True)
+        copy = LayoutCandidate(columns_read(problem, queries), queries, copy=True)
         added = costs.storage((*layouts, copy)) - stored
         gain = cost - costs.query_cost((*layouts, copy)) if stored + added <= budget else 0.0
         worth = gain / max(added, _EPSILON)
@@ -61,14 +61,14 @@ def make_full_copies(problem: Problem, copies: int, partitioner: Partitioner, co
     The text merges features bottom-up by cost until there are as many clusters as copies. Here families of queries are
     merged. A cluster's cost is estimated by one layout for it.
     """
-    layouts: list[Candidate] = []
+    layouts: list[LayoutCandidate] = []
     clusters = _cluster_queries(problem, copies, costs)
     for cluster in clusters + [frozenset()] * (copies - len(clusters)):
         reads = problem.reads.copy()
         reads[[query for query in range(len(reads)) if query not in cluster]] = False
         groups = search_groups(replace(problem, reads=reads), partitioner).best.groups
         layouts += [
-            Candidate(group, frozenset(np.flatnonzero(reads[:, sorted(group)].any(axis=1)).tolist()))
+            LayoutCandidate(group, frozenset(np.flatnonzero(reads[:, sorted(group)].any(axis=1)).tolist()))
             for group in groups
         ]
     return tuple(layouts)
@@ -78,7 +78,7 @@ def _cluster_queries(problem: Problem, count: int, costs: Costs) -> list[Queries
     clusters = [family.queries for family in find_few_families(problem)]
 
     def cost(queries: Queries) -> float:
-        rows = costs.evaluator.evaluate(Candidate(columns_read(problem, queries), queries)).rows
+        rows = costs.evaluator.evaluate(LayoutCandidate(columns_read(problem, queries), queries)).rows
         numbers = sorted(queries)
         return float((rows[numbers] * (problem.reads[numbers] @ problem.unit.cell)).sum())
 

@@ -206,16 +206,12 @@ class Experiment:
         """Analyse the training log as `layoutopt analyze` does; the product is its features.json."""
 
         def make() -> Json:
-            from layoutopt.config.settings import AnalyzeSettings
             from layoutopt.features.analysis import analyze_log
+            from layoutopt.model.requests import AnalyzeRequest
+            from layoutopt.sql.schema import schema_from
 
-            settings = AnalyzeSettings(
-                log=str(self.log(TRAIN)),
-                schema_source=str(self.source.path),
-                table=self.source.table,
-                num_features=self.num_features,
-            )
-            content: Json = analyze_log(settings).document.to_json()
+            request = AnalyzeRequest(log=str(self.log(TRAIN)), table=self.source.table, num_features=self.num_features)
+            content: Json = analyze_log(request, schema_from(str(self.source.path))).document.to_json()
             return content
 
         return self.step("analysing the training log", f"{key_of(self.name, {})}-features.json", make)
@@ -240,9 +236,9 @@ class Experiment:
         return self.step(f"planning {variant.label}", name, make, self.features())
 
     def _make_plan(self, variant: Variant) -> Plan:
-        from layoutopt.config.settings import FILE_BYTES
         from layoutopt.methods.interface import PlanRequest
         from layoutopt.model.feature import FeatureSet
+        from layoutopt.model.methods import FILE_BYTES
         from layoutopt.planning.source_profile import select_heaviest
         from layoutopt.spark.planning.plan import make_plan, propose_plan
 
@@ -258,7 +254,7 @@ class Experiment:
             by=variant.by,
             max_vectors=variant.max_vectors,
             seed=SEED,
-            storage_budgets=(variant.budget or 1.0,),
+            storage_budget=(variant.budget or 1.0,),
             row_order=variant.row_order,
         )
         # Where rows and cells are counted, and not bytes, the plan's blocks need not be measured.

@@ -13,10 +13,9 @@ from typing import Any, Final
 from rich.table import Table as TextTable
 
 from layoutopt.config.documents import read_features
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress
 from layoutopt.inspect.evaluate import evaluate
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.layout import Plan
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 from layoutopt.model.query import Query
@@ -63,11 +62,9 @@ class Comparison:
 
         def plan() -> Product:
             say(f"{self.name}: planning by {method}")
-            values = {"source": self.source, "features": self.features, "method": method}
-            sizes = {"partition_by": self.partition_by, "block_rows": self.block_rows}
-            settings = make_settings(PlanSettings, {**values, **sizes})
+            request = PlanRequest(method, self.partition_by, block_rows=self.block_rows)
             started_at = time.perf_counter()
-            made = plan_best(spark, settings, read_features(self.features))
+            made = plan_best(spark, self.source, read_features(self.features), request)
             seconds = time.perf_counter() - started_at
             (folder / "plan.json").write_bytes(made.dumps())
             return {"seconds": seconds, "method": made.method}

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from layoutopt.catalog.blocks import encode_blocks
 from layoutopt.catalog.deletion_vectors import Marks, mark_partitions, write_vectors
 from layoutopt.catalog.entries import grow_schema, partition_entries
+from layoutopt.catalog.history import RESTORE
 from layoutopt.catalog.manifest_writing import write_version
 from layoutopt.catalog.optimistic_commit import (
     Change,
@@ -32,7 +33,7 @@ from layoutopt.catalog.optimistic_commit import (
 )
 from layoutopt.catalog.partition_entry import Deletes, PartitionEntry
 from layoutopt.catalog.paths import DATA, FileDigest, blocks_path, new_load_id, plan_path
-from layoutopt.catalog.snapshot import RESTORE, Snapshot, ensure_table_root, latest_snapshot
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.source_lists import (
     SourceLists,
     carry_sources,
@@ -43,6 +44,7 @@ from layoutopt.catalog.source_lists import (
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, add_index_files, count_blocks, write_indexes
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import ensure_table_root
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError, PlanError
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Schema

@@ -20,8 +20,9 @@ from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snaps
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, parse_plain_value, parse_request, wrong_partition_value
 from layoutopt.catalog.paths import new_load_id, plan_path
-from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError
 from layoutopt.model.types import INTEGER_BITS
 

@@ -16,16 +16,10 @@ from layoutopt.catalog.deletion_vectors import attach_deletes, decode_deletes
 from layoutopt.catalog.entries import BlocksByPartition, is_older
 from layoutopt.catalog.partition_entry import Bounds, Deletes, EntryName, PartitionEntry
 from layoutopt.catalog.paths import plan_path
-from layoutopt.catalog.snapshot import (
-    Snapshot,
-    check_is_table,
-    latest_snapshot,
-    read_checked,
-    read_snapshot,
-    snapshot_as_of,
-)
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, read_checked, read_snapshot, snapshot_as_of
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.storage.index_files import IndexFile, read_index
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError, NotATableError, PlanError, SettingError, blame_file
 from layoutopt.model import layout
 from layoutopt.model.arrays import Ints

@@ -37,18 +37,12 @@ from layoutopt.catalog.paths import (
     snapshot_path,
 )
 from layoutopt.catalog.publications import PUBLISHED, group_notes, note_paths
-from layoutopt.catalog.snapshot import (
-    Snapshot,
-    check_is_table,
-    latest_snapshot,
-    read_checked,
-    read_snapshot,
-    snapshot_numbers,
-)
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, read_checked, read_snapshot, snapshot_numbers
 from layoutopt.catalog.source_lists import find_source_lists
 from layoutopt.catalog.storage.exclusive import TEMPORARY
 from layoutopt.catalog.storage.filesystem import StoredFile, TableFiles
 from layoutopt.catalog.storage.index_files import list_index_files
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CommitConflictError, NotATableError, SettingError, SourceIndexError, TableError
 
 OPERATION = "vacuum"

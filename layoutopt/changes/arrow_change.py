@@ -45,7 +45,7 @@ from layoutopt.loading.local_source import check_plan, check_settings, read_entr
 from layoutopt.loading.partition_rows import rows_in_memory
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import FALSE, Col, Filter, InSet, Node, conjunction
-from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
+from layoutopt.model.requests import ChangeRequest, MergeRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.types import decimal_digits, type_sql
 from layoutopt.model.values import ValueSet
@@ -72,10 +72,10 @@ _SKIPPING_TYPES: Final = _KEY_TYPES - {"timestamp", "timestamp_ntz"}
 _PLACE: Final = "_w_place"
 
 
-def delete(
-    request: DeleteRequest, say: Progress = silent, log: EventLog = NO_EVENTS, most_rows: int | None = None
+def change_without_spark(
+    request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS, most_rows: int | None = None
 ) -> ChangeReport:
-    """Delete rows without Spark.
+    """Delete, update or merge rows without Spark. The source of a merge is Parquet, Delta or Iceberg.
 
     Args:
         request: which rows.
@@ -87,21 +87,7 @@ def delete(
         NeedsSparkError: only Spark surely knows the rows, or there are more than ``most_rows``; nothing was written.
         LayoutoptError: as :func:`layoutopt.changes.verbs.delete_rows`.
     """
-    return verbs.delete_rows(partial(_open_change, most_rows), request, say, log)
-
-
-def update(
-    request: UpdateRequest, say: Progress = silent, log: EventLog = NO_EVENTS, most_rows: int | None = None
-) -> ChangeReport:
-    """Update rows without Spark, as :func:`delete` deletes them."""
-    return verbs.update_rows(partial(_open_change, most_rows), request, say, log)
-
-
-def merge(
-    request: MergeRequest, say: Progress = silent, log: EventLog = NO_EVENTS, most_rows: int | None = None
-) -> ChangeReport:
-    """Merge a source without Spark, as :func:`delete` deletes rows. The source is Parquet, Delta or Iceberg."""
-    return verbs.merge_rows(partial(_open_change, most_rows), request, say, log)
+    return verbs.change_rows(partial(_open_change, most_rows), request, say, log)
 
 
 def needs_spark(path: str, reason: NeedsSparkError) -> SettingError:

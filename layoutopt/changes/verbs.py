@@ -23,7 +23,7 @@ from layoutopt.errors import PublicationError, SourceError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
-from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
+from layoutopt.model.requests import ChangeRequest, DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.model.types import unquote_name
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table
@@ -31,6 +31,19 @@ from layoutopt.sql.expression_check import check_condition, check_expression, fi
 
 # Opens a table to be changed, at its newest snapshot, by its path; the function checks the change beforehand.
 OpenChange: TypeAlias = Callable[[str, Callable[[Table], None]], TableChange[Rows]]
+
+
+def change_rows(
+    open_change: OpenChange[Rows], request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> ChangeReport:
+    """Delete, update or merge rows, as the request says; raises as :func:`delete_rows`."""
+    match request:
+        case DeleteRequest():
+            return delete_rows(open_change, request, say, log)
+        case UpdateRequest():
+            return update_rows(open_change, request, say, log)
+        case MergeRequest():
+            return merge_rows(open_change, request, say, log)
 
 
 def delete_rows(

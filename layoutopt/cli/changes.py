@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import (
-    find_reading_property,
-    has_pyspark,
-    is_loaded_locally,
-    is_local,
-    prepare_spark,
-    start_spark,
-)
+from layoutopt.cli.inputs import make_execution, prepare_spark
 from layoutopt.config.fields import parse_age
 from layoutopt.config.settings import (
     AppendSettings,
@@ -31,10 +23,7 @@ from layoutopt.config.settings import (
 from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from layoutopt.events import Stages
-    from layoutopt.writer.task_result import LoadReport
+    from layoutopt.model.requests import ChangeRequest
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
 
@@ -50,35 +39,14 @@ def append(settings: AppendSettings, session: Session) -> None:
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
-    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.loading.append import append_few_rows, append_locally
     from layoutopt.report.inspections import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
-        try:
-            if is_loaded_locally(settings.executor, session, settings.source):
-                report = append_locally(request, work.say, log)
-            elif settings.executor == "spark":
-                raise NeedsSparkError("--executor spark is given")
-            elif key := find_reading_property(session):
-                raise NeedsSparkError(f"the configuration file sets {key}")
-            else:
-                report = append_few_rows(request, partial(_compact_by_spark, session), work.say, log)
-        except NeedsSparkError as reason:
-            log.write("spark", reason=str(reason))
-            spark = prepare_spark(session, table=settings.table_path)
-            from layoutopt.spark.changes.append import append_rows
-
-            report = append_rows(spark, request, work.say, log)
+        execution = make_execution(session, settings.executor, table=settings.table_path)
+        report = execution.append(request, work.say, log)
     session.show(report.to_json(), lambda console: print_append(console, report))
-
-
-def _compact_by_spark(session: Session, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    from layoutopt.spark.changes.append import compact_small_entries
-
-    return compact_small_entries(start_spark(session, table=path), path, keys, watch)
 
 
 @add_verb(verbs, DeleteSettings, example='layoutopt delete tables/events --where "user_id = 17"')
@@ -87,7 +55,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
 
     Writes deletion vectors for few rows, and rewrites the affected partitions for many.
     """
-    _change(settings, settings.to_request(DeleteRequest), session, "delete")
+    _change(settings, settings.to_request(DeleteRequest), session, "deleting")
 
 
 @add_verb(
@@ -100,7 +68,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
 
     Writes few rows to new files, and rewrites the affected partitions for many.
     """
-    _change(settings, settings.to_request(UpdateRequest), session, "update")
+    _change(settings, settings.to_request(UpdateRequest), session, "updating")
 
 
 @add_verb(
@@ -113,7 +81,7 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
     Replaces rows with the same key, inserts new ones, and deletes those of --delete-when.
     """
-    _change(settings, settings.to_request(MergeRequest), session, "merge")
+    _change(settings, settings.to_request(MergeRequest), session, "merging")
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -137,42 +105,23 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _change(settings: Changing, request: object, session: Session, verb: str) -> None:
+def _change(settings: Changing, request: ChangeRequest, session: Session, title: str) -> None:
     from layoutopt.cli.startup import start_quickly
 
     start_quickly()
-    from layoutopt.changes import arrow_change
-    from layoutopt.errors import NeedsSparkError
     from layoutopt.events import event_log
-    from layoutopt.loading.append import MOST_ROWS
     from layoutopt.report.inspections import print_change
 
-    with event_log(settings.log_json) as log, session.working(_DOING[verb], log) as work:
-        try:
-            if settings.executor == "spark":
-                raise NeedsSparkError("--executor spark is given")
-            is_whole = is_local(settings.executor, session, default=not has_pyspark())
-            if not is_whole and (key := find_reading_property(session)):
-                raise NeedsSparkError(f"the configuration file sets {key}")
-            report = getattr(arrow_change, verb)(request, work.say, log, None if is_whole else MOST_ROWS)
-        except NeedsSparkError as reason:
-            if settings.executor == "local":
-                raise arrow_change.needs_spark(settings.table_path, reason) from reason
-            log.write("spark", reason=str(reason))
-            spark = prepare_spark(session, table=settings.table_path)
-            from layoutopt.spark.changes import dml
-
-            report = getattr(dml, f"{verb}_rows")(spark, request, work.say, log)
+    with event_log(settings.log_json) as log, session.working(title, log) as work:
+        execution = make_execution(session, settings.executor, table=settings.table_path)
+        report = execution.change(request, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
-
-
-_DOING = {"delete": "deleting", "update": "updating", "merge": "merging"}
 
 
 @add_verb(verbs, HistorySettings, example="layoutopt history tables/events")
 def history(settings: HistorySettings, session: Session) -> None:
     """List a table's snapshots, oldest first."""
-    from layoutopt.catalog.snapshot import history as history_of
+    from layoutopt.catalog.history import history as history_of
     from layoutopt.catalog.source_lists import read_new_sources
     from layoutopt.catalog.table import Catalog
     from layoutopt.report.tables import history_report, print_history

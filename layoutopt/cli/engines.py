@@ -45,7 +45,7 @@ def refresh(settings: RefreshSettings, session: Session) -> None:
 
     Indexes new and changed files, and drops entries of removed ones.
     """
-    from layoutopt.catalog.snapshot import source_of_index
+    from layoutopt.catalog.table_root import source_of_index
 
     _refresh(session, settings.index, source_of_index(settings.index), None, None)
 

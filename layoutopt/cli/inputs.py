@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache, partial
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from layoutopt.cli.console import Session
 from layoutopt.config.files import make_settings, read_values
@@ -13,18 +11,19 @@ from layoutopt.config.settings import PlanSettings, SnapshotSettings
 from layoutopt.errors import SettingError, UnknownTableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
+    from layoutopt.api.execution import Execution
     from layoutopt.config.settings import LoadSettings, QuerySettings, ShellSettings
     from layoutopt.events import Progress
     from layoutopt.model.feature import SessionSettings
+    from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
     from layoutopt.scan.table import Scan, Table
     from layoutopt.spark.core.sessions import AnySession
-    from layoutopt.workload.analyze import Analysis
 
 
 # Spark properties that do not change what a path or a feature means.
@@ -113,72 +112,39 @@ def answer_scan(scan: Scan, settings: QuerySettings | ShellSettings, session: Se
         raise UnknownTableError(f"{error}; add it by --with {error.name}=PATH", error.name) from error
 
 
-def has_pyspark() -> bool:
-    """Return whether PySpark is installed; it takes a second to import."""
-    try:
-        return find_spec("pyspark") is not None
-    except ModuleNotFoundError:
-        return False
+def make_execution(
+    session: Session,
+    executor: Literal["auto", "local", "spark"],
+    settings: SessionSettings | None = None,
+    **options: Any,
+) -> Execution:
+    """Return what runs the tasks of a verb, by its setting ``executor``.
 
-
-def is_local(executor: str | None, session: Session, default: bool) -> bool:
-    """Return whether tasks run in processes of this machine; ``default`` is for no executor.
+    Args:
+        session: provides the properties of Spark and the functions.
+        executor: the setting.
+        settings: those of the features; by default the defaults.
+        options: further arguments of :func:`start_spark`.
 
     Raises:
-        SettingError: they shall, but the configuration sets properties that change what Spark would read.
+        SettingError: Spark shall not run, but the configuration sets properties that change what it would read.
     """
-    local = default if executor is None else executor == "local"
-    if local and (key := find_reading_property(session)):
+    from layoutopt.api.execution import LOCAL, Execution
+
+    if executor == LOCAL and (key := find_reading_property(session)):
         raise SettingError(
             f"without Spark nothing follows {key}, which the configuration file sets; leave it out, or give "
             "--executor spark"
         )
-    return local
-
-
-def is_loaded_locally(executor: str | None, session: Session, source: str) -> bool:
-    """Return whether a source is loaded in processes of this machine: also where Spark can't read its files.
-
-    Raises:
-        SettingError: as :func:`is_local`; or Spark can't, and is chosen.
-    """
-    from layoutopt.sources.parquet_files import find_spark_gap
-
-    may_read_more = any(key.startswith((*_READING, *_LIBRARIES)) for key in session.spark_properties())
-    gap = None if executor == "local" or may_read_more else find_spark_gap(source)
-    if gap is not None and executor is not None:
-        raise SettingError(f"{gap}; give --executor local")
-    return is_local(executor, session, default=gap is not None or not has_pyspark())
+    reads_otherwise = any(key.startswith((*_READING, *_LIBRARIES)) for key in session.spark_properties())
+    start = cache(partial(start_spark, session, **options))
+    return Execution(executor, start, find_spark_reason(session, settings), reads_otherwise)
 
 
 def find_reading_property(session: Session) -> str | None:
     """Return a property of the configuration that may change what Spark reads; None where there is none."""
     keys = (key for key in session.spark_properties() if key.startswith(_READING))
     return next(keys, None)
-
-
-def analyze_log(table: Table, log: str, column: str | None, dialect: str, half_life: str | None = None) -> Analysis:
-    """Return the analysis of a log's queries on a table; a half-life lowers the weights of older ones."""
-    from layoutopt.workload.analyze import analyze
-    from layoutopt.workload.log import read_log
-
-    entries = read_log(log, column=column, dialect=dialect)
-    analysis = analyze(entries, table.schema, table.name, dialect, table.settings, table.udfs)
-    if half_life is None:
-        return analysis
-    from layoutopt.config.fields import parse_age
-    from layoutopt.workload.log import decay_weights
-
-    return replace(analysis, queries=decay_weights(analysis.queries, parse_age(half_life), table.settings.time_zone))
-
-
-def spark_if_needed(session: Session, settings: SessionSettings, **options: Any) -> AnySession:
-    """Return a Spark session if planning needs one, otherwise a function that starts it on its first call.
-
-    ``options`` are further arguments of :func:`start_spark`.
-    """
-    start = partial(start_spark, session, **options)
-    return start() if needs_spark(session, settings) else cache(start)
 
 
 def check_plan_settings(settings: LoadSettings) -> None:
@@ -189,20 +155,34 @@ def check_plan_settings(settings: LoadSettings) -> None:
         )
 
 
-def plan_new_table(
-    settings: LoadSettings, session: Session, say: Progress, open_spark: Callable[[SessionSettings], AnySession]
-) -> Plan:
+def make_plan(settings: PlanSettings, document: FeaturesDocument, execution: Execution, say: Progress) -> Plan:
+    """Return the plan that the settings of `plan` ask for, and plot what --tune tried.
+
+    Raises:
+        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
+    """
+    from layoutopt.methods.interface import PlanRequest
+
+    draw = None
+    if settings.tune_plot is not None:
+        from layoutopt.report.pages import plot_tuning
+
+        draw = partial(plot_tuning, path=settings.tune_plot)
+    return execution.plan(settings.source, document, settings.to_request(PlanRequest), say, draw)
+
+
+def plan_new_table(settings: LoadSettings, session: Session, execution: Execution, say: Progress) -> Plan:
     """Plan a new table from the features file of a load's settings, by ``[plan]`` in the configuration file.
 
     Args:
         settings: of the load, with ``plan_first``.
         session: names the configuration file.
+        execution: what runs the tasks.
         say: called with a short sentence at each stage.
-        open_spark: returns Spark for features under some settings.
 
     Raises:
         SettingError: a setting of ``[plan]`` is invalid, or the load is of partitions and there are none.
-        LayoutoptError: as :func:`~layoutopt.spark.planning.indexes.plan_with_indexes`.
+        LayoutoptError: as :func:`make_plan`.
     """
     from layoutopt.catalog.partition_names import PartitionNames, check_requests
     from layoutopt.config.documents import read_features
@@ -216,29 +196,27 @@ def plan_new_table(
         raise SettingError("partitions are named, but the plan would have none; set partition-by in [plan] of --conf")
     names = PartitionNames.of(document.schema, partition_by)
     check_requests(names, settings.partition, settings.first, settings.last)
-    from layoutopt.report.pages import plot_tuning
-    from layoutopt.spark.planning.indexes import plan_with_indexes
-
-    plan = plan_with_indexes(open_spark(document.features.settings), plan_settings, document, say, plot_tuning)
+    plan = make_plan(plan_settings, document, execution, say)
     say(f"planned {plan.method}: plan {plan.digest}")
     return plan
 
 
-def needs_spark(session: Session, settings: SessionSettings) -> bool:
-    """Return whether planning needs Spark, whatever the source is.
+def find_spark_reason(session: Session, settings: SessionSettings | None = None) -> str | None:
+    """Return why Spark is needed, whatever the source is; None if there is no reason.
 
     It is needed under ``spark-submit``, for user-defined functions, and for properties that may change what a
     path or a feature means: those from a separate installation, and all but resources and the features' settings.
     """
+    from layoutopt.model.feature import SessionSettings
     from layoutopt.spark.core.sessions import has_own_installation, is_submitted, to_spark_properties
 
-    given = {key: value for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES)}
-    return (
-        is_submitted()
-        or has_own_installation()
-        or bool(session.udfs())
-        or not given.items() <= to_spark_properties(settings).items()
-    )
+    if is_submitted() or has_own_installation():
+        return "there is a Spark of its own"
+    if session.udfs():
+        return "functions are given"
+    known = to_spark_properties(settings or SessionSettings()).items()
+    given = ((key, value) for key, value in session.spark_properties().items() if not key.startswith(_RESOURCES))
+    return next((f"the configuration file sets {key}" for key, value in given if (key, value) not in known), None)
 
 
 def prepare_spark(session: Session, *, table: str, encrypt: str | None = None) -> AnySession:

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from layoutopt.api.execution import use_session
 from layoutopt.cli.console import INTERRUPTED, Session, add_verb, describe_interrupt, run_app
-from layoutopt.cli.inputs import check_plan_settings, plan_new_table, start_spark
+from layoutopt.cli.inputs import check_plan_settings, make_plan, plan_new_table, start_spark
 from layoutopt.config.fields import VerbSettings
 from layoutopt.config.settings import AppendSettings, LoadSettings, OptimizeSettings, PlanSettings, VerifySettings
 from layoutopt.errors import DataFileError, LayoutoptError, PartitionsFailedError, SettingError, find_interrupt
@@ -36,10 +37,9 @@ Job = Callable[["SparkSession", Verb, Session, Tell], None]
 def append(spark: SparkSession, settings: AppendSettings, session: Session, tell: Tell) -> None:
     """Append the batch and print a summary."""
     from layoutopt.model.requests import AppendRequest
-    from layoutopt.spark.changes.append import append_rows
 
     with event_log(settings.log_json) as log:
-        report = append_rows(spark, settings.to_request(AppendRequest), tell, log)
+        report = use_session(spark).append(settings.to_request(AppendRequest), tell, log)
     if report.load is None:
         tell(f"batch {report.batch} was appended before: nothing to do")
     else:
@@ -71,13 +71,13 @@ def featurize(spark: SparkSession, settings: PlanSettings, session: Session, tel
 def load(spark: SparkSession, settings: LoadSettings, session: Session, tell: Tell) -> None:
     """Load the partitions and print a summary."""
     from layoutopt.model.requests import LoadRequest
-    from layoutopt.spark.loading.load import run_load
 
     check_plan_settings(settings)
-    make_plan = partial(plan_new_table, settings, session, tell, lambda _: spark) if settings.plan_first else None
+    execution = use_session(spark)
+    plan_first = partial(plan_new_table, settings, session, execution, tell) if settings.plan_first else None
     try:
         with event_log(settings.log_json) as log:
-            report = run_load(spark, settings.to_request(LoadRequest), tell, log, make_plan)
+            report = execution.load(settings.to_request(LoadRequest), tell, log, plan_first)
     except PartitionsFailedError as error:
         _tell_loads(error.report, tell)
         raise
@@ -117,9 +117,8 @@ def optimize(spark: SparkSession, settings: OptimizeSettings, session: Session, 
 def plan(spark: SparkSession, settings: PlanSettings, session: Session, tell: Tell) -> None:
     """Plan the layout and write the plan."""
     from layoutopt.config.documents import read_features
-    from layoutopt.spark.planning.indexes import plan_with_indexes
 
-    new_plan = plan_with_indexes(spark, settings, read_features(settings.features), tell)
+    new_plan = make_plan(settings, read_features(settings.features), use_session(spark), tell)
     new_plan.save(settings.output)
     tell(
         f"planned {new_plan.method} with {len(new_plan.features)} features: plan {new_plan.digest} in {settings.output}"

@@ -12,11 +12,10 @@ from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.inputs import (
     check_plan_settings,
     find_reading_property,
-    is_loaded_locally,
-    needs_spark,
+    find_spark_reason,
+    make_execution,
+    make_plan,
     plan_new_table,
-    prepare_spark,
-    spark_if_needed,
     start_spark,
 )
 from layoutopt.config.files import make_settings
@@ -39,10 +38,12 @@ def analyze(settings: AnalyzeSettings, session: Session) -> None:
     from layoutopt.features.analysis import analyze_log
     from layoutopt.features.stability import plot
     from layoutopt.indexes.choosing import suggest_indexes
+    from layoutopt.model.requests import AnalyzeRequest
     from layoutopt.report.inspections import analysis_report, print_analysis
 
     with session.working("analysing the log"):
-        analysis = analyze_log(settings, session.udfs(), schema=read_schema(settings.schema_source, settings.table))
+        schema = read_schema(settings.schema_source, settings.table)
+        analysis = analyze_log(settings.to_request(AnalyzeRequest), schema, session.udfs())
         analysis.save(settings.output)
         indexes = suggest_indexes(analysis.document.queries, analysis.document.features)
         if settings.plot:
@@ -61,13 +62,9 @@ def plan(settings: PlanSettings, session: Session) -> None:
     from layoutopt.report.tables import plan_report, print_plan
 
     document = read_features(settings.features)
-    # PySpark takes a second to import; a bad file fails before that.
-    from layoutopt.report.pages import plot_tuning
-    from layoutopt.spark.planning.indexes import plan_with_indexes
-
     with session.working("planning") as work:
-        spark = spark_if_needed(session, document.features.settings)
-        new_plan = plan_with_indexes(spark, settings, document, work.say, plot_tuning)
+        execution = make_execution(session, settings.executor, document.features.settings)
+        new_plan = make_plan(settings, document, execution, work.say)
         new_plan.save(settings.output)
     session.show(plan_report(new_plan, settings.output), lambda console: print_plan(console, new_plan, settings.output))
 
@@ -79,7 +76,6 @@ def advise(settings: AdviseSettings, session: Session) -> None:
     Also prints statements for other engines. Writes nothing, and takes about a minute on two cores for a table of any
     size. A first estimate takes seconds; Ctrl-C ends with what is known.
     """
-    from layoutopt.model.feature import SessionSettings
     from layoutopt.model.requests import AdviseRequest
     from layoutopt.planning.advise import check_request
     from layoutopt.report.advice import describe_estimate
@@ -97,7 +93,7 @@ def advise(settings: AdviseSettings, session: Session) -> None:
 
     try:
         with session.working("advising") as work:
-            spark, by_arrow = cache(partial(start_spark, session)), not needs_spark(session, SessionSettings())
+            spark, by_arrow = cache(partial(start_spark, session)), find_spark_reason(session) is None
             advice = advise(spark, request, work.say, session.udfs(), tell, by_arrow=by_arrow)
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None or not estimates:
@@ -134,23 +130,11 @@ def load(settings: LoadSettings, session: Session) -> None:
     from layoutopt.report.tables import print_loads
 
     request = settings.to_request(LoadRequest)
-    table, encrypt = settings.table_path, settings.encrypt
     try:
         with event_log(settings.log_json) as log, session.working("loading", log) as work:
-            open_spark = partial(spark_if_needed, session, table=table, encrypt=encrypt)
-            make_plan = (
-                partial(plan_new_table, settings, session, work.say, open_spark) if settings.plan_first else None
-            )
-            if is_loaded_locally(settings.executor, session, settings.source):
-                from layoutopt.loading.load import run_load
-                from layoutopt.loading.readable_days import open_readable
-
-                report = run_load(open_readable, request, work.say, log, make_plan)
-            else:
-                spark = prepare_spark(session, table=table, encrypt=encrypt)
-                from layoutopt.spark.loading import load as spark_load
-
-                report = spark_load.run_load(spark, request, work.say, log, make_plan)
+            execution = make_execution(session, settings.executor, table=settings.table_path, encrypt=settings.encrypt)
+            plan_first = partial(plan_new_table, settings, session, execution, work.say)
+            report = execution.load(request, work.say, log, plan_first if settings.plan_first else None)
     except PartitionsFailedError as error:
         failed = error.report
         session.show(failed.to_json(), lambda console: print_loads(console, failed))

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from layoutopt.cli.console import Session, add_verb
-from layoutopt.cli.inputs import (
-    analyze_log,
-    answer_scan,
-    open_at,
-    open_further,
-    prepare_spark,
-    start_spark,
-)
+from layoutopt.cli.inputs import answer_scan, open_at, open_further, prepare_spark, start_spark
 from layoutopt.config.settings import (
     DriftSettings,
     EvaluateSettings,
@@ -156,11 +149,12 @@ def evaluate(settings: EvaluateSettings, session: Session) -> None:
     log skips less, the command lists the queries that fall short and exits with 5.
     """
     table = open_at(session, settings.table_path, settings)  # before numpy is imported
+    from layoutopt.api.functions import analyze_table_log
     from layoutopt.inspect.evaluate import compare, worst_queries
     from layoutopt.inspect.evaluate import evaluate as evaluate_queries
     from layoutopt.report.inspections import print_evaluation
 
-    analysis = analyze_log(table, settings.log, settings.column, settings.dialect)
+    analysis = analyze_table_log(table, settings.log, settings.column, settings.dialect)
     queries = analysis.queries
     with session.working("evaluating") as work:
         result = evaluate_queries(table, queries, settings.actual, work.step, settings.dialect)
@@ -240,8 +234,8 @@ def verify(settings: VerifySettings, session: Session) -> None:
 
 def _check_is_table(table_path: str) -> None:
     """Fail before Spark starts, which takes seconds."""
-    from layoutopt.catalog.snapshot import check_is_table
     from layoutopt.catalog.storage.filesystem import TableFiles
+    from layoutopt.catalog.table_root import check_is_table
 
     check_is_table(TableFiles(table_path))
 
@@ -291,11 +285,12 @@ def _audit(settings: VerifySettings, log: str, session: Session) -> None:
         DataFileError: a query does.
         QueryError: no query can be audited.
     """
+    from layoutopt.api.functions import analyze_table_log
     from layoutopt.inspect.audit import audit
     from layoutopt.report.inspections import print_audit
 
     table = open_at(session, settings.table_path, settings)
-    queries = analyze_log(table, log, settings.column, settings.dialect).queries
+    queries = analyze_table_log(table, log, settings.column, settings.dialect).queries
     with session.working("auditing") as work:
         report = audit(table, queries, settings.dialect, work.step, settings.sample)
     session.show(report.to_json(), lambda console: print_audit(console, report))
@@ -327,12 +322,13 @@ def drift(settings: DriftSettings, session: Session) -> None:
     Compares what the log skips with what the plan's own queries skip, and exits with 5 if it is much less. Also lists
     query families that are new, gone, more or less frequent. --regret estimates what a new plan would save.
     """
+    from layoutopt.api.functions import analyze_table_log
     from layoutopt.inspect.drift import check_drift
     from layoutopt.inspect.drift import measure_drift as drift_of
     from layoutopt.report.inspections import print_drift
 
     table = open_at(session, settings.table_path)
-    queries = analyze_log(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
+    queries = analyze_table_log(table, settings.log, settings.column, settings.dialect, settings.half_life).queries
     result = drift_of(table, queries)
     if settings.regret:
         result = replace(result, regret=_measure_regret(table, queries, session))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import ByteSize, Field
 
@@ -26,7 +26,7 @@ from layoutopt.config.fields import (
     or_installed,
 )
 from layoutopt.model.documents import LARGEST_COUNT, Codec
-from layoutopt.model.methods import CHOICES, DEFAULT_BLOCK_ROWS
+from layoutopt.model.methods import AUTO, CHOICES, DEFAULT_BLOCK_ROWS, DEFAULT_PARTITIONER, FILE_BYTES
 from layoutopt.model.requests import DELETED_SHARE, REWRITE_SHARE, SAMPLED_QUERIES
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:  # the choices, as the command line shows and checks them
     Method = Literal[CHOICES]
 
-Partitioner = Literal["ward", "ward-refined", "portfolio", "qdtree"]
+Partitioner = Literal["portfolio-low", "portfolio", "portfolio-high", "ward", "ward-refined", "qdtree"]
 Cost = Literal["cells", "bytes"]
 
 Source = Annotated[
@@ -87,6 +87,16 @@ EventLog = Annotated[
     Field(
         description="append events to this file as JSON lines; - for stderr (then a job prints only JSON, on "
         "spark-submit's stdout)"
+    ),
+]
+
+# What runs the tasks of a verb.
+Executor = Annotated[
+    Literal["auto", "local", "spark"],
+    Field(
+        description="what runs the tasks: `local`, processes of this machine; `spark`; or `auto`: these processes for "
+        "Parquet files, Delta and Iceberg tables of up to 10 million rows, and Spark for the others, "
+        "if PySpark is installed"
     ),
 ]
 
@@ -161,16 +171,12 @@ class AnalyzeSettings(VerbSettings):
     plot: NewFile | None = Field(None, description="also draw filter commonality and stability to this image file")
 
 
-# The default size limit of a data file (docs/performance.md#load).
-FILE_BYTES: Final = 32_000_000
-
-
 class PlanSettings(VerbSettings):
     """Settings of `plan`: features and a source become a plan."""
 
-    tuning = frozenset({"objective", "tune", "effort", "storage_budget", "row_order"})
+    tuning = frozenset({"objective", "tune", "partitioner", "storage_budget", "row_order"})
     expert = frozenset(
-        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "partitioner", "slices", "num_features",
+        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "slices", "num_features",
          "segment_rows", "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
@@ -178,7 +184,7 @@ class PlanSettings(VerbSettings):
     features: Path = Field(Path("features.json"), description="the file from `analyze`")
     partition_by: PartitionBy = None
     method: Annotated[Method, or_installed("methods")] = Field(
-        "auto",
+        AUTO,
         description="how rows are assigned to blocks; `auto` tries the methods on a sample and takes the one with "
         "which hold-out queries read the fewest bytes",
     )
@@ -194,9 +200,10 @@ class PlanSettings(VerbSettings):
         "where hold-out queries then read fewer bytes",
     )
     partitioner: Annotated[Partitioner, or_installed("partitioners")] = Field(
-        "portfolio",
-        description="how a load groups feature vectors into blocks: `portfolio` takes the best of several by what "
-        "the log's queries skip, never worse than `ward`",
+        DEFAULT_PARTITIONER,
+        description="how a load groups feature vectors into blocks: a portfolio takes the best of several by what "
+        "the log's queries skip, never worse than `ward`. `portfolio-low` searches for a few percent of a load's time, "
+        "`portfolio` for one to four times that, `portfolio-high` for many times",
     )
     tune: bool = Field(
         False,
@@ -211,11 +218,6 @@ class PlanSettings(VerbSettings):
         "a few queries do not decide",
     )
     slices: bool = Field(True, description="also cut blocks by ranges of the most filtered column without features")
-    effort: Literal["low", "default", "high"] = Field(
-        "low",
-        description="how long the portfolio searches: `low` takes a few percent of a load's time, `default` one to "
-        "four times that, `high` many times",
-    )
     num_features: int | None = Field(
         None,
         ge=1,
@@ -276,25 +278,17 @@ class PlanSettings(VerbSettings):
     cost: Cost = Field(
         "cells", description="what the search for column groups minimises: cells and tids, or their bytes on a sample"
     )
-    storage_budget: Numbers = Field(
-        (1.2,), description="the most storage of a plan with copies, as a multiple of one copy; several print a curve"
+    storage_budget: Numbers | None = Field(
+        None,
+        description="the most storage of a plan with copies, as a multiple of one copy; several print a curve "
+        "[default: 1.2; `auto` tries copies only where it is given]",
     )
     choose: float | None = Field(
         None, ge=1, description="which of several storage budgets gives the written plan [default: the largest]"
     )
     budget_unit: Cost = Field("cells", description="the unit of storage budgets: cells or compressed bytes")
+    executor: Executor = "auto"
     output: NewFile = Field(Path("plan.json"), description="the file to write")
-
-
-# What runs the tasks of a verb.
-Executor = Annotated[
-    Literal["spark", "local"] | None,
-    Field(
-        description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
-        "Iceberg tables "
-        "[default: spark; local where PySpark is not installed]"
-    ),
-]
 
 
 class LoadSettings(VerbSettings):
@@ -334,7 +328,7 @@ class LoadSettings(VerbSettings):
         description="replace existing partitions; without it, the same rows count as done and other rows are refused",
     )
     allow_empty: bool = Field(False, description="accept partitions without rows in the source; they become empty")
-    executor: Executor = None
+    executor: Executor = "auto"
     encrypt: Text | None = Field(
         None,
         description="encrypt a new table with the key (16, 24 or 32 bytes in hexadecimal or base64) from env:NAME, an "
@@ -359,7 +353,7 @@ class UpSettings(VerbSettings):
     quick: bool = Field(False, description="keep the first plan; don't try all methods")
     dialect: Dialect = "spark"
     column: SqlColumn = None
-    executor: Executor = None
+    executor: Executor = "auto"
 
 
 class SnapshotSettings(VerbSettings):
@@ -472,7 +466,7 @@ class ReloadSettings(VerbSettings):
     partition: Names = Field((), description="the partitions to load again, each COLUMN=VALUE, in a commit each")
     first: First = None
     last: Last = None
-    executor: Executor = None
+    executor: Executor = "auto"
     publish: PublishTo = ()
     log_json: EventLog = None
 
@@ -532,25 +526,9 @@ class AppendSettings(VerbSettings):
         description="do not compact the small files of earlier appends; otherwise a second commit does so "
         "once several times as many rows have arrived since",
     )
-    executor: Annotated[
-        Literal["spark", "local"] | None,
-        Field(
-            description="what runs the tasks: spark, or local: processes of this machine, for Parquet files, Delta and "
-            "Iceberg tables "
-            "[default: local for up to 100,000 rows of these; spark for others, where PySpark is installed]"
-        ),
-    ] = None
+    executor: Executor = "auto"
     publish: PublishTo = ()
     log_json: EventLog = None
-
-
-ChangeExecutor = Annotated[
-    Literal["spark", "local"] | None,
-    Field(
-        description="what finds and computes rows: spark, or local: this machine, without Spark, where it surely finds "
-        "the same [default: local for up to 100,000 rows; spark for others, where PySpark is installed]"
-    ),
-]
 
 
 class DeleteSettings(VerbSettings):
@@ -565,7 +543,7 @@ class DeleteSettings(VerbSettings):
         description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
         "even if queries or loads still use them",
     )
-    executor: ChangeExecutor = None
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 
@@ -579,7 +557,7 @@ class UpdateSettings(VerbSettings):
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
-    executor: ChangeExecutor = None
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 
@@ -597,7 +575,7 @@ class MergeSettings(VerbSettings):
     )
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
-    executor: ChangeExecutor = None
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 

@@ -41,11 +41,11 @@ def evaluate_expressions(schema: Schema, expressions: Sequence[str], rows: pa.Ta
 
 def _evaluate(query: PortableSql, rows: pa.Table, time_zone: str) -> pa.Table:
     # Imported here because checks that decide without it need no DuckDB.
-    from layoutopt.evaluation.engine import EngineQuery, View, answer
+    from layoutopt.evaluation.engine import EngineQuery, EngineView, answer
 
     places = pa.array(np.arange(rows.num_rows, dtype=np.int64))
     placed = pa.table([*rows.columns, places], [*rows.column_names, _PLACE])
-    view = View("t", placed.schema, lambda: iter(placed.to_batches()))
+    view = EngineView("t", placed.schema, lambda: iter(placed.to_batches()))
     values = answer(EngineQuery(query.sql, query.columns, (view,), time_zone, False, query.functions, query.uses_times))
     return values.take(pa.array(np.argsort(np.asarray(values.column(0))))).drop_columns([_PLACE])
 

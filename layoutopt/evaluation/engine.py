@@ -23,6 +23,7 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from layoutopt.errors import LayoutoptError, QueryError, decode_error
 from layoutopt.evaluation.arrow_types import any_arrow_type, conform, empty_table
+from layoutopt.evaluation.keys import one_chunk
 from layoutopt.model.schema import Column
 from layoutopt.model.types import double_quote_name
 from layoutopt.sql.duckdb.expressions import PortableFunction
@@ -30,7 +31,7 @@ from layoutopt.sql.schema import is_stand_in, plain_name
 
 
 @dataclass(frozen=True)
-class View:
+class EngineView:
     """The content of one view: a schema, and a function that returns its batches and can be called repeatedly."""
 
     view: str
@@ -48,7 +49,7 @@ class EngineQuery:
 
     sql: str
     columns: tuple[Column, ...]
-    sources: tuple[View, ...]
+    sources: tuple[EngineView, ...]
     time_zone: str
     streams: bool
     functions: tuple[PortableFunction, ...] = ()
@@ -204,8 +205,10 @@ def _to_column(function: Callable[..., Any], type: str) -> Callable[..., pa.Arra
 
     @wraps(function)
     def call(*columns: pa.ChunkedArray) -> pa.Array:
-        wanted = any_arrow_type(type)
-        return pa.array(function(*columns), stored.get(type, wanted)).cast(wanted)
+        wanted, values = any_arrow_type(type), function(*columns)
+        if isinstance(values, list):
+            values = pa.array(values, stored.get(type, wanted))
+        return one_chunk(values.cast(wanted))
 
     return call
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numba
 import numpy as np
 
+from layoutopt.evaluation.native import compile_loop, compile_loop_helper
 from layoutopt.model.arrays import Bytes, Hashes, Ints
-from layoutopt.native import compile_loop, compile_loop_helper
 
 
 def is_compiled() -> bool:

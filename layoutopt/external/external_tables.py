@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from layoutopt.catalog.snapshot import is_own_table
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url
 from layoutopt.catalog.storage.ranges import LastUsed
+from layoutopt.catalog.table_root import is_own_table
 from layoutopt.errors import SourceError
 from layoutopt.external.formats import PARQUET, SourceName, parse_path, parse_table_name
 from layoutopt.external.snapshot import SourceSnapshot

@@ -17,9 +17,10 @@ from layoutopt.catalog.entries import is_older
 from layoutopt.catalog.optimistic_commit import next_time
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, source_of_index
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import READ_THROUGH, TableFiles
 from layoutopt.catalog.table import Catalog, read_plan
+from layoutopt.catalog.table_root import source_of_index
 from layoutopt.errors import NotATableError, SchemaError, SourceError
 from layoutopt.external.footers import Footer, is_native, merge_file_columns, read_footers
 from layoutopt.external.listing import ListedFile, Listing, add_folder_columns, digest_file, digest_listing, list_source

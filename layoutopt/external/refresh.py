@@ -26,7 +26,7 @@ from layoutopt.catalog.commit import write_blocks, write_plan
 from layoutopt.catalog.optimistic_commit import Change, CommitHook, append_snapshot, next_number, next_time
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import new_load_id
-from layoutopt.catalog.snapshot import Snapshot, claim_index_root, newest_of_index
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.statistics import statistics_type
 from layoutopt.catalog.storage.filesystem import TableFiles, absolute, is_url, protocol_of
 from layoutopt.catalog.storage.index_files import (
@@ -40,6 +40,7 @@ from layoutopt.catalog.storage.index_files import (
 )
 from layoutopt.catalog.storage.ranges import map_ahead
 from layoutopt.catalog.table import Catalog, read_plan
+from layoutopt.catalog.table_root import claim_index_root, newest_of_index
 from layoutopt.errors import CatalogError, CommitConflictError, SettingError, SourceError
 from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.evaluation.expressions import is_computed_here

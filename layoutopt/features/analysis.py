@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from layoutopt.config.fields import parse_age
-from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import LogError
 from layoutopt.features.selection import default_excluded, default_threshold, mine_all
 from layoutopt.features.stability import Curve, commonality, stability
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.query import Query, weight_of
+from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.model.schema import Schema
 from layoutopt.model.summary import Summarised
 from layoutopt.model.udf import Udf, by_name
-from layoutopt.sql.schema import schema_from
 from layoutopt.workload.analyze import Analysis, analyze, skip_reasons
 from layoutopt.workload.log import decay_weights, read_log
 from layoutopt.workload.served import split_served
@@ -65,51 +64,48 @@ class Features(Summarised):
         self.document.save(path)
 
 
-def analyze_log(settings: AnalyzeSettings, udfs: Sequence[Udf] = (), *, schema: Schema | None = None) -> Features:
+def analyze_log(request: AnalyzeRequest, schema: Schema, udfs: Sequence[Udf] = ()) -> Features:
     """Read a log, analyse its queries, and find the features that would help them (3.3).
-
-    ``schema`` is the table's, if known; else the one that the settings name is read.
 
     Raises:
         LogError: the log is unreadable or empty, no statement is usable, or no predicate set reaches T.
-        SchemaError: the schema can't be read, or an excluded column is not in it.
+        SchemaError: an excluded column is not in the table's schema.
         SettingError: an unknown dialect or time zone, or two functions of one name.
     """
-    schema = schema or schema_from(settings.schema_source, table=settings.table)
-    _find_excluded(settings, schema)  # reports a wrong name before the work
-    return find_features(settings, schema, read_queries(settings, schema, udfs))
+    _find_excluded(request, schema)  # reports a wrong name before the work
+    return find_features(request, schema, read_queries(request, schema, udfs))
 
 
-def read_queries(settings: AnalyzeSettings, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
+def read_queries(request: AnalyzeRequest, schema: Schema, udfs: Sequence[Udf] = ()) -> Analysis:
     """Return the queries of a log; raises as :func:`analyze_log`."""
     entries = read_log(
-        settings.log, column=settings.column, dialect=settings.dialect, system=settings.system, weigh=settings.weigh
+        request.log, column=request.column, dialect=request.dialect, system=request.system, weigh=request.weigh
     )
     analysis = analyze(
-        entries, schema, settings.table, settings.dialect, _session_settings(settings), by_name(udfs), settings.sample
+        entries, schema, request.table, request.dialect, _session_settings(request), by_name(udfs), request.sample
     )
-    analysis = replace(analysis, queries=split_served(analysis.queries, settings.served))
-    if settings.half_life is None:
+    analysis = replace(analysis, queries=split_served(analysis.queries, request.served))
+    if request.half_life is None:
         return analysis
-    return replace(analysis, queries=decay_weights(analysis.queries, parse_age(settings.half_life), settings.time_zone))
+    return replace(analysis, queries=decay_weights(analysis.queries, parse_age(request.half_life), request.time_zone))
 
 
-def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis) -> Features:
+def find_features(request: AnalyzeRequest, schema: Schema, analysis: Analysis) -> Features:
     """Return the features that would help a log's queries; raises as :func:`analyze_log`."""
-    excluded = _find_excluded(settings, schema)
-    threshold = settings.threshold or default_threshold(analysis.queries)
+    excluded = _find_excluded(request, schema)
+    threshold = request.threshold or default_threshold(analysis.queries)
     features = mine_all(
         analysis.queries,
         schema,
         threshold=threshold,
-        num_features=settings.num_features,
-        date_features=settings.date_features,
-        exclude_columns=None if settings.exclude_columns is None else excluded,
-        max_set=settings.max_set,
-        settings=_session_settings(settings),
+        num_features=request.num_features,
+        date_features=request.date_features,
+        exclude_columns=None if request.exclude_columns is None else excluded,
+        max_set=request.max_set,
+        settings=_session_settings(request),
     )
     if not len(features):
-        raise LogError(_explain_no_feature(settings, analysis.queries, threshold))
+        raise LogError(_explain_no_feature(request, analysis.queries, threshold))
     return Features(
         FeaturesDocument(
             table=analysis.table,
@@ -126,19 +122,19 @@ def find_features(settings: AnalyzeSettings, schema: Schema, analysis: Analysis)
     )
 
 
-def _session_settings(settings: AnalyzeSettings) -> SessionSettings:
-    return SessionSettings(time_zone=settings.time_zone, ansi=settings.ansi)
+def _session_settings(request: AnalyzeRequest) -> SessionSettings:
+    return SessionSettings(time_zone=request.time_zone, ansi=request.ansi)
 
 
-def _find_excluded(settings: AnalyzeSettings, schema: Schema) -> tuple[str, ...]:
-    if settings.exclude_columns is None:
+def _find_excluded(request: AnalyzeRequest, schema: Schema) -> tuple[str, ...]:
+    if request.exclude_columns is None:
         return default_excluded(schema)
-    return tuple(schema.find(name).name for name in settings.exclude_columns)
+    return tuple(schema.find(name).name for name in request.exclude_columns)
 
 
-def _explain_no_feature(settings: AnalyzeSettings, queries: Sequence[Query], threshold: int) -> str:
+def _explain_no_feature(request: AnalyzeRequest, queries: Sequence[Query], threshold: int) -> str:
     weight = weight_of(queries)
     return (
-        f"no predicate helps T = {threshold} of the {weight:g} usable queries of {settings.log!r}: "
+        f"no predicate helps T = {threshold} of the {weight:g} usable queries of {request.log!r}: "
         "lower --threshold, or name fewer --exclude-columns"
     )

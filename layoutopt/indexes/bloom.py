@@ -18,7 +18,7 @@ import pyarrow as pa
 from layoutopt.evaluation.keys import key_storage
 from layoutopt.evaluation.murmur3 import hash_texts
 from layoutopt.indexes.lists import element_storage
-from layoutopt.indexes.protocol import BlockColumn, Keys, Parameter
+from layoutopt.indexes.protocol import BlockColumn, BlockKeys, Parameter
 from layoutopt.model.arrays import Bits, Ints, Words
 from layoutopt.model.predicates import InSet, Like
 from layoutopt.model.values import Interval, Key, successor
@@ -91,7 +91,7 @@ class Bloom:
         return find_blocks_without_points(stored, hash_keys(keys_to_arrow(points, literal.subject.type)))
 
 
-def bloom_filters(keys: Keys, share: float, wanted: Bits) -> pa.Array:
+def bloom_filters(keys: BlockKeys, share: float, wanted: Bits) -> pa.Array:
     """Return the filters of the wanted blocks with this share of false positives, large_binary[n]; else NULL."""
     hashes = hash_keys(keys.keys)
     spans = zip(wanted.tolist(), pairwise(keys.offsets.tolist()), strict=True)

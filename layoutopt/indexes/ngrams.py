@@ -23,7 +23,7 @@ from layoutopt.indexes.lists import (
     list_storage,
     map_dictionary,
 )
-from layoutopt.indexes.protocol import BlockColumn, Keys, Parameter
+from layoutopt.indexes.protocol import BlockColumn, BlockKeys, Parameter
 from layoutopt.indexes.value_list import MOST_BYTES
 from layoutopt.model.arrays import Bits, Bytes, Hashes, Ints
 from layoutopt.model.predicates import InSet, Like, literal_prefix
@@ -224,7 +224,7 @@ def _distinct_slices(column: BlockColumn, start: int, stop: int | None) -> pa.Ar
     parts = pc.utf8_slice_codeunits(keys.cast(pa.large_string()), start, stop).cast(pa.large_binary())
     lists: list[pa.Array | None] = [
         None if is_bad or keys.nbytes > MOST_BYTES else keys
-        for keys, is_bad in zip(Keys(parts, column.keys.offsets).sorted_by_block(), bad.tolist(), strict=True)
+        for keys, is_bad in zip(BlockKeys(parts, column.keys.offsets).sorted_by_block(), bad.tolist(), strict=True)
     ]
     return list_array(lists, pa.large_binary())
 

@@ -211,7 +211,7 @@ NO_PARAMETER = Parameter(0, 0, 0, "nothing")
 
 
 @dataclass(frozen=True, eq=False)
-class Keys:
+class BlockKeys:
     """Keys of n blocks without NULL, in the form of :func:`~layoutopt.evaluation.keys.stored_keys`.
 
     ``keys`` follow block by block, with duplicates; block i has ``offsets[i] .. offsets[i + 1] - 1``, ``int64[n + 1]``.
@@ -252,15 +252,15 @@ class BlockColumn:
         return len(self.offsets) - 1
 
     @cached_property
-    def keys(self) -> Keys:
+    def keys(self) -> BlockKeys:
         """The keys of all values but NULL; raises SchemaError if the type has no order."""
         distinct = block_values(self.values, self.offsets, self.type)
         stored = stored_keys(distinct.values, self.type)
         if not stored.null_count:
-            return Keys(stored, distinct.offsets)
+            return BlockKeys(stored, distinct.offsets)
         valid = np.asarray(stored.is_valid())
         kept = np.concatenate(([0], np.cumsum(reduce_blocks(np.add, valid, distinct.offsets))))
-        return Keys(stored.drop_null(), kept)
+        return BlockKeys(stored.drop_null(), kept)
 
     @cached_property
     def has_bad_text(self) -> Bits:

@@ -24,7 +24,7 @@ _ONLY_SPARK = "only Spark can evaluate it exactly"
 
 
 @dataclass(frozen=True)
-class Loss:
+class WrongSkip:
     """A block that a query skips although it holds a matching row.
 
     If the layout that is read lacks the row, ``mechanism`` is ``layout``, ``block`` is -1 and ``file`` the partition.
@@ -59,7 +59,7 @@ class AuditReport:
     unaudited: tuple[tuple[int, str], ...]
     rows: int
     proved: dict[str, int]
-    losses: tuple[Loss, ...]
+    losses: tuple[WrongSkip, ...]
 
     @property
     def ok(self) -> bool:
@@ -108,7 +108,7 @@ def audit(
 
 def _find_losses(
     table: Table, all_matches: Sequence[Matches], conditions: Sequence[LogCondition], proved: dict[str, int]
-) -> list[Loss]:
+) -> list[WrongSkip]:
     """Compare what every condition skips with its matches, given for each plan; counts correct skips in ``proved``."""
     lost: dict[tuple[str, int, str], list[int]] = {}
     for index, condition in enumerate(conditions):
@@ -129,4 +129,4 @@ def _find_losses(
                 if layout in layouts_read and lacking[index]:
                     entry = source.entries[source.entry_of[np.argmax(source.segment_of == segment)]]
                     lost.setdefault(("layout", -1, f"layout {layout} of {entry.key}"), []).extend(condition.ids)
-    return [Loss(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]
+    return [WrongSkip(*place, tuple(sorted(set(ids)))) for place, ids in lost.items()]

@@ -157,7 +157,7 @@ class PathCosts:
 
 
 @dataclass(frozen=True)
-class LayoutReads:
+class PlanReads:
     """What a query reads of one plan's partitions: by the layout's number the columns, and the path's costs."""
 
     plan: str
@@ -187,7 +187,7 @@ class QueryEvaluation(ReadCounts):
     id: int
     columns: tuple[str, ...]
     filtered: tuple[str, ...]
-    layouts: tuple[LayoutReads, ...]
+    layouts: tuple[PlanReads, ...]
     subsumed_by: tuple[str, ...]
     indicators: Indicators
 
@@ -319,7 +319,7 @@ def _evaluate_distinct(
                 if path.choice not in columns_of:
                     columns_of[path.choice] = {str(choice.layout): list(choice.columns) for choice in path.choice}
                 paths = PathCosts(path.compared, path.exhaustive, path.cells_and_tids, path.greedy)
-                layouts.append(LayoutReads(plan.source.plan.digest, columns_of[path.choice], paths))
+                layouts.append(PlanReads(plan.source.plan.digest, columns_of[path.choice], paths))
             named = dict(zip(_COUNTS, counts[number], strict=True))
             key = root, columns, condition
             found[key] = QueryEvaluation(
@@ -522,7 +522,7 @@ class ForeseenReads:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class PredictionComparison:
     """What plans predicted, and what an evaluated log measured.
 
     Attributes:
@@ -542,7 +542,7 @@ class Comparison:
         return asdict(self)
 
 
-def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Comparison:
+def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> PredictionComparison:
     """Return the figures that plans predict, measured on an evaluated log, and the predictions of the snapshot's plans.
 
     A plan predicts for its training queries, from samples, by features and partition bounds only; the log may differ,
@@ -569,7 +569,7 @@ def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Compa
         for plan in plans
     ]
     predicted = tuple(_predict_bytes(query, shares, scan_bytes(tuple(query.columns))) for query in log)
-    return Comparison(
+    return PredictionComparison(
         measured,
         storage,
         tuple(PlanPredictions(plan.digest, plan.method, select_own_predictions(plan.predicted)) for plan in plans),

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from layoutopt.catalog.history import HistoryEntry, history
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.paths import plan_path, snapshot_path
-from layoutopt.catalog.snapshot import HistoryEntry, check_is_table, history, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog, chosen_snapshot, read_plan
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError
-from layoutopt.inspect.verify import FileChecker, Problem, Progress, VerifyReport, verify
+from layoutopt.inspect.verify import Difference, FileChecker, Progress, VerifyReport, verify
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import DELETED_SHARE
 from layoutopt.scan.table import Table
@@ -159,7 +161,7 @@ def verify_path(
 
 def open_intact(
     path: str, *, snapshot: int | None = None, as_of: str | None = None
-) -> tuple[Table, tuple[Problem, ...]]:
+) -> tuple[Table, tuple[Difference, ...]]:
     """Return a table with the partitions whose catalog files are intact, and the problems of other files.
 
     Other readers stop at the first damaged file. All snapshots are checked, and the plans and blocks of the chosen one.
@@ -196,5 +198,5 @@ def open_intact(
             damaged[error.path or entry.blocks_file] = str(error)
     used = {entry.plan: plans[entry.plan] for entry in intact} if current.partitions else plans
     return Table(catalog.select(intact, used)), tuple(
-        Problem("catalog", path, message) for path, message in damaged.items()
+        Difference("catalog", path, message) for path, message in damaged.items()
     )

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from layoutopt.catalog.entries import GroupedBlocks
-from layoutopt.catalog.snapshot import not_a_table
+from layoutopt.catalog.table_root import not_a_table
 from layoutopt.errors import SettingError
 from layoutopt.evaluation.arrow_types import empty_table
 from layoutopt.evaluation.predicates import KeyedRows, matching_rows
@@ -63,7 +63,7 @@ MOST_PROBLEMS = 1000
 
 
 @dataclass(frozen=True)
-class Problem:
+class Difference:
     """A difference from the catalog or the source; ``check`` is a stable code, ``file`` the place."""
 
     check: str
@@ -80,7 +80,7 @@ class SourceCheck:
     partitions: int
     table_rows: int
     differences: int
-    problems: tuple[Problem, ...]
+    problems: tuple[Difference, ...]
 
     def to_json(self) -> dict[str, Any]:
         """Return the comparison as JSON; its problems are in the report."""
@@ -96,7 +96,7 @@ class VerifyReport:
     files: int
     blocks: int
     rows: int
-    problems: tuple[Problem, ...]
+    problems: tuple[Difference, ...]
     unchecked: tuple[str, ...]
     source: SourceCheck | None = None
 
@@ -150,14 +150,14 @@ def verify(
     # In order: the files of a segment are read one after the other, so only its tids are in memory.
     sampled = draw_share(paths, sample, seed)
     problems = [problem for source in table.sources for problem in _verify_partitions(source)]
-    problems += [Problem("index", *pair) for pair in check_index_files(table.catalog)]
-    problems += [Problem("sources", *pair) for pair in check_source_lists(table.catalog)]
+    problems += [Difference("index", *pair) for pair in check_index_files(table.catalog)]
+    problems += [Difference("sources", *pair) for pair in check_source_lists(table.catalog)]
     if sample == 1:
         for source in table.sources:
-            problems += [Problem("deletes", *pair) for pair in find_wrong_deletes(table.catalog.files, source)]
+            problems += [Difference("deletes", *pair) for pair in find_wrong_deletes(table.catalog.files, source)]
     blocks = rows = 0
     for verdict in (checker or _check_locally)(table, sampled, progress or (lambda done, total: None)):
-        problems += [Problem(check, verdict.path, message) for check, message in verdict.findings]
+        problems += [Difference(check, verdict.path, message) for check, message in verdict.findings]
         blocks, rows = blocks + verdict.blocks, rows + verdict.rows
     return VerifyReport(
         table.name, table.catalog.snapshot.number, len(sampled), blocks, rows,
@@ -185,7 +185,7 @@ def _list_unchecked(table: Table, sample: float) -> tuple[str, ...]:
     return tuple(dict.fromkeys(unchecked))
 
 
-def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
+def _verify_partitions(source: PlanBlocks) -> Iterator[Difference]:
     """Compare the sums over a plan's blocks with those in the snapshot."""
     entries, group = source.by_entry
     grouped = GroupedBlocks(source.blocks, group, len(entries))
@@ -194,11 +194,11 @@ def _verify_partitions(source: PlanBlocks) -> Iterator[Problem]:
         entry = source.entries[index]
         known = {name: total for name, of_column in sums.items() if (total := of_column[place]) is not None}
         if grouped.rows[place] != entry.rows or known != dict(entry.checksums):
-            yield Problem(
+            yield Difference(
                 "partition", entry.blocks_file, f"the blocks of partition {entry.key!r} don't add up to its totals"
             )
-    yield from (Problem("master", *pair) for pair in check_master_columns(source))
-    yield from (Problem("rest", *pair) for pair in check_rest_blocks(source))
+    yield from (Difference("master", *pair) for pair in check_master_columns(source))
+    yield from (Difference("rest", *pair) for pair in check_rest_blocks(source))
 
 
 def check_files(table: Table, paths: Sequence[str], workers: int | None = None) -> Iterator[FileVerdict]:

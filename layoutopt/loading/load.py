@@ -31,10 +31,11 @@ from layoutopt.catalog.load_check import Content, check_content, check_partition
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import Snapshot, check_table_root
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import check_table_root
 from layoutopt.config.documents import DEFAULT_PLAN, read_plan
 from layoutopt.encryption.references import KEY_VARIABLE, given_reference, key_of
 from layoutopt.errors import (
@@ -675,7 +676,9 @@ def _check_target(request: LoadRequest) -> None:
         raise SettingError(f"--partition {request.partition[0]} and --from or --to are both given; leave one out")
     parse_publications(request.table_path, request.publish)
     _check_encryption(request)
-    check_table_root(TableFiles(request.table_path, key=request.encrypt))
+    files = TableFiles(request.table_path, key=request.encrypt)
+    check_table_root(files)
+    files.check_can_create()
 
 
 def _check_encryption(request: LoadRequest) -> None:

@@ -1,15 +1,20 @@
-"""Open the days of a source whose files can be read, so that a damaged file of one day does not stop the others."""
+"""Open the days of a source whose files can be read, so that a damaged file of one day does not stop the others.
+
+:func:`list_before_spark` opens a source that Spark will read, to list its partitions before Spark starts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PlainValue, null_first_key, parse_plain_value
+from layoutopt.catalog.storage.footers import ENCRYPTED
 from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, SourceError
 from layoutopt.external.formats import parse_source_name
 from layoutopt.external.snapshot import SourcePartition
@@ -17,24 +22,48 @@ from layoutopt.loading.load import LoadSource
 from layoutopt.loading.local_source import ArrowRows, LocalSource, select_between
 from layoutopt.model.layout import Plan
 from layoutopt.scan.table import Table
-from layoutopt.sources.parquet_files import list_visible
-from layoutopt.sql.schema import folder_values
+from layoutopt.sources.parquet_files import list_visible, resolve_local_path
+from layoutopt.sql.schema import folder_values, list_files
+
+# Reading the footers of more files takes as long as Spark takes to start, and so does counting more rows.
+_MOST_FILES: Final = 1_000
+_MOST_ROWS: Final = 10_000_000
 
 
-def open_readable(source: str, plan: Plan) -> LoadSource:
+def list_before_spark(source: str, plan: Plan) -> LoadSource | None:
+    """Open a source whose partitions Arrow lists as Spark does; None where it is large, or only Spark knows them.
+
+    Raises:
+        SourceError: a file is damaged, and belongs to no day alone.
+    """
+    files: list[Path] = []
+    try:
+        if parse_source_name(source) is None:
+            root = resolve_local_path(source)
+            files = list_files(root) if root.is_dir() else [root]
+        return None if len(files) > _MOST_FILES else open_readable(source, plan, _MOST_ROWS)
+    except NeedsSparkError:
+        are_days = bool(_find_damaged(source, plan)[1])
+        problem = None if are_days else next(filter(None, (_find_problem(str(path)) for path in files)), None)
+        if problem is not None:
+            raise problem from None
+        return None
+
+
+def open_readable(source: str, plan: Plan, most_rows: int | None = None) -> LoadSource:
     """Open a source for this machine's processes, where it can be without the days whose files are damaged.
 
     Raises:
         LayoutoptError: as :class:`~layoutopt.loading.local_source.LocalSource`, where days are no folders.
     """
     try:
-        return LocalSource(source, plan)
+        return LocalSource(source, plan, most_rows)
     except (NeedsSparkError, SourceError) as error:
         damaged, paths = _find_damaged(source, plan)
         if not damaged or not paths:
             raise
         try:
-            return _ReadableDays(LocalSource(source, plan, only=paths), plan, damaged)
+            return _ReadableDays(LocalSource(source, plan, most_rows, only=paths), plan, damaged)
         except (NeedsSparkError, SourceError):
             raise error from None
 
@@ -68,6 +97,8 @@ def _find_problem(path: str) -> LayoutoptError | None:
     try:
         pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
+        if Path(path).read_bytes()[-len(ENCRYPTED) :] == ENCRYPTED:  # which Spark may have the key of
+            return None
         return SourceError(f"the source's file {path!r} can't be read as Parquet ({error}); write it again")
     return None
 

@@ -12,8 +12,9 @@ from typing import Final
 
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.snapshot import Snapshot, check_is_table, latest_snapshot
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import check_is_table
 
 # The operation of a snapshot that compacts entries.
 COMPACTION: Final = "join"

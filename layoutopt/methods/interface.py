@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.features.weights import feature_shares
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Scheme
-from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
+from layoutopt.model.methods import AUTO, DEFAULT_BLOCK_ROWS, DEFAULT_PARTITIONER, FILE_BYTES
 from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.vectors import VectorCounts
-from layoutopt.partitioning.registry import DEFAULT
 from layoutopt.search.problem import Unit
 
 T = TypeVar("T")
 
 # What may guide the blocks of one layout.
 FEATURES, CUTS, BOTH = GUIDES = ("features", "cuts", "both")
+# The default for the storage of a plan with copies, over that of the table stored once.
+STORAGE_BUDGET: Final = 1.2
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,55 +47,71 @@ class PartitionHistogram:
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """The settings of a plan.
+    """Plan a table.
 
     Attributes:
-        method: the name of a method.
+        method: the name of a method; ``auto`` tries several on a sample, and takes the one with which queries held out
+            read the least.
         partition_by: the column by which the table is partitioned, None for none.
         by: columns to order by, for methods by order; chosen from the workload by default.
         guides: what makes the blocks of ``sop``: ``features`` are vectors' bits, ``cuts`` values of columns, and
-            ``both`` a tree of cuts at values and at features.
+            ``both`` a tree of cuts at values and at features. ``auto`` is ``features``, or ``cuts`` where queries
+            held out then read clearly less.
         num_features: numFeat, the most features that guide the blocking; by default 40 for one layout and all for
             several. Every feature is measured all the same, and skips.
-        min_features: with fewer features than these, no plan by features is made.
         block_rows: the mean block.
         segment_rows: rows that one task takes into memory.
         max_vectors: distinct vectors that the blocking of a layout uses (4.5): Ward's time grows with their square.
             The lightest features are dropped until it holds.
+        seed: the random seed.
         codec: the Parquet compression.
         cost: what searches over column groups count: ``cells`` and tids, or their ``bytes``.
-        storage_budgets: for methods with copies, the storage over that of the table stored once; a scheme for each.
+        storage_budget: for methods with copies, the storage over that of the table stored once; a scheme for each. By
+            default 1.2; ``auto`` tries copies only where a budget is given.
         choose: the budget whose scheme is the plan's; by default the largest.
         budget_unit: the unit of budgets: ``cells``, or compressed ``bytes``.
         partitioner: the name of the partitioner of a load; searches compare by Ward's method.
         slices: whether ranges of the most filtered column that no feature is about guide blocks too.
         row_order: the columns that sort the rows of each block, or ``auto`` (chosen by what training queries read) or
             ``none`` (as the blocking leaves them); None is ``auto``, but ``none`` for peers.
+        objective: what ``auto`` minimises of what queries read: ``bytes`` or ``cells``.
+        tune: whether T, numFeat and the block size are chosen by what queries held out read.
+        resamples: judge plans by the worst quarter of so many resamples of the log.
+        file_bytes: the size of a data file at which the next block starts another.
+        index: indexes for each block, as ``COLUMN:TYPE`` or ``COLUMN:TYPE:NUMBER``.
+        index_budget: also choose indexes, up to this share of the data's bytes.
+        parquet_index: Parquet's own indexes to write: ``bloom``, ``page``.
     """
 
-    method: str = "sop"
+    method: str = AUTO
     partition_by: str | None = None
     by: tuple[str, ...] = ()
-    guides: str = FEATURES
+    guides: str = AUTO
     num_features: int | None = None
-    min_features: int = 1
     block_rows: int = DEFAULT_BLOCK_ROWS
     segment_rows: int = 1_000_000
     max_vectors: int = 3_000
     seed: int = 0
     codec: str = "zstd"
     cost: str = "cells"
-    storage_budgets: tuple[float, ...] = (1.2,)
+    storage_budget: tuple[float, ...] | None = None
     choose: float | None = None
     budget_unit: str = "cells"
-    partitioner: str = DEFAULT
+    partitioner: str = DEFAULT_PARTITIONER
     slices: bool = True
     row_order: tuple[str, ...] | None = None
+    objective: str = "bytes"
+    tune: bool = False
+    resamples: int = 0
+    file_bytes: int = FILE_BYTES
+    index: tuple[str, ...] = ()
+    index_budget: float | None = None
+    parquet_index: tuple[str, ...] = ()
 
     @property
     def budgets(self) -> tuple[float, ...]:
         """Return the distinct storage budgets, ascending."""
-        return tuple(sorted(set(self.storage_budgets)))
+        return (STORAGE_BUDGET,) if self.storage_budget is None else tuple(sorted(set(self.storage_budget)))
 
     @property
     def chosen_budget(self) -> float:
@@ -135,8 +152,7 @@ def _strip_variants(request: PlanRequest) -> PlanRequest:
         method="",
         by=(),
         guides="",
-        min_features=0,
-        storage_budgets=(),
+        storage_budget=None,
         choose=None,
         partitioner="",
         slices=False,

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from layoutopt import extensions
 from layoutopt.errors import SettingError
 from layoutopt.methods import strategies
-from layoutopt.methods.interface import FEATURES, GUIDES, Method, PlanRequest
+from layoutopt.methods.interface import BOTH, CUTS, GUIDES, Method, PlanRequest
 from layoutopt.methods.strategies import REPLICATING
-from layoutopt.model.methods import BUILT_IN
+from layoutopt.model.methods import AUTO, BUILT_IN
 from layoutopt.partitioning.registry import find_partitioner
 
 # Methods that order rows by columns.
@@ -59,7 +59,7 @@ def check_request(request: PlanRequest) -> None:
     for name in ("block_rows", "segment_rows", "max_vectors"):
         if (value := getattr(request, name)) < 1:
             raise SettingError(f"--{name.replace('_', '-')} is {value}: expected at least 1")
-    budgets, choose = request.storage_budgets, request.choose
+    budgets, choose = request.budgets, request.choose
     if not budgets or min(budgets) < 1:
         raise SettingError(f"--storage-budget is {min(budgets, default=0):g}: expected 1 (the table once) or more")
     if choose is not None and choose not in budgets:
@@ -67,12 +67,12 @@ def check_request(request: PlanRequest) -> None:
         raise SettingError(f"--choose is {choose:g}: expected one of the storage budgets {expected}")
     if request.by and request.method not in BY_ORDER:
         raise SettingError(f"method {request.method!r} takes no columns to order by: leave --by out")
-    if request.guides not in GUIDES:
-        raise SettingError(f"--guides is {request.guides!r}: expected one of {', '.join(GUIDES)}")
-    if request.guides != FEATURES and request.method != "sop":
+    if request.guides not in (AUTO, *GUIDES):
+        raise SettingError(f"--guides is {request.guides!r}: expected one of {', '.join((AUTO, *GUIDES))}")
+    if request.guides in (CUTS, BOTH) and request.method != "sop":
         raise SettingError(f"method {request.method!r} has no choice of guides: leave --guides out, or plan by 'sop'")
 
 
 def is_counted(request: PlanRequest) -> bool:
     """Return whether a method uses the vectors of all rows, of few features; trees of cuts don't."""
-    return request.method == "sop" and request.guides == FEATURES
+    return request.method == "sop" and request.guides not in (CUTS, BOTH)

@@ -16,7 +16,7 @@ from layoutopt.errors import PlanError
 from layoutopt.features.weights import segment_weights
 from layoutopt.methods.interface import (
     BOTH,
-    FEATURES,
+    CUTS,
     LayoutProposal,
     Method,
     PartitionHistogram,
@@ -68,7 +68,7 @@ _MAX_ORDER_COLUMNS = 4
 
 def sop(planning: PlanningInput) -> LayoutProposal:
     """Plan one layout, blocked by all features (Sun 2017, chapter 3), or by cuts, depending on the guides."""
-    if planning.request.guides != FEATURES:
+    if planning.request.guides in (CUTS, BOTH):
         return _plan_cuts(planning, None if planning.request.guides == BOTH else ())
     guides = _choose_guides(planning)
     guided = _restrict_features(_select_partitions(planning, _CALIBRATION_PARTITIONS), guides, planning.shares)

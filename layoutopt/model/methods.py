@@ -8,6 +8,10 @@ from typing import Final, NamedTuple
 
 # The mean rows of a block by default. Ward's minSize follows from it.
 DEFAULT_BLOCK_ROWS: Final = 10_000
+# The default partitioner of a load: a short search from three starts.
+DEFAULT_PARTITIONER: Final = "portfolio-low"
+# The default size limit of a data file (docs/performance.md#load).
+FILE_BYTES: Final = 32_000_000
 
 
 class MethodTraits(NamedTuple):

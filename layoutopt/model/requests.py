@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 
@@ -29,7 +29,6 @@ class AnalyzeRequest:
 
     Attributes:
         log: a file of statements.
-        schema_source: names the table's schema: a Parquet file, a source, a file with DDL, or DDL.
         table: the table's name in the log; any by default.
         system: the system that wrote the log; recognised by default.
         weigh: the weight of a statement of a history: 1 for each of its ``runs``, or its ``bytes``.
@@ -48,10 +47,9 @@ class AnalyzeRequest:
     """
 
     log: str
-    schema_source: str
     table: str | None = None
     system: str | None = None
-    weigh: str = "runs"
+    weigh: Literal["runs", "bytes"] = "runs"
     half_life: str | None = None
     served: float = 0
     dialect: str = "spark"
@@ -202,6 +200,10 @@ class MergeRequest:
     delete_when: str | None = None
     rewrite_share: float = REWRITE_SHARE
     publish: tuple[str, ...] = ()
+
+
+# What changes rows of a table.
+ChangeRequest: TypeAlias = DeleteRequest | UpdateRequest | MergeRequest
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from layoutopt.evaluation.native import compile_loop, compile_loop_helper
 from layoutopt.model.arrays import Counters, Floats, Ints, Singles
-from layoutopt.native import compile_loop, compile_loop_helper
 
 
 class Shares(NamedTuple):

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from types import MappingProxyType
+from typing import Final
 
 from layoutopt import extensions
+from layoutopt.model.methods import DEFAULT_PARTITIONER
 from layoutopt.partitioning.local_search import ward_refined
 from layoutopt.partitioning.partitioner import Partitioner
-from layoutopt.partitioning.portfolio import Effort, portfolio
+from layoutopt.partitioning.portfolio import portfolio
 from layoutopt.partitioning.qdtree import qdtree
 from layoutopt.partitioning.ward import ward
 
@@ -27,22 +29,7 @@ PARTITIONERS: Mapping[str, Partitioner] = MappingProxyType(
     }
 )
 
-# The default of a load: a short search from three starts.
-DEFAULT = "portfolio-low"
-
-PORTFOLIO = "portfolio"
-_PORTFOLIOS: Mapping[Effort, str] = MappingProxyType(
-    {"low": "portfolio-low", "default": PORTFOLIO, "high": "portfolio-high"}
-)
-
-
-def with_effort(name: str, effort: Effort) -> str:
-    """Return the name of the partitioner with that effort; only the portfolio has several.
-
-    >>> with_effort("portfolio", "low"), with_effort("ward", "low")
-    ('portfolio-low', 'ward')
-    """
-    return _PORTFOLIOS[effort] if name == PORTFOLIO else name
+DEFAULT: Final = DEFAULT_PARTITIONER
 
 
 def find_partitioner(name: str) -> Partitioner:

@@ -346,7 +346,7 @@ class IsLow(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class CutRows:
     """The rows that a tree cuts.
 
     Attributes:
@@ -360,7 +360,7 @@ class Rows:
     is_low: IsLow
 
 
-def cut_rows(rows: Rows, filters: CodeFilters, min_rows: int) -> Ints:
+def cut_rows(rows: CutRows, filters: CodeFilters, min_rows: int) -> Ints:
     """Return the leaf of each row, ``int64[n]``, numbered from left to right without gaps.
 
     Leaves hold ``[min_rows, 2 * min_rows)`` rows, or all rows if these are fewer.
@@ -416,7 +416,7 @@ class _NodeReading:
 
 
 class _Search:
-    def __init__(self, rows: Rows, filters: CodeFilters, min_rows: int) -> None:
+    def __init__(self, rows: CutRows, filters: CodeFilters, min_rows: int) -> None:
         self.rows, self.filters, self.min_rows = rows, filters, min_rows
         self.width = filters.n_codes + 1
         self.places = rows.sampled + np.arange(filters.n_dimensions) * self.width

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from layoutopt.evaluation.native import compile_loop, compile_loop_helper
 from layoutopt.model.arrays import Bits, Floats, Ints, Singles
-from layoutopt.native import compile_loop, compile_loop_helper
 
 # Cluster slots are compacted when one in this many is empty.
 _COMPACT_SHARE = 8

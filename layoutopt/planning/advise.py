@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from layoutopt.advice import (
     profile_filters,
     statements_of,
 )
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
@@ -50,6 +49,7 @@ from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import all_features
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder
+from layoutopt.model.methods import AUTO
 from layoutopt.model.query import Query, group_queries, weight_of
 from layoutopt.model.requests import AdviseRequest
 from layoutopt.model.schema import Schema
@@ -65,8 +65,6 @@ from layoutopt.planning.hold_out import (
     score_deviation,
 )
 from layoutopt.planning.plain_rows import open_plain_files
-from layoutopt.planning.plan import request_from_settings
-from layoutopt.planning.row_order import AUTO
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import BytesRead
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
@@ -409,7 +407,7 @@ def _try_layouts(
 ) -> Iterator[LayoutsTried]:
     """Try layouts on some of the files and the columns that queries read; stored bytes are of the whole table."""
     by = files.partition_by
-    planning = PlanSettings(source=request.source, partition_by=by, block_rows=request.block_rows, guides=FEATURES)
+    planning = PlanRequest(partition_by=by, block_rows=request.block_rows, guides=FEATURES)
     some = sample_files(files.all, files.groups.rows / max(1, len(files.all)), by, planning.segment_rows)
     queries = group_queries(log.analysis.queries)
     read = {by, *(name for query in queries for name in query.columns)}
@@ -417,7 +415,7 @@ def _try_layouts(
     folds = [Fold({THRESHOLD: replace(fold.documents[THRESHOLD], schema=schema)}, fold.held) for fold in log.folds]
     features = all_features([fold.documents[THRESHOLD].features for fold in folds])
     document = replace(log.folds[0].documents[THRESHOLD], features=features, queries=tuple(queries))
-    source_rows = source.open_rows(some, schema.names, document, request_from_settings(planning))
+    source_rows = source.open_rows(some, schema.names, document, planning)
     source_rows.say = say
     sample_rows = SAMPLE_ROWS if by is None else SAMPLE_ROWS // SAMPLED_PARTITIONS
     evaluation = draw_evaluation(source_rows, planning, folds, say, sample_rows)
@@ -431,7 +429,7 @@ def _try_layouts(
 
 def try_layouts(
     evaluation: HoldOutEvaluation,
-    planning: PlanSettings,
+    planning: PlanRequest,
     by: Sequence[str],
     groups: RowGroups,
     kinds: Sequence[str],
@@ -448,12 +446,12 @@ def try_layouts(
     Raises:
         PlanError: no method can plan for the queries.
     """
-    updates: list[dict[str, object]] = [{"method": method, "row_order": (AUTO,)} for method in LOAD_METHODS]
+    updates: list[dict[str, Any]] = [{"method": method, "row_order": (AUTO,)} for method in LOAD_METHODS]
     updates += [{"method": kind, "by": columns} for kind in kinds for columns in _list_orders(kind, by[:_MOST_COLUMNS])]
     first, others = evaluation.of_folds(evaluation.folds[-1:]), evaluation.of_folds(evaluation.folds[:-1])
     trials = [
         _LayoutTrial(trial, trial, first.held, trial.score)
-        for trial in score_all(first, [planning.model_copy(update=update) for update in updates], THRESHOLD)
+        for trial in score_all(first, [replace(planning, **update) for update in updates], THRESHOLD)
         if isinstance(trial, EvaluatedPlan)
     ]
     if not trials:
@@ -462,7 +460,7 @@ def try_layouts(
     judged = trials
     if others.folds:
         promising = _select_promising(trials)
-        scored = score_all(others, [trial.first.settings for trial in promising], THRESHOLD)
+        scored = score_all(others, [trial.first.request for trial in promising], THRESHOLD)
         pairs = [(old, new) for old, new in zip(promising, scored, strict=True) if isinstance(new, EvaluatedPlan)]
         judged = [old.judged_by(evaluation.join(new, old.first), evaluation.held) for old, new in pairs]
         dropped = [trial for trial in trials if trial not in promising and trial.method not in ORDERS]
@@ -495,7 +493,7 @@ class _LayoutTrial:
     @property
     def method(self) -> str:
         """The name of the method, or of the kind of order."""
-        return self.first.settings.method
+        return self.first.request.method
 
     def judged_by(self, known: EvaluatedPlan, held: Sequence[Query]) -> _LayoutTrial:
         """Return the trial as judged by other queries."""

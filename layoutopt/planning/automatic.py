@@ -8,19 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
 from layoutopt.events import Progress
 from layoutopt.features.cross_validation import can_be_split
 from layoutopt.features.selection import default_threshold, mine_subset
-from layoutopt.methods.interface import CUTS, FEATURES
+from layoutopt.methods.interface import CUTS, FEATURES, PlanRequest
 from layoutopt.methods.registry import BY_ORDER, is_sampled
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan
-from layoutopt.model.methods import TRIED
+from layoutopt.model.methods import AUTO, TRIED
 from layoutopt.model.predictions import name_held_out_share, name_held_out_spread
 from layoutopt.model.query import Query
 from layoutopt.planning.hold_out import (
@@ -33,8 +31,8 @@ from layoutopt.planning.hold_out import (
     start_evaluation,
     statements_to_tell,
 )
-from layoutopt.planning.plan import SINGLE_LAYOUT, OpenRows, make_plan, request_from_settings
-from layoutopt.planning.row_order import AUTO, NONE
+from layoutopt.planning.plan import SINGLE_LAYOUT, OpenRows, make_plan
+from layoutopt.planning.row_order import NONE
 from layoutopt.planning.rows import SourceRows
 
 # The methods that ``auto`` tries; ``gsop-r`` too where a storage budget is given.
@@ -54,95 +52,92 @@ BLOCK_ROWS: Final = (0.25, 0.5, 2.0)
 
 def plan_best(
     open_rows: OpenRows,
-    settings: PlanSettings,
     document: FeaturesDocument,
+    request: PlanRequest,
     progress: Progress | None = None,
-    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
+    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
-    """Plan by the settings of ``layoutopt plan``, choosing method and parameters where they are left open.
+    """Plan as the request says, choosing method and parameters where they are left open.
 
-    What was tried, and what it would have read of the queries held out, is added to the plan's predictions, and passed
-    to ``draw`` with the file of ``--tune-plot``.
+    What was tried, and what it would have read of the queries held out, is added to the plan's predictions; what
+    ``--tune`` tried is passed to ``draw``.
 
     Raises:
-        SettingError: a setting has no effect with the others; as :func:`~layoutopt.planning.plan.make_plan`.
+        SettingError: a part has no effect with the others; as :func:`~layoutopt.planning.plan.make_plan`.
         PlanError: no query can be held out to tune by; as :func:`~layoutopt.planning.plan.make_plan`.
     """
-    _check_objective(settings)
+    _check_objective(request)
     say = progress or (lambda sentence: None)
-    open_guides = settings.method == SINGLE_LAYOUT and settings.guides == "auto" and can_be_split(document.queries)
-    if settings.method != "auto" and not settings.tune:
-        if settings.resamples:
-            raise SettingError(f"--resamples {settings.resamples} judge plans; give --tune or --method auto too")
+    open_guides = request.method == SINGLE_LAYOUT and request.guides == AUTO and can_be_split(document.queries)
+    if request.method != AUTO and not request.tune:
+        if request.resamples:
+            raise SettingError(f"--resamples {request.resamples} judge plans; give --tune or --method auto too")
         if open_guides:
-            return _plan_by_best_guides(open_rows, settings, document, say)
-        return make_plan(open_rows, document, request_from_settings(settings), say)
-    if not settings.tune and not can_be_split(document.queries):
+            return _plan_by_best_guides(open_rows, document, request, say)
+        return make_plan(open_rows, document, request, say)
+    if not request.tune and not can_be_split(document.queries):
         say(f"the log's {len(document.queries)} queries are too few to choose by: {SINGLE_LAYOUT}")
-        request = replace(request_from_settings(settings), method=SINGLE_LAYOUT)
         return make_plan(open_rows, document, request, say)
     default = default_threshold(document.queries)
-    thresholds = [factor * default for factor in (THRESHOLDS if settings.tune else (1,))]
-    evaluation = start_evaluation(open_rows, settings, document, thresholds, say)
+    thresholds = [factor * default for factor in (THRESHOLDS if request.tune else (1,))]
+    evaluation = start_evaluation(open_rows, document, request, thresholds, say)
     tried: dict[str, float] = {}
-    if settings.method == "auto":
-        settings, tried = _choose_method_by_settings(evaluation, settings, default, say)
+    if request.method == AUTO:
+        request, tried = _choose_method_by_settings(evaluation, request, default, say)
     elif open_guides:
-        settings = choose_guides(evaluation, settings, default)
-    if settings.tune:
+        request = choose_guides(evaluation, request, default)
+    if request.tune:
         evaluation.evaluated.clear()
-        best = tune(evaluation, settings, thresholds)
+        best = tune(evaluation, request, thresholds)
         tried |= {name_held_out_share(parameter_label(trial)): trial.score for trial in evaluation.evaluated}
-        if settings.tune_plot is not None and draw is not None:
-            draw(evaluation.evaluated, settings.tune_plot)
-        settings = best.settings
+        if draw is not None:
+            draw(evaluation.evaluated)
+        request = best.request
         if best.threshold != default:
             document = mine_subset(document, document.queries, threshold=best.threshold)
-    plan = make_plan(open_rows, document, request_from_settings(settings), say, rows=evaluation.rows)
+    plan = make_plan(open_rows, document, request, say, rows=evaluation.rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
-def _check_objective(settings: PlanSettings) -> None:
-    if settings.objective != BYTES and (settings.method != "auto" or settings.tune):
-        raise SettingError(f"--objective {settings.objective} is what `auto` goes by; leave out --method and --tune")
+def _check_objective(request: PlanRequest) -> None:
+    if request.objective != BYTES and (request.method != AUTO or request.tune):
+        raise SettingError(f"--objective {request.objective} is what `auto` goes by; leave out --method and --tune")
 
 
 def _choose_method_by_settings(
-    evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int, say: Progress
-) -> tuple[PlanSettings, dict[str, float]]:
-    """Choose the method by the settings' objective, and return the predictions to record with it."""
-    chosen = choose_method(evaluation, settings, threshold, say, settings.objective)
+    evaluation: HoldOutEvaluation, request: PlanRequest, threshold: int, say: Progress
+) -> tuple[PlanRequest, dict[str, float]]:
+    """Choose the method by the request's objective, and return the predictions to record with it."""
+    chosen = choose_method(evaluation, request, threshold, say, request.objective)
     tried: dict[str, float] = {}
     for trial in evaluation.evaluated:
-        tried[name_held_out_share(trial.settings.method, trial.by)] = trial.score
-        tried[name_held_out_spread(trial.settings.method, trial.by)] = score_deviation(trial, evaluation.held)
+        tried[name_held_out_share(trial.request.method, trial.by)] = trial.score
+        tried[name_held_out_spread(trial.request.method, trial.by)] = score_deviation(trial, evaluation.held)
     return chosen, tried
 
 
-def _plan_by_best_guides(
-    open_rows: OpenRows, settings: PlanSettings, document: FeaturesDocument, say: Progress
-) -> Plan:
+def _plan_by_best_guides(open_rows: OpenRows, document: FeaturesDocument, request: PlanRequest, say: Progress) -> Plan:
     """Plan by the better guides, and add to the plan's predictions what either would have read."""
     threshold = default_threshold(document.queries)
     tried: dict[str, float] = {}
     rows: SourceRows | None = None
     try:
-        evaluation = start_evaluation(open_rows, settings, document, [threshold], say)
-        rows, settings = evaluation.rows, choose_guides(evaluation, settings, threshold)
-        tried = {name_held_out_share(trial.settings.guides): trial.score for trial in evaluation.evaluated}
+        evaluation = start_evaluation(open_rows, document, request, [threshold], say)
+        rows, request = evaluation.rows, choose_guides(evaluation, request, threshold)
+        tried = {name_held_out_share(trial.request.guides): trial.score for trial in evaluation.evaluated}
     except PlanError:  # a source without rows: there is nothing to choose by
-        settings = settings.model_copy(update={"guides": FEATURES})
-    plan = make_plan(open_rows, document, request_from_settings(settings), say, rows=rows)
+        request = replace(request, guides=FEATURES)
+    plan = make_plan(open_rows, document, request, say, rows=rows)
     return replace(plan, predicted={**plan.predicted, **tried})
 
 
-def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, threshold: int) -> PlanSettings:
-    """Return the settings of ``sop`` with features as guides, or with cuts where these read clearly less.
+def choose_guides(evaluation: HoldOutEvaluation, request: PlanRequest, threshold: int) -> PlanRequest:
+    """Return the request of ``sop`` with features as guides, or with cuts where these read clearly less.
 
     Raises:
         PlanError: one of them can't plan.
     """
-    features, cuts = (settings.model_copy(update={"guides": guides}) for guides in (FEATURES, CUTS))
+    features, cuts = (replace(request, guides=guides) for guides in (FEATURES, CUTS))
     scores = []
     for trial in score_all(evaluation, (features, cuts), threshold):
         if isinstance(trial, PlanError):
@@ -153,12 +148,12 @@ def choose_guides(evaluation: HoldOutEvaluation, settings: PlanSettings, thresho
 
 def choose_method(
     evaluation: HoldOutEvaluation,
-    settings: PlanSettings,
+    request: PlanRequest,
     threshold: int,
     say: Progress,
     objective: str = BYTES,
-) -> PlanSettings:
-    """Return the settings with the method that takes the least; of equals the first of the candidates.
+) -> PlanRequest:
+    """Return the request with the method that takes the least; of equals the first of the candidates.
 
     Methods that read about the fewest bytes on a sample of rows are compared again, by the objective, on whole
     segments, where blocks have their full size and their order of rows. Several layouts have to read clearly less than
@@ -169,15 +164,14 @@ def choose_method(
         PlanError: no method can plan for the queries.
         SettingError: guides were chosen, but no method.
     """
-    if settings.guides != "auto":
-        raise SettingError(f"--guides {settings.guides} are of one method; give --method sop too, or leave them out")
+    if request.guides != AUTO:
+        raise SettingError(f"--guides {request.guides} are of one method; give --method sop too, or leave them out")
     methods = [*CANDIDATES]
-    if "storage_budget" in settings.model_fields_set and max(settings.storage_budget) > 1:
+    if request.storage_budget is not None and max(request.storage_budget) > 1:
         methods.append("gsop-r")
     # The chosen method is no peer to compare with: its blocks are sorted too.
-    common = {"guides": FEATURES, "row_order": settings.row_order or (AUTO,)}
-    by = {method: settings.by if method in BY_ORDER else () for method in methods}
-    candidates = [settings.model_copy(update={**common, "method": method, "by": by[method]}) for method in methods]
+    common = replace(request, guides=FEATURES, row_order=request.row_order or (AUTO,))
+    candidates = [replace(common, method=name, by=request.by if name in BY_ORDER else ()) for name in methods]
     score_all(evaluation, candidates[::-1], threshold)  # those that take longest are last in the list
     evaluation.evaluated.reverse()
     if not evaluation.evaluated:
@@ -190,9 +184,9 @@ def choose_method(
     close = evaluation.score_again(close, objective)
     chosen = choose_best(close, evaluation.held)
     _explain_choice(close, chosen, evaluation.held, say)
-    if chosen.settings.row_order == (AUTO,) and not settings.tune:  # tuning may find other parameters yet
-        return chosen.settings.model_copy(update={"row_order": found_row_order(chosen)})
-    return chosen.settings
+    if chosen.request.row_order == (AUTO,) and not request.tune:  # tuning may find other parameters yet
+        return replace(chosen.request, row_order=found_row_order(chosen))
+    return chosen.request
 
 
 def found_row_order(trial: EvaluatedPlan) -> tuple[str, ...]:
@@ -219,43 +213,41 @@ def _explain_choice(
         return
     next_best = min(others, key=_score)
     if next_best.score < chosen.score:
-        say(f"{next_best.settings.method} reads less, but by too little for several layouts: {chosen.settings.method}")
+        say(f"{next_best.request.method} reads less, but by too little for several layouts: {chosen.request.method}")
     elif more := statements_to_tell(chosen, next_best, held):
-        names = f"{chosen.settings.method} and {next_best.settings.method}"
+        names = f"{chosen.request.method} and {next_best.request.method}"
         say(f"the log can't tell {names} apart; about {more:,} more queries like these would")
 
 
 def _has_one_layout(trial: EvaluatedPlan) -> bool:
-    return not is_sampled(trial.settings.method)
+    return not is_sampled(trial.request.method)
 
 
 def _score(trial: EvaluatedPlan) -> float:
     return trial.score
 
 
-def tune(evaluation: HoldOutEvaluation, settings: PlanSettings, thresholds: Sequence[int]) -> EvaluatedPlan:
+def tune(evaluation: HoldOutEvaluation, request: PlanRequest, thresholds: Sequence[int]) -> EvaluatedPlan:
     """Return the best T, numFeat and block size: the first two together, since they interact, then the last."""
     for threshold in thresholds:
         most = max(len(fold.documents[threshold].features) for fold in evaluation.folds)
-        counts = feature_counts_to_try(settings, most) if most else ()
-        score_all(evaluation, [settings.model_copy(update={"num_features": count}) for count in counts], threshold)
+        counts = feature_counts_to_try(request, most) if most else ()
+        score_all(evaluation, [replace(request, num_features=count) for count in counts], threshold)
     if not evaluation.evaluated:
-        raise PlanError(
-            f"{settings.method} can't plan for these queries whatever is tuned; leave out --tune to see why"
-        )
+        raise PlanError(f"{request.method} can't plan for these queries whatever is tuned; leave out --tune to see why")
     best = min(evaluation.evaluated, key=_score)
-    sizes = [max(1, round(factor * settings.block_rows)) for factor in BLOCK_ROWS]
-    score_all(evaluation, [best.settings.model_copy(update={"block_rows": rows}) for rows in sizes], best.threshold)
+    sizes = [max(1, round(factor * request.block_rows)) for factor in BLOCK_ROWS]
+    score_all(evaluation, [replace(best.request, block_rows=rows) for rows in sizes], best.threshold)
     return min(evaluation.evaluated, key=_score)
 
 
 def parameter_label(trial: EvaluatedPlan) -> str:
     """Return the parameters of a trial as text."""
-    return f"T={trial.threshold} num-features={trial.settings.num_features} block-rows={trial.settings.block_rows}"
+    return f"T={trial.threshold} num-features={trial.request.num_features} block-rows={trial.request.block_rows}"
 
 
-def feature_counts_to_try(settings: PlanSettings, most: int) -> list[int]:
+def feature_counts_to_try(request: PlanRequest, most: int) -> list[int]:
     """Return the numbers of features to try of ``most``, ascending."""
-    if is_sampled(settings.method):
+    if is_sampled(request.method):
         return sorted({max(1, round(share * most)) for share in _FEATURE_SHARES})
     return sorted({min(count, most) for count in _FEATURES})

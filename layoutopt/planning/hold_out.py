@@ -1,8 +1,8 @@
-"""Evaluate settings of ``plan`` by queries that were held out (Sun 2017, 3.6).
+"""Evaluate requests of plans by queries that were held out (Sun 2017, 3.6).
 
-Each setting is planned from the earlier queries of the log, with features mined from these alone, on one sample of
+Each request is planned from the earlier queries of the log, with features mined from these alone, on one sample of
 rows. It is judged by the bytes that the later queries would read of the sample
-(:mod:`layoutopt.planning.sample_evaluation`); the best settings can be judged again on whole segments
+(:mod:`layoutopt.planning.sample_evaluation`); the best can be judged again on whole segments
 (:mod:`layoutopt.planning.segment_evaluation`).
 
 Whether one plan reads less than another is decided by a paired bootstrap: statements are drawn with replacement, the
@@ -19,12 +19,11 @@ from typing import Final
 
 import numpy as np
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.cross_validation import splits
 from layoutopt.features.selection import mine_subset
-from layoutopt.methods.interface import FEATURES, PlanningInput
+from layoutopt.methods.interface import FEATURES, PlanningInput, PlanRequest
 from layoutopt.methods.registry import METHODS, is_counted
 from layoutopt.model.arrays import Floats
 from layoutopt.model.feature import FeatureSet, all_features
@@ -37,7 +36,6 @@ from layoutopt.planning.plan import (
     build_plan,
     guiding_features,
     needs_bytes,
-    request_from_settings,
     resolve_names,
 )
 from layoutopt.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
@@ -92,7 +90,7 @@ class EvaluatedPlan:
         row_orders: if tried on segments, the order of rows of each layout.
     """
 
-    settings: PlanSettings
+    request: PlanRequest
     threshold: int
     score: float
     read: BytesRead = NOTHING_READ
@@ -143,31 +141,31 @@ class HoldOutEvaluation:
         return HoldOutEvaluation(folds, self._sample, self._by, self.say, self.rows)
 
     def join(self, first: EvaluatedPlan, rest: EvaluatedPlan) -> EvaluatedPlan:
-        """Return a trial of all folds from those of the first folds and of the rest, by the same settings."""
+        """Return a trial of all folds from those of the first folds and of the rest, by the same request."""
         read = BytesRead((*first.read.read, *rest.read.read), (*first.read.full, *rest.read.full))
         return self._with_score(replace(first, plans=(*first.plans, *rest.plans)), read)
 
-    def for_workers(self, all_settings: Iterable[PlanSettings]) -> HoldOutEvaluation:
+    def for_workers(self, requests: Iterable[PlanRequest]) -> HoldOutEvaluation:
         """Return the evaluation as it can be sent to tasks: without rows, plans and progress.
 
-        The bytes of cells are measured here, for the settings to evaluate, instead of in each task.
+        The bytes of cells are measured here, for the plans to evaluate, instead of in each task.
         """
         names = next(iter(self.folds[0].documents.values())).schema.names
-        for settings in all_settings:
-            for columns in (self._sample.columns, *([names] if needs_bytes(request_from_settings(settings)) else [])):
-                self._sample.unit(columns, settings.block_rows, settings.codec, settings.seed)
+        for request in requests:
+            for columns in (self._sample.columns, *([names] if needs_bytes(request) else [])):
+                self._sample.unit(columns, request.block_rows, request.codec, request.seed)
         return HoldOutEvaluation(self.folds, self._sample.for_workers(), self._by, silent)
 
-    def score(self, settings: PlanSettings, threshold: int) -> float:
+    def score(self, request: PlanRequest, threshold: int) -> float:
         """Plan, replay the queries held out, and add the score to those evaluated."""
-        self.say(f"trying {_name_trial(settings)}")
-        plans = tuple(self._plan(fold.documents[threshold], settings) for fold in self.folds)
+        self.say(f"trying {_name_trial(request)}")
+        plans = tuple(self._plan(fold.documents[threshold], request) for fold in self.folds)
         pairs = zip(plans, self.folds, strict=True)
         reads = [evaluate_on_sample(self._sample, plan, fold.held) for plan, fold in pairs]
         read = BytesRead(
             tuple(value for fold in reads for value in fold.read), tuple(value for fold in reads for value in fold.full)
         )
-        self.evaluated.append(self._with_score(EvaluatedPlan(settings, threshold, 0.0, plans=plans), read))
+        self.evaluated.append(self._with_score(EvaluatedPlan(request, threshold, 0.0, plans=plans), read))
         return self.evaluated[-1].score
 
     def score_again(self, trials: Sequence[EvaluatedPlan], objective: str = BYTES) -> list[EvaluatedPlan]:
@@ -177,8 +175,8 @@ class HoldOutEvaluation:
         """
         if self.rows is None or not trials:
             return list(trials)
-        self.say(f"trying segments for {', '.join(trial.settings.method for trial in trials)}")
-        plans = [_build_trial(trial.settings, plan) for trial in trials for plan in trial.plans]
+        self.say(f"trying segments for {', '.join(trial.request.method for trial in trials)}")
+        plans = [_build_trial(trial.request, plan) for trial in trials for plan in trial.plans]
         results = try_on_segments(self.rows, plans, self.held)
         # One full scan for all trials: rows that are sorted better make the whole table smaller, too.
         amounts = [_measure_amounts(result, objective) for result in results]
@@ -216,11 +214,11 @@ class HoldOutEvaluation:
         return own
 
     def _with_score(self, trial: EvaluatedPlan, read: BytesRead) -> EvaluatedPlan:
-        score = worst_fraction(read, self.held, trial.settings.resamples, trial.settings.seed)
+        score = worst_fraction(read, self.held, trial.request.resamples, trial.request.seed)
         return replace(trial, score=round(score, 6), read=read)
 
-    def _plan(self, document: FeaturesDocument, settings: PlanSettings) -> Plan:
-        request = replace(request_from_settings(settings), partition_by=self._by)
+    def _plan(self, document: FeaturesDocument, request: PlanRequest) -> Plan:
+        request = replace(request, partition_by=self._by)
         features = guiding_features(document, request.method, request.num_features)
         queries, schema = tuple(group_queries(document.queries)), document.schema
         partitions = build_histograms(self._sample, features, queries, schema)
@@ -236,16 +234,15 @@ class HoldOutEvaluation:
         )
 
 
-def _build_trial(settings: PlanSettings, plan: Plan) -> Trial:
-    request = request_from_settings(settings)
+def _build_trial(request: PlanRequest, plan: Plan) -> Trial:
     request = replace(request, row_order=resolve_row_order(request, plan.schema))
     return Trial(with_requested_order(plan, request), is_order_searched(request))
 
 
 def start_evaluation(
     open_rows: OpenRows,
-    settings: PlanSettings,
     document: FeaturesDocument,
+    request: PlanRequest,
     thresholds: Sequence[int],
     say: Progress,
 ) -> HoldOutEvaluation:
@@ -261,11 +258,11 @@ def start_evaluation(
             f"the log's {len(document.queries)} queries are too few to hold some out to choose by; name a --method "
             "and leave out --tune"
         )
-    rows = open_rows(document, resolve_names(request_from_settings(settings), document.schema), say)
+    rows = open_rows(document, resolve_names(request, document.schema), say)
     rows.current.prefetch()
     say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
-    return draw_evaluation(rows, settings, folds, say)
+    return draw_evaluation(rows, request, folds, say)
 
 
 def _mine(
@@ -280,33 +277,33 @@ def _mine(
 
 def draw_evaluation(
     rows: SourceRows,
-    settings: PlanSettings,
+    request: PlanRequest,
     folds: Sequence[Fold],
     say: Progress,
     sample_rows: int = SAMPLE_ROWS,
 ) -> HoldOutEvaluation:
     """Draw rows of a source, in the documents' schema, with the features of all documents, to evaluate plans on.
 
-    The settings name the source and the partition column, and how many rows a segment has at most.
+    The request names the partition column, and how many rows a segment has at most.
 
     Raises:
         PlanError: the source has no rows.
     """
     schema = next(iter(folds[0].documents.values())).schema
-    partition_by = None if settings.partition_by is None else schema.find(settings.partition_by).name
+    partition_by = None if request.partition_by is None else schema.find(request.partition_by).name
     features = all_features([document.features for fold in folds for document in fold.documents.values()])
-    columns = _needed_columns(folds, features, settings, schema)
+    columns = _needed_columns(folds, features, request, schema)
     say("drawing rows to try plans on")
-    sample = draw_sample(rows, features, partition_by, settings.segment_rows, sample_rows, columns)
+    sample = draw_sample(rows, features, partition_by, request.segment_rows, sample_rows, columns)
     if not sample.segments:
         raise PlanError("the source has no rows to choose a plan by; name a --method and leave out --tune")
     return HoldOutEvaluation(folds, sample, partition_by, say, rows)
 
 
-def _needed_columns(folds: Sequence[Fold], features: FeatureSet, settings: PlanSettings, schema: Schema) -> set[str]:
-    if settings.method not in (*METHODS, "auto"):  # a method of another package may use any column
+def _needed_columns(folds: Sequence[Fold], features: FeatureSet, request: PlanRequest, schema: Schema) -> set[str]:
+    if request.method not in (*METHODS, "auto"):  # a method of another package may use any column
         return set(schema.names)
-    names = [*settings.by, *([] if settings.partition_by is None else [settings.partition_by])]
+    names = [*request.by, *([] if request.partition_by is None else [request.partition_by])]
     wanted = {schema.find(name).name for name in names}
     wanted.update(*(feature.columns for feature in features))
     for fold in folds:
@@ -315,9 +312,9 @@ def _needed_columns(folds: Sequence[Fold], features: FeatureSet, settings: PlanS
     return wanted
 
 
-def _name_trial(settings: PlanSettings) -> str:
-    by = "" if settings.guides in ("auto", FEATURES) else f" by {settings.guides}"
-    return f"{settings.method}{by}"
+def _name_trial(request: PlanRequest) -> str:
+    by = "" if request.guides in ("auto", FEATURES) else f" by {request.guides}"
+    return f"{request.method}{by}"
 
 
 def worst_fraction(read: BytesRead, queries: Sequence[Query], resamples: int, seed: int) -> float:
@@ -375,35 +372,35 @@ def _resample_difference(first: EvaluatedPlan, second: EvaluatedPlan, held: Sequ
 
 
 def score_all(
-    evaluation: HoldOutEvaluation, all_settings: Sequence[PlanSettings], threshold: int
+    evaluation: HoldOutEvaluation, requests: Sequence[PlanRequest], threshold: int
 ) -> list[EvaluatedPlan | PlanError]:
-    """Score settings as :meth:`HoldOutEvaluation.score` does, in parallel tasks of one core each.
+    """Score requests as :meth:`HoldOutEvaluation.score` does, in parallel tasks of one core each.
 
     Those that take longest should come first. Plans are added to those that the evaluation has evaluated, in order.
 
     Returns:
         The plan of each, or the error of its method.
     """
-    if not all_settings:
+    if not requests:
         return []
-    evaluation.say(f"trying {', '.join(dict.fromkeys(map(_name_trial, all_settings)))}")
-    worker = evaluation.for_workers(all_settings)
+    evaluation.say(f"trying {', '.join(dict.fromkeys(map(_name_trial, requests)))}")
+    worker = evaluation.for_workers(requests)
     if evaluation.rows is None:
-        trials = [_score(worker, all_settings, threshold, number) for number in range(len(all_settings))]
+        trials = [_score(worker, requests, threshold, number) for number in range(len(requests))]
     else:
         with evaluation.rows.errors():
             trials = evaluation.rows.current.tasks.map(
-                len(all_settings), partial(_score, worker, tuple(all_settings), threshold)
+                len(requests), partial(_score, worker, tuple(requests), threshold)
             )
     evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
     return trials
 
 
 def _score(
-    evaluation: HoldOutEvaluation, all_settings: Sequence[PlanSettings], threshold: int, number: int
+    evaluation: HoldOutEvaluation, requests: Sequence[PlanRequest], threshold: int, number: int
 ) -> EvaluatedPlan | PlanError:
     try:
-        evaluation.score(all_settings[number], threshold)
+        evaluation.score(requests[number], threshold)
     except PlanError as error:
         return error
     return evaluation.evaluated[-1]

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError
 from layoutopt.events import Progress, silent
 from layoutopt.features.sharpen import sharpest
@@ -16,10 +15,10 @@ from layoutopt.methods.strategies import REPLICATING
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import Plan, Scheme
+from layoutopt.model.methods import AUTO
 from layoutopt.model.predicates import Comparison
 from layoutopt.model.query import group_queries
 from layoutopt.model.schema import Schema
-from layoutopt.partitioning.registry import with_effort
 from layoutopt.planning.row_order import is_order_searched, resolve_row_order, with_requested_order
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import unit_in_bytes
@@ -32,7 +31,7 @@ SINGLE_LAYOUT: Final = "sop"
 _GROUPS: Final = "gsop"
 # Features from which those are chosen that guide the blocking of a single layout.
 NUM_FEATURES = 40
-DEFAULTS = PlanRequest()
+DEFAULTS: Final = PlanRequest()
 
 
 # Opens a source's rows under a document's columns, for a request; progress receives why Spark reads them.
@@ -52,7 +51,7 @@ def make_plan(
     Args:
         open_rows: opens the source.
         document: features and queries.
-        request: by default one layout by the features, without partitions.
+        request: by default without partitions. The method ``auto`` is one layout here, by features.
         progress: called with a short sentence at each stage, and for every feature given up.
         known: results for other requests about this source and document, to be reused and added to.
         rows: the source's, if they are open.
@@ -117,6 +116,8 @@ def _prepare(
     rows: SourceRows | None = None,
 ) -> tuple[CountRequest, PlanRequest]:
     """Check the request, and return what counts the source's rows for it, and the request with its columns' names."""
+    if request.method == AUTO:
+        request = replace(request, method=SINGLE_LAYOUT)
     check_request(request)
     request = resolve_names(request, document.schema)
     rows = open_rows(document, request, say) if rows is None else rows
@@ -145,11 +146,8 @@ def _propose(
     elif is_counted(request):
         counting.say("counting feature vectors")
         features, partitions = count_histograms(counting, features)
-    if (is_sampled(request.method) or is_counted(request)) and len(features) < request.min_features:
-        raise PlanError(
-            f"{len(features)} features fit max_vectors={request.max_vectors}, not {request.min_features}; "
-            "raise max_vectors"
-        )
+    if (is_sampled(request.method) or is_counted(request)) and not features:
+        raise PlanError(f"no feature fits max_vectors={request.max_vectors}; raise max_vectors")
     counting.say(f"planning by {request.method}")
     if is_tried:
         counting.rows.current.warm_up()
@@ -188,29 +186,6 @@ def build_plan(document: FeaturesDocument, planning: PlanningInput) -> Plan:
         codec=request.codec,
         settings=document.features.settings,
         predicted=proposal.predicted,
-    )
-
-
-def request_from_settings(settings: PlanSettings) -> PlanRequest:
-    """Return the request of the settings of ``layoutopt plan``."""
-    return PlanRequest(
-        method=settings.method,
-        partition_by=settings.partition_by,
-        by=tuple(settings.by),
-        guides=FEATURES if settings.guides == "auto" else settings.guides,
-        num_features=settings.num_features,
-        block_rows=settings.block_rows,
-        segment_rows=settings.segment_rows,
-        max_vectors=settings.max_vectors,
-        seed=settings.seed,
-        codec=settings.codec,
-        cost=settings.cost,
-        storage_budgets=tuple(settings.storage_budget),
-        choose=settings.choose,
-        budget_unit=settings.budget_unit,
-        partitioner=with_effort(settings.partitioner, settings.effort),
-        slices=settings.slices,
-        row_order=settings.row_order,
     )
 
 

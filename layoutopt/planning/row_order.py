@@ -22,6 +22,7 @@ from layoutopt.methods.interface import PlanRequest
 from layoutopt.methods.registry import is_peer
 from layoutopt.model.arrays import Floats
 from layoutopt.model.layout import Plan, Scheme
+from layoutopt.model.methods import AUTO
 from layoutopt.model.schema import BLOCK, TID, Schema
 from layoutopt.model.values import key_kind
 from layoutopt.scan.prune import PrunedPlan
@@ -39,7 +40,6 @@ from layoutopt.writer.task import (
     write_file,
 )
 
-AUTO: Final = "auto"
 NONE: Final = "none"
 
 # Blocks of a layout that are encoded in every order that is tried.

@@ -16,9 +16,10 @@ from typing import Final
 from layoutopt.catalog.file_sizes import describe_file_sizes
 from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone, names_of, snapshots_since
 from layoutopt.catalog.publications import FORMATS, Publication, forget, note, publications, table_id
-from layoutopt.catalog.snapshot import Snapshot, check_is_table
+from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import CatalogError, CommitConflictError, PublicationError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog
 from layoutopt.extensions import require

@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from layoutopt.changes.commit import ChangeReport
     from layoutopt.external.refresh import RefreshReport
-    from layoutopt.inspect.audit import AuditReport, Loss
+    from layoutopt.inspect.audit import AuditReport, WrongSkip
     from layoutopt.inspect.drift import Drift
-    from layoutopt.inspect.evaluate import Comparison, Evaluation, ReadCounts, WorstQuery
+    from layoutopt.inspect.evaluate import Evaluation, PredictionComparison, ReadCounts, WorstQuery
     from layoutopt.inspect.gate import GatedQuery, GateReport
     from layoutopt.inspect.status import Status
     from layoutopt.inspect.verify import SourceCheck, VerifyReport
@@ -140,7 +140,7 @@ def print_audit(console: Console, report: AuditReport) -> None:
         console.print(Text(f"not audited: query {number}: {why}", style="dim"))
 
 
-def _describe_loss(loss: Loss) -> str:
+def _describe_loss(loss: WrongSkip) -> str:
     queries = ", ".join(map(str, loss.queries[:10])) + (", …" if len(loss.queries) > 10 else "")
     if loss.mechanism == "layout":
         return f"layout: {loss.file} lacks rows of the queries {queries}, which read it"
@@ -199,7 +199,7 @@ def print_evaluation(
     evaluation: Evaluation,
     skipped: int,
     worst: Sequence[WorstQuery] = (),
-    predictions: Comparison | None = None,
+    predictions: PredictionComparison | None = None,
     *,
     every: bool = False,
     gates: GateReport | None = None,
@@ -264,7 +264,7 @@ def _print_gated(console: Console, title: str, queries: Sequence[GatedQuery]) ->
         console.print(Text(f"{len(queries) - _MAX_FAMILIES} more; --json lists all", style="dim"))
 
 
-def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, every: bool) -> Table:
+def _make_queries_table(evaluation: Evaluation, predictions: PredictionComparison | None, every: bool) -> Table:
     """Return a table of what all queries and each query read, with predicted bytes if any are known."""
     foreseen = predictions.bytes_predicted if every and predictions is not None else ()
     foreseen = foreseen if any(size is not None for size in foreseen) else ()
@@ -279,7 +279,7 @@ def _make_queries_table(evaluation: Evaluation, predictions: Comparison | None, 
     return table
 
 
-def _print_predictions(console: Console, predictions: Comparison) -> None:
+def _print_predictions(console: Console, predictions: PredictionComparison) -> None:
     """Print plans' predictions next to measurements."""
     if any(plan.predicted for plan in predictions.plans):
         console.print(_make_comparison_table(predictions))
@@ -292,7 +292,7 @@ def _print_predictions(console: Console, predictions: Comparison) -> None:
         )
 
 
-def _make_comparison_table(comparison: Comparison) -> Table:
+def _make_comparison_table(comparison: PredictionComparison) -> Table:
     table = Table(title="predicted for the training queries, and measured", title_justify="left")
     table.add_column("")
     for plan in comparison.plans:

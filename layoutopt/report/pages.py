@@ -272,21 +272,21 @@ def plot_tuning(evaluated: Sequence[EvaluatedPlan], path: Path) -> None:
 
     figure = Figure(figsize=(12, 4), layout="constrained")
     over_t, over_features, over_blocks = figure.subplots(1, 3)
-    first = evaluated[0].settings.block_rows
-    grid = [trial for trial in evaluated if trial.settings.block_rows == first]
+    first = evaluated[0].request.block_rows
+    grid = [trial for trial in evaluated if trial.request.block_rows == first]
     best = min(grid, key=lambda trial: trial.score)
-    same = (best.threshold, best.settings.num_features)
-    blocks = [trial for trial in evaluated if (trial.threshold, trial.settings.num_features) == same]
+    same = (best.threshold, best.request.num_features)
+    blocks = [trial for trial in evaluated if (trial.threshold, trial.request.num_features) == same]
 
     def threshold(trial: EvaluatedPlan) -> int:
         return trial.threshold
 
     def num_features(trial: EvaluatedPlan) -> int | None:
-        return trial.settings.num_features
+        return trial.request.num_features
 
     _plot_scores(over_t, grid, "T", threshold, "numFeat", num_features)
     _plot_scores(over_features, grid, "numFeat", num_features, "T", threshold)
-    _plot_scores(over_blocks, blocks, "rows per block", lambda trial: trial.settings.block_rows, "T", threshold)
+    _plot_scores(over_blocks, blocks, "rows per block", lambda trial: trial.request.block_rows, "T", threshold)
     over_blocks.set_xscale("log")
     _save_plot(figure, path)
 

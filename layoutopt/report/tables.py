@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from layoutopt.catalog.expire import ExpireReport
-    from layoutopt.catalog.snapshot import HistoryEntry
+    from layoutopt.catalog.history import HistoryEntry
     from layoutopt.catalog.source_lists import LoadedFile
     from layoutopt.catalog.vacuum import VacuumReport
     from layoutopt.loading.load import LoadsReport

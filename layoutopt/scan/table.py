@@ -200,7 +200,7 @@ class Table(OpenedTable):
         """Return what a SQL text reads in a session with these settings; raises as :meth:`scan`."""
         named = self._name_tables(tables)
         reads = self._plan_reads(sql, settings, named)
-        if switch.is_on():
+        if switch.checks_texts():
             from layoutopt.scan.shadow_check_texts import check_text
 
             switch.TALLY["undecided texts"] += not check_text(sql, reads, settings)

@@ -28,7 +28,7 @@ from layoutopt.sql.scans import TableScan, find_scans
 from layoutopt.sql.text_cache import cache_by_text
 
 if TYPE_CHECKING:
-    from layoutopt.evaluation.engine import View
+    from layoutopt.evaluation.engine import EngineView
 
 _MOST_THREADS: Final = 8
 # Rows of a batch while the total size is limited: the bytes of a batch are known only once it is decoded.
@@ -104,12 +104,12 @@ class TableRead:
         condition = self.scan.filter.root
         return read_segments(self.table.catalog.data, self.segments, self.columns, batch_rows, condition, coded=coded)
 
-    def as_view(self, name: str) -> View:
+    def as_view(self, name: str) -> EngineView:
         """Return the rows as a view of the engine, with texts as dictionaries if all files have them."""
-        from layoutopt.evaluation.engine import View  # reads that need no engine don't import DuckDB
+        from layoutopt.evaluation.engine import EngineView  # reads that need no engine don't import DuckDB
 
         coded = self.coded
-        return View(name, self.arrow_schema(coded), partial(self.batches, coded=coded))
+        return EngineView(name, self.arrow_schema(coded), partial(self.batches, coded=coded))
 
     def arrow_schema(self, coded: Collection[str] = ()) -> pa.Schema:
         """Return the schema of the batches; nested types are looked up in a data file."""

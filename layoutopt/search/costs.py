@@ -44,7 +44,7 @@ _CELLS_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True)
-class Candidate:
+class LayoutCandidate:
     """A layout in a search.
 
     Attributes:
@@ -58,7 +58,7 @@ class Candidate:
     copy: bool = False
 
 
-Candidates = tuple[Candidate, ...]
+Candidates = tuple[LayoutCandidate, ...]
 
 
 def query_mask(queries: Iterable[int], n_queries: int) -> Bits:
@@ -68,21 +68,21 @@ def query_mask(queries: Iterable[int], n_queries: int) -> Bits:
     return mask
 
 
-def merge_equal_layouts(layouts: Iterable[Candidate]) -> Candidates:
+def merge_equal_layouts(layouts: Iterable[LayoutCandidate]) -> Candidates:
     """Merge layouts that serve the same queries (5.5.2), in the order of their first columns.
 
     They have the same local features, so a merge costs nothing and saves tids. Layouts without columns are dropped.
     """
-    by_queries: dict[Queries, Candidate] = {}
+    by_queries: dict[Queries, LayoutCandidate] = {}
     for layout in layouts:
         if layout.columns:
             equal = by_queries.get(layout.served, layout)
             columns = layout.columns | equal.columns
-            by_queries[layout.served] = Candidate(columns, layout.served, layout.copy and equal.copy)
+            by_queries[layout.served] = LayoutCandidate(columns, layout.served, layout.copy and equal.copy)
     return tuple(sorted(by_queries.values(), key=lambda layout: (sorted(layout.columns), sorted(layout.served))))
 
 
-def drop_unread_columns(problem: Problem, layouts: Sequence[Candidate]) -> list[Candidate]:
+def drop_unread_columns(problem: Problem, layouts: Sequence[LayoutCandidate]) -> list[LayoutCandidate]:
     """Drop columns that none of a layout's queries reads, where another layout has the column."""
     columns_read = [np.flatnonzero(problem.reads[sorted(layout.served)].any(axis=0)).tolist() for layout in layouts]
     holders = Counter(column for layout in layouts for column in layout.columns)
@@ -171,7 +171,7 @@ class Covers:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class CandidateCosts:
     """The outcome of a candidate layout on the samples.
 
     Attributes:
@@ -205,18 +205,18 @@ class Evaluator:
         self._few_guides = few_guides
         self._partitioner = partitioner
         self._covers = Covers(problem)
-        self._evaluations: dict[Candidate, Evaluation] = {}
+        self._evaluations: dict[LayoutCandidate, CandidateCosts] = {}
         self._cached_block = cache(self._block_samples)
         self._cached_restrict = cache(partial(restrict_rows, problem))
 
-    def evaluate(self, layout: Candidate) -> Evaluation:
+    def evaluate(self, layout: LayoutCandidate) -> CandidateCosts:
         """Return the outcome of a layout, by the guides with which its queries read least of its columns."""
         if layout not in self._evaluations:
             blockings = self._cached_block(layout.served, layout.copy)
             price = self._price_row(layout)
             costs = [float(np.where(price > 0, rows, 0.0) @ price) for rows, _ in blockings.choices]
             rows, guides = blockings.choices[int(np.argmin(costs))]
-            self._evaluations[layout] = Evaluation(blockings.features, blockings.share, rows, guides)
+            self._evaluations[layout] = CandidateCosts(blockings.features, blockings.share, rows, guides)
         return self._evaluations[layout]
 
     def like(self, problem: Problem) -> Evaluator:
@@ -225,7 +225,7 @@ class Evaluator:
         evaluator._covers = self._covers
         return evaluator
 
-    def _price_row(self, layout: Candidate) -> Floats:
+    def _price_row(self, layout: LayoutCandidate) -> Floats:
         """Return the cost of a row for each served query: its cells, and a tid if the query reads other layouts."""
         problem, columns = self.problem, sorted(layout.columns)
         price = problem.reads[:, columns] @ problem.unit.cell[columns]
@@ -313,7 +313,7 @@ class Costs:
         self.stored = stored
         self.read = read or evaluator.problem.unit
         self._families = find_families(evaluator.problem)
-        self._info: dict[Candidate, _LayoutInfo] = {}
+        self._info: dict[LayoutCandidate, _LayoutInfo] = {}
         self._family_cost: dict[tuple[int, tuple[int, ...]], float] = {}
 
     def query_cost(self, layouts: Candidates) -> float:
@@ -340,7 +340,7 @@ class Costs:
         for the rest too, in the layout with the largest share: there it is master (5.5.3).
         """
         total = 0.0
-        with_rest: set[Candidate] = set()
+        with_rest: set[LayoutCandidate] = set()
         masters = master_layouts(self.evaluator, layouts)
         for layout in layouts:
             share = self.evaluator.evaluate(layout).share
@@ -356,7 +356,7 @@ class Costs:
                 total += rest * self.stored.tid
         return total
 
-    def _layout_info(self, layout: Candidate) -> _LayoutInfo:
+    def _layout_info(self, layout: LayoutCandidate) -> _LayoutInfo:
         if layout not in self._info:
             serving = [
                 not (layout.columns.isdisjoint(f.columns) or layout.served.isdisjoint(f.queries))
@@ -381,7 +381,7 @@ class Costs:
         if batch:
             yield batch
 
-    def _cost_families(self, numbers: Sequence[int], layouts: Sequence[Candidate]) -> list[float]:
+    def _cost_families(self, numbers: Sequence[int], layouts: Sequence[LayoutCandidate]) -> list[float]:
         problem = self.evaluator.problem
         query_numbers = [self._families[number].numbers for number in numbers]
         queries = np.concatenate(query_numbers)
@@ -394,9 +394,9 @@ class Costs:
         return [float(family.sum()) for family in np.split(costs, ends)]
 
 
-def master_layouts(evaluator: Evaluator, layouts: Sequence[Candidate]) -> dict[int, Candidate]:
+def master_layouts(evaluator: Evaluator, layouts: Sequence[LayoutCandidate]) -> dict[int, LayoutCandidate]:
     """Return the layout in which each column is master (5.5.3): that with the largest share, of equals the first."""
-    masters: dict[int, tuple[float, Candidate]] = {}
+    masters: dict[int, tuple[float, LayoutCandidate]] = {}
     for layout in layouts:
         share = evaluator.evaluate(layout).share
         for column in layout.columns:

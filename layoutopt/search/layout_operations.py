@@ -11,7 +11,7 @@ from itertools import combinations
 
 import numpy as np
 
-from layoutopt.search.costs import Candidate, Candidates, Costs, Queries, drop_unread_columns, merge_equal_layouts
+from layoutopt.search.costs import Candidates, Costs, LayoutCandidate, Queries, drop_unread_columns, merge_equal_layouts
 from layoutopt.search.grouping import Group
 from layoutopt.search.problem import Problem
 
@@ -25,27 +25,31 @@ _MIN_GAIN = 0.005
 _MIN_WEIGHT = 0.01
 
 
-def replicate(problem: Problem, layouts: Candidates, layout: Candidate, queries: Queries) -> Candidates:
+def replicate(problem: Problem, layouts: Candidates, layout: LayoutCandidate, queries: Queries) -> Candidates:
     """Copy what some of a layout's queries read; the layout then serves the rest."""
     moved = layout.served & queries
-    copy = Candidate(layout.columns & columns_read(problem, moved), moved, copy=True)
+    copy = LayoutCandidate(layout.columns & columns_read(problem, moved), moved, copy=True)
     return _replace_layouts(
-        problem, layouts, [layout], [Candidate(layout.columns, layout.served - moved, layout.copy), copy]
+        problem, layouts, [layout], [LayoutCandidate(layout.columns, layout.served - moved, layout.copy), copy]
     )
 
 
-def merge(problem: Problem, layouts: Candidates, first: Candidate, second: Candidate) -> Candidates:
+def merge(problem: Problem, layouts: Candidates, first: LayoutCandidate, second: LayoutCandidate) -> Candidates:
     """Merge two layouts: the columns and queries of both."""
-    merged = Candidate(first.columns | second.columns, first.served | second.served, first.copy and second.copy)
+    merged = LayoutCandidate(first.columns | second.columns, first.served | second.served, first.copy and second.copy)
     return _replace_layouts(problem, layouts, [first, second], [merged])
 
 
-def merge_replicate(problem: Problem, layouts: Candidates, first: Candidate, second: Candidate) -> Candidates:
+def merge_replicate(
+    problem: Problem, layouts: Candidates, first: LayoutCandidate, second: LayoutCandidate
+) -> Candidates:
     """Merge two layouts for the queries that read both, and copy what the rest read."""
     common = first.served & second.served
-    merged = Candidate(first.columns | second.columns, common, first.copy and second.copy)
+    merged = LayoutCandidate(first.columns | second.columns, common, first.copy and second.copy)
     copies = [
-        Candidate(layout.columns & columns_read(problem, layout.served - common), layout.served - common, copy=True)
+        LayoutCandidate(
+            layout.columns & columns_read(problem, layout.served - common), layout.served - common, copy=True
+        )
         for layout in (first, second)
         if layout.served - common
     ]
@@ -57,7 +61,9 @@ def columns_read(problem: Problem, queries: Queries) -> Group:
     return frozenset(np.flatnonzero(problem.reads[sorted(queries)].any(axis=0)).tolist())
 
 
-def _replace_layouts(problem: Problem, layouts: Candidates, old: list[Candidate], new: list[Candidate]) -> Candidates:
+def _replace_layouts(
+    problem: Problem, layouts: Candidates, old: list[LayoutCandidate], new: list[LayoutCandidate]
+) -> Candidates:
     return merge_equal_layouts(
         drop_unread_columns(problem, [*(layout for layout in layouts if layout not in old), *new])
     )

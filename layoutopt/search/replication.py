@@ -18,11 +18,11 @@ import numpy as np
 from layoutopt.model.layout import ByOrder, ByVectors, Layout, Scheme
 from layoutopt.partitioning.partitioner import Partitioner
 from layoutopt.search.costs import (
-    Candidate,
     Candidates,
     Costs,
     Evaluator,
     Family,
+    LayoutCandidate,
     drop_unread_columns,
     find_few_families,
     master_layouts,
@@ -88,7 +88,7 @@ class CopySearch:
         """Return the layouts: groups lose columns that only copies are read for, and equal readers share a layout."""
         copies = [self._to_candidate(copy) for copy in scheme.copies]
         copied = frozenset(query for copy in copies for query in copy.served)
-        groups = [Candidate(group, self._readers(group) - copied) for group in scheme.groups]
+        groups = [LayoutCandidate(group, self._readers(group) - copied) for group in scheme.groups]
         return merge_equal_layouts(drop_unread_columns(self._problem, [*groups, *copies]))
 
     def grow(self, scheme: CopyScheme, budget: float) -> CopyScheme:
@@ -169,10 +169,10 @@ class CopySearch:
         """Return whether a common copy could store less than two."""
         return any(self._families[i].columns & self._families[j].columns for i in first for j in second)
 
-    def _to_candidate(self, copy: Copy) -> Candidate:
+    def _to_candidate(self, copy: Copy) -> LayoutCandidate:
         families = [self._families[number] for number in copy]
         columns: Group = frozenset().union(*(family.columns for family in families))
-        return Candidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
+        return LayoutCandidate(columns, frozenset().union(*(family.queries for family in families)), copy=True)
 
 
 @dataclass(frozen=True)
@@ -273,13 +273,15 @@ class ReplicationSearch:
         return search_groups(replace(self.problem, reads=reads), self._partitioner).best.groups
 
 
-def scheme_from_layouts(evaluator: Evaluator, layouts: Sequence[Candidate], partitioner: str) -> Scheme:
+def scheme_from_layouts(evaluator: Evaluator, layouts: Sequence[LayoutCandidate], partitioner: str) -> Scheme:
     """Return the scheme of some layouts, in their order, with master columns (5.5.3) and served queries."""
     masters = master_layouts(evaluator, layouts)
     return Scheme(tuple(_to_layout(evaluator, layout, masters, partitioner) for layout in layouts))
 
 
-def _to_layout(evaluator: Evaluator, layout: Candidate, masters: dict[int, Candidate], partitioner: str) -> Layout:
+def _to_layout(
+    evaluator: Evaluator, layout: LayoutCandidate, masters: dict[int, LayoutCandidate], partitioner: str
+) -> Layout:
     problem, evaluation = evaluator.problem, evaluator.evaluate(layout)
     columns = tuple(problem.columns[column] for column in sorted(layout.columns))
     guides = evaluation.guides
@@ -290,7 +292,7 @@ def _to_layout(evaluator: Evaluator, layout: Candidate, masters: dict[int, Candi
     return Layout(columns, evaluation.features, master, blocking, guides, _served_queries(problem, layout))
 
 
-def _served_queries(problem: Problem, layout: Candidate) -> tuple[int, ...] | None:
+def _served_queries(problem: Problem, layout: LayoutCandidate) -> tuple[int, ...] | None:
     """Return the numbers of the original queries; None where the layout serves all that read its columns."""
     served = query_mask(layout.served, len(problem.reads))
     if np.array_equal(served, queries_reading(problem, layout.columns)):

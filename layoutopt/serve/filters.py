@@ -6,7 +6,7 @@ and ``NOT (x < 5)`` is the reverse. Negated comparisons therefore hold for NULL 
 Unsupported expressions (transforms, struct fields, unknown types) are TRUE.
 
 Engines also differ in literals that a column can't represent: 0.1 for a 32-bit float, too many digits, -0.0. Such a
-literal becomes a range of all its possible meanings; see :class:`Keys`.
+literal becomes a range of all its possible meanings; see :class:`LiteralPosition`.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _NUMBER: Final = re.compile(r"[+-]?\d{1,80}(?:\.\d{0,80})?(?:[eE][+-]?\d{1,4})?"
 
 
 @dataclass(frozen=True)
-class Keys:
+class LiteralPosition:
     """The position of a literal among the keys of its column's type.
 
     Attributes:
@@ -73,7 +73,7 @@ class Keys:
         return self.none_below and self.none_above
 
 
-def literal_keys(value: object, type: str) -> Keys | None:
+def literal_keys(value: object, type: str) -> LiteralPosition | None:
     """Return the keys of a JSON literal for a column of a Spark type, or None if unknown.
 
     Numbers beyond the type's range have keys beyond its domain, which compare correctly.
@@ -85,9 +85,9 @@ def literal_keys(value: object, type: str) -> Keys | None:
     True
     """
     if isinstance(value, bool):
-        return Keys(int(value), int(value)) if type == "boolean" else None
+        return LiteralPosition(int(value), int(value)) if type == "boolean" else None
     if type in INTEGER_BITS:
-        return Keys(value, value) if isinstance(value, int) else None
+        return LiteralPosition(value, value) if isinstance(value, int) else None
     if type in ("float", "double"):
         return _float_keys(value, type)
     digits = decimal_digits(type)
@@ -109,7 +109,7 @@ def _number(value: object) -> int | float | Decimal | None:
     return value if isinstance(value, int | float | Decimal) else None
 
 
-def _float_keys(value: object, type: str) -> Keys | None:
+def _float_keys(value: object, type: str) -> LiteralPosition | None:
     number = _number(value)
     if number is None:
         return None
@@ -127,10 +127,12 @@ def _float_keys(value: object, type: str) -> Keys | None:
     # The format orders -0.0 before 0.0, which have one key; not all readers keep the sign of a string.
     is_zero, is_negative = double == 0, math.copysign(1, double) < 0
     is_exact = is_exact and not (is_zero and isinstance(value, str))
-    return Keys(low, high, is_exact and (not is_zero or is_negative), is_exact and not (is_zero and is_negative))
+    return LiteralPosition(
+        low, high, is_exact and (not is_zero or is_negative), is_exact and not (is_zero and is_negative)
+    )
 
 
-def _decimal_keys(value: object, scale: int) -> Keys | None:
+def _decimal_keys(value: object, scale: int) -> LiteralPosition | None:
     number = _number(value)
     exact = None if number is None else exact_number(number)
     if exact is None:
@@ -138,12 +140,12 @@ def _decimal_keys(value: object, scale: int) -> Keys | None:
     scaled = exact * 10**scale
     # Readers use a float literal's shortest text or its exact value, and round more digits differently.
     is_exact = scaled.denominator == 1
-    return Keys(math.floor(scaled), math.ceil(scaled), is_exact, is_exact)
+    return LiteralPosition(math.floor(scaled), math.ceil(scaled), is_exact, is_exact)
 
 
-def _time_keys(value: object, type: str) -> Keys | None:
+def _time_keys(value: object, type: str) -> LiteralPosition | None:
     if isinstance(value, int):  # days or microseconds since 1970
-        return Keys(value, value)
+        return LiteralPosition(value, value)
     if not isinstance(value, str):
         return None
     zone = _TIME.fullmatch(value)
@@ -159,23 +161,23 @@ def _time_keys(value: object, type: str) -> Keys | None:
             key = to_key(moment.replace(tzinfo=utc), type)
     except ValueError:
         return None
-    return None if key is None else Keys(key, key)
+    return None if key is None else LiteralPosition(key, key)
 
 
-def _text_keys(value: str, type: str) -> Keys | None:
+def _text_keys(value: str, type: str) -> LiteralPosition | None:
     if key_kind(type) == "bytes":
         if not _HEX.fullmatch(value):
             return None
-        return Keys(bytes.fromhex(value), bytes.fromhex(value))
+        return LiteralPosition(bytes.fromhex(value), bytes.fromhex(value))
     try:
         key = to_key(value, type)
     except ValueError:  # half of a surrogate pair
         return None
-    return Keys(key, key)
+    return LiteralPosition(key, key)
 
 
 @dataclass(frozen=True)
-class Target:
+class FilterTarget:
     """The table that filters are about.
 
     Attributes:
@@ -206,7 +208,7 @@ class Target:
         raise QueryError(f"the filter names {name!r:.80}, which is no column of the table; use one of its columns")
 
 
-def to_condition(filter: Json, target: Target, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
+def to_condition(filter: Json, target: FilterTarget, *, case_sensitive: bool = True, deepest: int = 200) -> Node:
     """Return a condition that holds for every row for which some reader evaluates the filter to TRUE.
 
     Args:
@@ -261,7 +263,7 @@ def _always(column: str) -> Json:
 
 @dataclass
 class _Translation:
-    target: Target
+    target: FilterTarget
     case_sensitive: bool
     deepest: int
     literals: int = field(default=0, init=False)
@@ -363,7 +365,7 @@ def _match_prefix(text: Json, kind: str, type: str) -> ValueSet | None:
     return values if kind == "starts-with" else values.complement()
 
 
-def _match_list(keys: list[Keys | None], kind: str, type: str) -> ValueSet | None:
+def _match_list(keys: list[LiteralPosition | None], kind: str, type: str) -> ValueSet | None:
     known = [key for key in keys if key is not None]
     if len(known) < len(keys):
         return None
@@ -376,7 +378,7 @@ def _match_list(keys: list[Keys | None], kind: str, type: str) -> ValueSet | Non
     return exact.union(rounded) if kind == "in" else exact.complement().union(rounded)
 
 
-def _compare(keys: Keys, kind: str) -> ValueSet:
+def _compare(keys: LiteralPosition, kind: str) -> ValueSet:
     low, high = keys.low, keys.high
     match kind:
         case "eq":

@@ -26,7 +26,7 @@ from layoutopt.scan.cost_limit import above_limit
 from layoutopt.scan.opened_table import OpenedTable
 from layoutopt.scan.prune import PlanBlocks
 from layoutopt.scan.table import prune_checked
-from layoutopt.serve.filters import Json, Target, residual_without
+from layoutopt.serve.filters import FilterTarget, Json, residual_without
 from layoutopt.skipping.cannot_match import FeatureIndex, cannot_match
 
 _EPOCH: Final = dt.date(1970, 1, 1)
@@ -184,11 +184,11 @@ class Planner:
         self._indexes: tuple[FeatureIndex | None, ...] | None = None
 
     @cached_property
-    def target(self) -> Target:
+    def target(self) -> FilterTarget:
         """The columns that filters may use."""
         columns = {column.name: column for column in self.view.columns.columns}
         unjudged = frozenset() if self.source is None else self.source.rounded
-        return Target(columns, cache(self._may_be_null), cache(self._may_be_nan), unjudged)
+        return FilterTarget(columns, cache(self._may_be_null), cache(self._may_be_nan), unjudged)
 
     def _may_be_null(self, name: str) -> bool:
         catalog = self.table.catalog

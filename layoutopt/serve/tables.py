@@ -18,9 +18,10 @@ import pyarrow as pa
 
 from layoutopt.catalog.file_sizes import describe_file_sizes
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import check_is_table, snapshot_numbers, snapshot_states
+from layoutopt.catalog.snapshot import snapshot_numbers, snapshot_states
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.catalog.table_root import check_is_table
 from layoutopt.errors import (
     CatalogError,
     EncryptedTableError,

@@ -34,7 +34,7 @@ from layoutopt.partitioning.value_cuts import (
     CodeFilters,
     Codes,
     CodeSets,
-    Rows,
+    CutRows,
     Thresholds,
     add_shifted_copies,
     choose_thresholds,
@@ -203,7 +203,7 @@ def cut_blocks(plan: Plan, layout: Layout, table: pa.Table, words: Words, weight
     chances = _new_range_chances(plan.queries, names, len(local))
     literals, clauses = add_shifted_copies(log.to_codes(columns), log.clauses, n_codes, chances, copies, plan.seed)
     filters = CodeFilters.of(literals, clauses, scaled, len(n_codes), n_codes_max)
-    rows = Rows(table.num_rows, sampled, _LowSide(columns, local, words))
+    rows = CutRows(table.num_rows, sampled, _LowSide(columns, local, words))
     return cut_rows(rows, filters, max(1, round(plan.block_rows / MEAN_OVER_MIN)))
 
 

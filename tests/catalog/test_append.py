@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS, restore
+from layoutopt.catalog.history import history
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, read_snapshot
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import AlreadyLoadedError, CatalogError, CommitConflictError

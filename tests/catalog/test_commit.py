@@ -12,8 +12,9 @@ import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
 from layoutopt.catalog.commit import CRASH_POINTS, commit_load, ensure_table_root
+from layoutopt.catalog.history import history
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, pack_index
 from layoutopt.catalog.table import Catalog

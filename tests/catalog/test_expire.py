@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.commit import commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.expire import EXPIRE_POINTS, expire
+from layoutopt.catalog.history import history
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
-from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum

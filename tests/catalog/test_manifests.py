@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from layoutopt.catalog import manifest_writing, manifests
 from layoutopt.catalog.commit import APPEND, forget_superseded_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
+from layoutopt.catalog.history import history
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifests import Manifest, encode_entries, encode_manifest
 from layoutopt.catalog.optimistic_commit import Change, append_snapshot, make_next_snapshot
@@ -32,8 +33,6 @@ from layoutopt.catalog.paths import MANIFESTS, FileDigest, blocks_path, manifest
 from layoutopt.catalog.snapshot import (
     FORMAT_VERSION,
     Snapshot,
-    ensure_table_root,
-    history,
     latest_snapshot,
     read_head,
     read_partitions,
@@ -43,6 +42,7 @@ from layoutopt.catalog.snapshot import (
 )
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.ranges import LastUsed
+from layoutopt.catalog.table_root import ensure_table_root
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CatalogError, CommitConflictError
 from layoutopt.model.schema import Column, Schema

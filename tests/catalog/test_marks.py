@@ -10,8 +10,9 @@ import pytest
 
 from layoutopt.catalog.commit import APPEND, CRASH_POINTS
 from layoutopt.catalog.deletion_vectors import Marks, pack_positions
+from layoutopt.catalog.history import history
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.snapshot import Snapshot, history, latest_snapshot
+from layoutopt.catalog.snapshot import Snapshot, latest_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import CommitConflictError

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from layoutopt.catalog.commit import RESTORE_POINTS, restore
+from layoutopt.catalog.history import history
 from layoutopt.catalog.optimistic_commit import names_of
-from layoutopt.catalog.snapshot import history, latest_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import latest_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError, CommitConflictError
 from tests.catalog.crash import check_contents, commit, read

@@ -13,8 +13,9 @@ import pytest
 
 from layoutopt.catalog import snapshot as snapshot_json
 from layoutopt.catalog.commit import ensure_table_root
+from layoutopt.catalog.history import history
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, history, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.errors import CatalogError, NotATableError, SettingError

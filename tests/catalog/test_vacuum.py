@@ -20,10 +20,11 @@ from layoutopt.catalog import manifest_writing
 from layoutopt.catalog import vacuum as vacuums
 from layoutopt.catalog.commit import CommitHook, commit_load, ensure_table_root, partition_entries, restore
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes, pack_positions
+from layoutopt.catalog.history import history
 from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.paths import snapshot_path
-from layoutopt.catalog.snapshot import Snapshot, dumps, history, latest_snapshot, read_snapshot, snapshot_numbers
+from layoutopt.catalog.snapshot import Snapshot, dumps, latest_snapshot, read_snapshot, snapshot_numbers
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import pack_index
 from layoutopt.catalog.table import Catalog

@@ -18,7 +18,7 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.changes import arrow_change
-from layoutopt.changes.arrow_change import delete, merge, update
+from layoutopt.changes.arrow_change import change_without_spark
 from layoutopt.changes.commit import ChangeReport
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
@@ -96,14 +96,14 @@ class Living:
         assert comparable(table.sql(f"SELECT {names} FROM t").to_pylist()) == comparable(list(self.model.values()))
 
     def delete(self, where: str, **given: Any) -> ChangeReport:
-        report = delete(DeleteRequest(table_path=self.path, where=where, **given))
+        report = change_without_spark(DeleteRequest(table_path=self.path, where=where, **given))
         before = len(self.model)
         self.model = {key: row for key, row in self.model.items() if not WHERE[where](row)}
         assert report.deleted == before - len(self.model)
         return report
 
     def update(self, where: str, texts: tuple[str, ...], **given: Any) -> ChangeReport:
-        report = update(UpdateRequest(table_path=self.path, where=where, assignments=texts, **given))
+        report = change_without_spark(UpdateRequest(table_path=self.path, where=where, assignments=texts, **given))
         chosen = {key: row | SETS[texts](row) for key, row in self.model.items() if WHERE[where](row)}
         self.model |= chosen
         assert report.updated == len(chosen)
@@ -124,7 +124,7 @@ class Living:
         ]
         source = self.source(feed, ARROW.append(pa.field("op", pa.string())))
         request = MergeRequest(table_path=self.path, source=source, on=("ID",), delete_when="op = 'D'", **given)
-        report = merge(request)
+        report = change_without_spark(request)
         changed = {row["id"] for row in rows}
         assert report.deleted == len(self.model.keys() & set(gone))
         assert (report.updated, report.inserted) == (len(self.model.keys() & changed), len(changed - self.model.keys()))
@@ -174,8 +174,8 @@ def test_what_is_not_certain_is_left_to_spark_and_writes_nothing(tmp_path: Path)
 
     def change(where: str, *texts: str, **given: Any) -> ChangeReport:
         if texts:
-            return update(UpdateRequest(table_path=living.path, where=where, assignments=texts), **given)
-        return delete(DeleteRequest(table_path=living.path, where=where), **given)
+            return change_without_spark(UpdateRequest(table_path=living.path, where=where, assignments=texts), **given)
+        return change_without_spark(DeleteRequest(table_path=living.path, where=where), **given)
 
     for where in (
         "rand() < 2", "t.id = 7", "id IN (SELECT id FROM t)", "id = (SELECT max(id) FROM t)", "max(id) = 7", "id + 1",
@@ -202,7 +202,7 @@ def test_what_is_not_certain_is_left_to_spark_and_writes_nothing(tmp_path: Path)
     with pytest.raises(NeedsSparkError, match="240 rows are to be read"):
         change("kind IS NOT NULL OR kind IS NULL", most_rows=200)
     with pytest.raises(NeedsSparkError, match="the key column 'score' is double"):
-        merge(MergeRequest(table_path=living.path, source=source, on=("score",)))
+        change_without_spark(MergeRequest(table_path=living.path, source=source, on=("score",)))
     assert Catalog.open(living.path).snapshot.number == 0
     living.check()
 
@@ -211,7 +211,7 @@ def test_plans_for_other_settings_are_left_to_spark(tmp_path: Path) -> None:
     there = SessionSettings(time_zone="Europe/Berlin")
     build(tmp_path / "t", some_rows(20), building(SCHEMA, ("id < 5",), settings=there))
     with pytest.raises(NeedsSparkError, match="Europe/Berlin"):
-        delete(DeleteRequest(table_path=str(tmp_path / "t"), where="id = 1"))
+        change_without_spark(DeleteRequest(table_path=str(tmp_path / "t"), where="id = 1"))
 
 
 def test_sources_with_a_key_twice_or_without_are_refused(tmp_path: Path) -> None:
@@ -221,7 +221,7 @@ def test_sources_with_a_key_twice_or_without_are_refused(tmp_path: Path) -> None
     refused |= {"rows with a NULL in id, year, which match nothing": [*rows, rows[0] | {"year": None}]}
     for match, feed in refused.items():
         with pytest.raises(SourceError, match=match):
-            merge(MergeRequest(table_path=living.path, source=living.source(feed), on=("id", "year")))
+            change_without_spark(MergeRequest(table_path=living.path, source=living.source(feed), on=("id", "year")))
     living.check()
 
 
@@ -232,7 +232,7 @@ def test_a_row_too_few_is_not_committed(tmp_path: Path, monkeypatch: pytest.Monk
         arrow_change.ArrowChange, "exclude", lambda change, rows, where: honest(change, rows, where).slice(1)
     )
     with pytest.raises(ContentMismatchError, match="nothing was committed"):
-        delete(DeleteRequest(table_path=living.path, where=condition, rewrite_share=0))
+        change_without_spark(DeleteRequest(table_path=living.path, where=condition, rewrite_share=0))
     living.check()
     assert Catalog.open(living.path).snapshot.number == 0
 

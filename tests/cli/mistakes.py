@@ -50,8 +50,15 @@ def make_shop(folder: Path) -> None:
         pq.write_table(rows().set_column(2, "revenue", rows()["product"]), "retyped.parquet")
         for name, text in _TEXTS.items():
             Path(name).write_text(text, encoding="utf-8")
-        for name in ("empty", "there", "there/data"):
+        for name in ("empty", "there", "there/data", "cut"):
             Path(name).mkdir()
+        pq.write_table(rows(), "cut/1.parquet")
+        Path("cut/2.parquet").write_bytes(Path("rows.parquet").read_bytes()[:-100])
+        for day in (1, 2):  # the second is damaged
+            path = Path(f"days/day=2026-01-0{day}/1.parquet")
+            path.parent.mkdir(parents=True)
+            pq.write_table(rows().drop_columns(["day"]), path)
+        path.write_bytes(path.read_bytes()[:-100])
         Path("there/thesis.txt").write_text("mine", encoding="utf-8")
         for words in _SETUP:
             assert main(shlex.split(words)) == DONE, words
@@ -161,6 +168,8 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("load no.parquet table", 2, ("no.parquet",)),
     ("load other.parquet table", 2, ("other.parquet", "'day'")),
     ("load wider.parquet table", 2, ("'colour'",)),
+    ("load cut table --executor spark", 2, ("cut/2.parquet", "can't be read as Parquet")),
+    ("load days table --partition day=2026-01-02 --executor spark", 2, ("day=2026-01-02/1.parquet", "as Parquet")),
     ("load delta:nowhere table", 2, ("nowhere",)),
     ("load delt:nowhere table", 2, ("delt:nowhere", "did you mean 'delta'")),
     ("append table nowhere.parquet", 2, ("nowhere.parquet",)),
@@ -198,6 +207,8 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("load rows.parquet table --partition dya=2026-01-01", 2, ("'dya'", "day")),
     ("load rows.parquet table --partition day=2026-13-01", 2, ("'2026-13-01'", "date", "2026-01-31")),
     ("load rows.parquet table --partition day=tomorrow", 2, ("'tomorrow'", "date")),
+    ("load rows.parquet table --partition day=2026-01-09 --executor spark", 4, ("day=2026-01-09", "no rows")),
+    ("load days table --from 2026-02-01 --to 2026-02-03 --executor spark", 4, ("2026-02-01", "2026-02-03", "no rows")),
     ("load rows.parquet table --from 2026-01-03 --to 2026-01-01", 2, ("--from", "--to", "2026-01-03")),
     ("load rows.parquet table --from tomorrow", 2, ("'tomorrow'", "date")),
     ("load rows.parquet table --partition day=2026-01-01 --from 2026-01-01", 2, ("--partition", "--from")),
@@ -223,6 +234,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("restore table --snapshot latest", 2, ("snapshot", "'latest'")),
     ("files table --layout 7", 2, ("7",)),
     ("load rows.parquet there", 2, ("'there'",)),
+    ("load rows.parquet rows.parquet/new --plan plan.json --executor spark", 1, ("rows.parquet", "not a directory")),
     ("append nowhere rows.parquet", 2, ("nowhere",)),
     ("delete nowhere --where 'revenue = 1'", 2, ("nowhere",)),
     ("update nowhere --set 'revenue = 1' --where 'revenue = 1'", 2, ("nowhere",)),
@@ -296,7 +308,6 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
 
 # Only Spark knows: what parses differently in its SQL, what a condition computes, and which rows a source has.
 BY_SPARK: list[tuple[str, int, tuple[str, ...]]] = [
-    ("load rows.parquet table --partition day=2026-01-09", 4, ("day=2026-01-09",)),
     ("delete table --where \"day = '2026-13-01'\"", 2, ("--where", "2026-13-01")),
     ("delete table --where 'rand() < 0.5'", 2, ("--where", "deterministic")),
     ("delete table --where 'revenue revenue'", 2, ("--where", "'revenue revenue'")),

@@ -307,6 +307,7 @@ def test_help_imports_nothing_heavy() -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_from_a_log_to_a_table_and_back(here: Path, spark: object, capsys: pytest.CaptureFixture[str]) -> None:
     data = Path(__file__).parents[2] / "data"

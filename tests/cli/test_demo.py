@@ -20,7 +20,7 @@ needs_generator = pytest.mark.skipif(
 
 
 @needs_generator
-@pytest.mark.slow
+@pytest.mark.long
 def test_it_ends_with_a_table_and_a_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "demo", "--sf", "0.01", "--folder", str(tmp_path), "--json"]) == 0
     steps = json.loads(capsys.readouterr().out)

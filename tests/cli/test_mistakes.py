@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import socket
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from layoutopt.cli.app import main
+from layoutopt.cli.console import DONE
 from tests.cli.mistakes import BY_SPARK, MISTAKES, SPARK, make_shop
 
 # Words of libraries, of Java and of Spark's logs, which mean nothing to users.
@@ -62,6 +64,17 @@ def test_a_mistake_is_told_in_a_sentence_before_spark_starts(
         result = main(shlex.split(command.replace("PORT", port)))
     assert started == []
     check_told(capsys, result, code, [word.replace("PORT", port) for word in named])
+
+
+@pytest.mark.usefixtures("here")
+def test_loaded_partitions_are_found_before_spark_starts(
+    started: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["load", "rows.parquet", "table", "--executor", "spark"]
+    for partition in ([], ["--partition", "day=2026-01-02"], ["--from", "2026-01-02"]):
+        assert main([*words, *partition, "--json"]) == DONE
+        assert "2026-01-02" in json.loads(capsys.readouterr().out)["already"]
+    assert started == []
 
 
 @pytest.mark.spark

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import ensure_table_root
 from layoutopt.cli.console import Session
 from layoutopt.cli.inputs import start_spark
 from layoutopt.errors import EncryptionKeyError

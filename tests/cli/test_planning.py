@@ -14,7 +14,7 @@ import pytest
 from layoutopt.cli import inputs as opening
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, Session
-from layoutopt.cli.inputs import plan_new_table, spark_if_needed
+from layoutopt.cli.inputs import make_execution, plan_new_table
 from layoutopt.config.documents import read_plan
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
@@ -58,9 +58,9 @@ def test_files_of_this_machine_are_planned_without_spark(
 
 def test_a_session_is_started_once_and_when_it_is_asked_for(started: list[Session]) -> None:
     session = Session(None, json=False, progress=False)
-    spark: Any = spark_if_needed(session, SessionSettings())
+    execution = make_execution(session, "auto")
     assert started == []
-    assert spark() is spark()
+    assert execution.start() is execution.start()
     assert started == [session]
 
 
@@ -74,17 +74,17 @@ def test_a_session_is_there_where_spark_is_wanted(
     else:
         given: Callable[[Session], object] = lambda session: {"spark.hadoop.fs.defaultFS": "hdfs://x"}  # noqa: E731
         monkeypatch.setattr(Session, "spark_properties" if wanted == "properties" else "udfs", given)
-    assert not callable(spark_if_needed(session, SessionSettings()))
-    assert started == [session]
+    assert make_execution(session, "auto").reason is not None
+    assert started == []
 
 
 def test_properties_that_change_no_plan_start_nothing(started: list[Session], monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"spark.driver.memory": "4g", "spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.ansi.enabled": "true"}
     monkeypatch.setattr(Session, "spark_properties", lambda session: given)
     session = Session(None, json=False, progress=False)
-    assert callable(spark_if_needed(session, SessionSettings(time_zone="Asia/Tokyo")))
+    assert make_execution(session, "auto", SessionSettings(time_zone="Asia/Tokyo")).reason is None
+    assert make_execution(session, "auto").reason == "the configuration file sets spark.sql.session.timeZone"
     assert started == []
-    assert not callable(spark_if_needed(session, SessionSettings()))
 
 
 class TestPlanFirst:
@@ -124,12 +124,14 @@ class TestPlanFirst:
         assert {*table.catalog.plans} == {read_plan(here / "plan.json").digest}
         assert table.sql("SELECT sum(n) AS s FROM t").to_pylist() == [{"s": 499_500}]
 
+    @pytest.mark.long
     def test_a_load_that_stopped_plans_again(self, here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with monkeypatch.context() as stopping:
             stopping.setattr("layoutopt.loading.load.load", fail)
             assert main(words()) != DONE
         assert main(words()) == DONE
 
+    @pytest.mark.long
     def test_a_table_that_another_load_began_meanwhile_has_one_plan(
         self, here: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

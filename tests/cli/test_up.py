@@ -94,6 +94,7 @@ def test_each_verb_can_go_on_with_the_written_settings(here: Path, capsys: pytes
     assert "day=" not in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_the_best_method_is_loaded_if_it_saves_enough(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.catalog.snapshot import source_of_index
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import source_of_index
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.errors import (
     CatalogError,

@@ -14,7 +14,7 @@ import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.evaluation import engine
-from layoutopt.evaluation.engine import EngineQuery, View
+from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.evaluation.expressions import evaluate
 from layoutopt.functions.function import never
 from layoutopt.functions.registry import FUNCTIONS
@@ -213,7 +213,7 @@ def test_arrow_computes_what_spark_does(name: str, truth: Truth) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize("name", CALLS)
 def test_the_embedded_engine_computes_what_spark_does(name: str, truth: Truth) -> None:
-    answered, view = 0, View("rows_of_r", truth.table.schema, truth.table.to_batches)
+    answered, view = 0, EngineView("rows_of_r", truth.table.schema, truth.table.to_batches)
     for text, call in zip(CALLS[name].split(" | "), read_calls(name), strict=False):
         with suppress(QueryError):  # Spark may fail there too; filters have NULL
             portable = portable_sql(f"SELECT {text} AS v FROM r", {"r": SCHEMA}, "rows_of_r")

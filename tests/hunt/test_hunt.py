@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.spark,
+    pytest.mark.usefixtures("each_reader"),
     pytest.mark.unshadowed("every answer is compared with Spark's on the source"),
 ]
 
 CASES = examples(800)
 TEXTS = examples(40)  # a world
-SLICES = 20
-CASES_OF_SLICE = 5_000
-LOADED_EVERY = 10  # slices; a world of loaded tables takes minutes
+SLICES = 100
+CASES_OF_SLICE = 1_000
+LOADED_EVERY = 50  # slices; a world of loaded tables takes minutes
 LEAST_SKIPPING = 0.3
 
 
@@ -47,6 +48,7 @@ def test_hunt(spark: SparkSession) -> None:
     check(run(hunt, range(int(first), int(last or first) + 1), CASES), CASES if last else 1)
 
 
+@pytest.mark.long
 def test_hunt_over_loaded_tables(spark: SparkSession) -> None:
     switches = replace(Switches.of_environment(), odd_names=False)
     check(run(Hunt(spark, switches, texts=TEXTS, batches=1, loading=by_loads), [0], 1), 1)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 from layoutopt.catalog.commit import restore
-from layoutopt.catalog.snapshot import history
+from layoutopt.catalog.history import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import PlanError, StalePlanError

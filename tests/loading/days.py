@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from layoutopt.catalog.snapshot import history
+from layoutopt.catalog.history import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.loading.load import LoadsReport, run_load

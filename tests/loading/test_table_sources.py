@@ -29,7 +29,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.listing import count_files, list_source_files
 from layoutopt.sources.split import Split
-from tests.effort import examples
+from tests.effort import examples, long_too
 from tests.external.tables import (
     by_id,
     delete_positions,
@@ -219,7 +219,7 @@ def _make_iceberg(root: Path) -> str:
     return hinted(iceberg_table(root))
 
 
-@pytest.mark.parametrize("make", [_make_delta, _make_iceberg])
+@pytest.mark.parametrize("make", [_make_delta, *long_too(_make_iceberg)])
 def test_tables_are_planned_and_loaded_where_pyspark_is_not_installed(
     tmp_path: Path, make: Callable[[Path], str]
 ) -> None:

@@ -60,7 +60,7 @@ def source(spark: SparkSession) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def plan(spark: SparkSession, source: DataFrame) -> Plan:
-    return planned(spark, source, storage_budgets=(1.0, 1.1, 1.4), choose=1.4)
+    return planned(spark, source, storage_budget=(1.0, 1.1, 1.4), choose=1.4)
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_plans_that_share_what_they_find_are_those_made_alone(
     monkeypatch.setattr("layoutopt.planning.plan.sample_histograms", sampling)
     asked = PlanRequest(partition_by="year", block_rows=12)
     requests = [
-        replace(asked, method=method, storage_budgets=budgets)
+        replace(asked, method=method, storage_budget=budgets)
         for method, budgets in (
             ("gsop", (1.2,)),
             ("gsop-r", (1.1, 1.4)),
@@ -177,7 +177,7 @@ def test_answers_are_those_of_the_source(spark: SparkSession, source: DataFrame,
 def test_the_ways_of_the_text_make_tables_too(
     spark: SparkSession, source: DataFrame, tmp_path: Path, method: str, budget: float
 ) -> None:
-    plan = planned(spark, source, method, storage_budgets=(budget,), slices=False)
+    plan = planned(spark, source, method, storage_budget=(budget,), slices=False)
     load(spark, source, tmp_path / "t", plan)
     table = open_table(str(tmp_path / "t"))
     assert verify(table).ok
@@ -189,14 +189,14 @@ def test_the_ways_of_the_text_make_tables_too(
 
 @pytest.mark.long
 def test_budgets_of_bytes_are_kept_in_bytes(spark: SparkSession, source: DataFrame) -> None:
-    plan = planned(spark, source, storage_budgets=(1.15,), budget_unit="bytes")
+    plan = planned(spark, source, storage_budget=(1.15,), budget_unit="bytes")
     assert plan.predicted["storage_bytes"] <= 1.15
 
 
 def test_bad_budgets_are_refused(spark: SparkSession, source: DataFrame) -> None:
     cases: list[tuple[dict[str, Any], str]] = [
-        ({"storage_budgets": (0.9,)}, "--storage-budget is 0.9"),
-        ({"storage_budgets": (1.1, 1.2), "choose": 1.5}, "--choose is 1.5"),
+        ({"storage_budget": (0.9,)}, "--storage-budget is 0.9"),
+        ({"storage_budget": (1.1, 1.2), "choose": 1.5}, "--choose is 1.5"),
     ]
     for settings, message in cases:
         with pytest.raises(SettingError, match=message):

@@ -18,7 +18,7 @@ from layoutopt.partitioning.value_cuts import (
     CodeRanges,
     Codes,
     CodeSets,
-    Rows,
+    CutRows,
     _Node,
     _Search,
     add_shifted_copies,
@@ -87,11 +87,11 @@ class Case:
         return CodeFilters.of(*as_arrays(self.queries), self.weights, self.codes.shape[1], N_CODES)
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> CutRows:
         def is_low(dimension: int, code: int, rows: Ints) -> Bits:
             return np.asarray(self.codes[rows, dimension] <= code)
 
-        return Rows(len(self.codes), self.codes, is_low)
+        return CutRows(len(self.codes), self.codes, is_low)
 
 
 def ascending(spans: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

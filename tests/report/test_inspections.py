@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from layoutopt.inspect.audit import AuditReport, Loss
+from layoutopt.inspect.audit import AuditReport, WrongSkip
 from layoutopt.inspect.drift import Drift, Regret
-from layoutopt.inspect.verify import Problem, SourceCheck, VerifyReport
+from layoutopt.inspect.verify import Difference, SourceCheck, VerifyReport
 from layoutopt.maintenance.query_families import NEW, SAME, FamilyChange, FamilyChanges
 from layoutopt.maintenance.sampling_error import Interval
 from layoutopt.report.inspections import print_audit, print_drift, print_verify
 from tests.report.printing import printed
 
 
-def audit(by_filter: int, *losses: Loss) -> str:
+def audit(by_filter: int, *losses: WrongSkip) -> str:
     report = AuditReport("t", 3, 9, 9, 9 - by_filter - 1, by_filter, ((8, "no reason"),), 1000, {"features": 7}, losses)
     return printed(print_audit, report)
 
@@ -26,7 +26,9 @@ def test_an_audit_says_what_it_proved_and_how() -> None:
 
 
 def test_an_audit_names_what_is_lost() -> None:
-    said = audit(0, Loss("features", 5, "a.parquet", tuple(range(12))), Loss("layout", -1, "layout 1 of x", (3,)))
+    said = audit(
+        0, WrongSkip("features", 5, "a.parquet", tuple(range(12))), WrongSkip("layout", -1, "layout 1 of x", (3,))
+    )
     assert "2 blocks are skipped wrongly" in said
     assert (
         "features: block 5 of a.parquet is skipped, but has rows of the queries 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, …" in said
@@ -41,7 +43,7 @@ def test_a_check_says_what_it_compared() -> None:
     assert "not checked: files outside the sample" in said
     same = report.against(SourceCheck("s", 1000, 2, 1000, 0, ()))
     assert "every row of s is there: 1,000 rows" in printed(print_verify, same)
-    other = report.against(SourceCheck("s", 1000, 2, 999, 1, (Problem("source", "p1", "\x1b[2Jbad"),)))
+    other = report.against(SourceCheck("s", 1000, 2, 999, 1, (Difference("source", "p1", "\x1b[2Jbad"),)))
     said = printed(print_verify, other)
     assert "the table 999: 1 differences" in said
     assert "source: p1: \\x1b[2Jbad" in said

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import layoutopt
-from layoutopt.catalog.snapshot import HistoryEntry
+from layoutopt.catalog.history import HistoryEntry
 from layoutopt.report.tables import history_report, print_history, print_load
 from layoutopt.report.texts import format_bytes
 from tests.report.printing import printed

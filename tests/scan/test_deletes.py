@@ -37,6 +37,8 @@ from tests.scan.generated import buildings, conditions
 from tests.scan.layouts import EACH_SCHEME
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
+pytestmark = pytest.mark.checks_texts
+
 ids = st.sets(st.integers(0, 59), max_size=60)
 
 

@@ -18,8 +18,8 @@ import pytest
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.optimistic_commit import Change, check_no_tombstone
 from layoutopt.catalog.paths import blocks_path, load_folder
-from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import ensure_table_root
 from layoutopt.catalog.vacuum import vacuum
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
@@ -72,7 +72,7 @@ def made(root: Path, layouts: Sequence[Layout] | None = None, key: str | None = 
     return root
 
 
-pytestmark = pytest.mark.usefixtures("has_manifests")
+pytestmark = [pytest.mark.usefixtures("has_manifests"), pytest.mark.checks_texts]
 
 
 @pytest.fixture(autouse=True)

@@ -33,6 +33,8 @@ from tests.scan.corruptions import corrupted, hostile_like, with_hostile_value
 from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 
+pytestmark = pytest.mark.checks_texts
+
 ROWS = some_rows(60).sort_by("id")
 QUERIES = ("kind = 'air'", "id BETWEEN 12 AND 17 AND kind LIKE 's%'", "id >= 0")
 SNAPSHOT = "_layoutopt/snapshots/0.json"

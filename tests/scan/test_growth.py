@@ -30,6 +30,8 @@ from tests.scan.deleting import delete_ids
 from tests.scan.generated import conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
 
+pytestmark = pytest.mark.checks_texts
+
 ADDED = ("kind", "score")
 OLD = SCHEMA.select([name for name in SCHEMA.names if name not in ADDED])
 NEW = Schema((*OLD.columns, *SCHEMA.select(ADDED).columns))

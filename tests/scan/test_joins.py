@@ -23,6 +23,8 @@ from tests.scan.layouts import OVERLAPPING
 from tests.scan.tables import CONDITIONS as FEATURES
 from tests.scan.tables import SCHEMA, same, some_rows
 
+pytestmark = pytest.mark.checks_texts
+
 KINDS = pa.table(
     {
         "kind": ["air", "rail", "ship", "ship", "", "bike", None, "mail"],

@@ -24,6 +24,8 @@ from tests.scan.layouts import GROUPS, NAMES, OVERLAPPING
 from tests.scan.queries import QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same
 
+pytestmark = pytest.mark.checks_texts
+
 
 @pytest.fixture(
     scope="module",

@@ -25,6 +25,8 @@ from tests.scan.builder import build, building, by_position, holds
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.tables import CONDITIONS, SCHEMA
 
+pytestmark = pytest.mark.checks_texts
+
 
 def pruned(table: Table, condition: str, settings: SessionSettings | None = None) -> PrunedPlan:
     (scan,) = find_scans(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA})

@@ -21,6 +21,8 @@ from tests.scan.builder import build, building, by_position
 from tests.scan.queries import QUERIES
 from tests.scan.tables import CONDITIONS, SCHEMA, expected, same, some_rows
 
+pytestmark = pytest.mark.checks_texts
+
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory, rows: pa.Table) -> Table:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +19,8 @@ from tests.effort import examples
 from tests.scan.builder import Building, build, holds
 from tests.scan.generated import buildings, conditions
 from tests.scan.tables import SCHEMA, expected, same, some_rows
+
+pytestmark = pytest.mark.checks_texts
 
 
 @settings(max_examples=examples(60))

@@ -14,11 +14,11 @@ from layoutopt.model.layout import Layout
 from layoutopt.model.retrieval import Read, choose_path, query_cost
 from layoutopt.model.vectors import VectorCounts, pack
 from layoutopt.search.costs import (
-    Candidate,
     Candidates,
     Costs,
     Covers,
     Evaluator,
+    LayoutCandidate,
     find_families,
     master_layouts,
     path_costs,
@@ -113,9 +113,9 @@ def test_what_the_same_queries_read_is_evaluated_once() -> None:
     problem = random_problem(3)
     evaluator = Evaluator(problem, WARD)
     both = frozenset({0, 1})
-    rows = evaluator.evaluate(Candidate(frozenset({0}), both)).rows
-    assert evaluator.evaluate(Candidate(frozenset({1, 2}), both)).rows is rows
-    assert evaluator.evaluate(Candidate(frozenset({0}), frozenset({0}))).rows is not rows
+    rows = evaluator.evaluate(LayoutCandidate(frozenset({0}), both)).rows
+    assert evaluator.evaluate(LayoutCandidate(frozenset({1, 2}), both)).rows is rows
+    assert evaluator.evaluate(LayoutCandidate(frozenset({0}), frozenset({0}))).rows is not rows
 
 
 def test_of_equally_few_rows_the_layout_with_more_of_the_columns_is_read() -> None:

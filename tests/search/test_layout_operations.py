@@ -8,7 +8,14 @@ from itertools import combinations
 import numpy as np
 from hypothesis import given, settings
 
-from layoutopt.search.costs import Candidate, Candidates, Costs, Evaluator, drop_unread_columns, merge_equal_layouts
+from layoutopt.search.costs import (
+    Candidates,
+    Costs,
+    Evaluator,
+    LayoutCandidate,
+    drop_unread_columns,
+    merge_equal_layouts,
+)
 from layoutopt.search.layout_operations import improve, merge, merge_replicate, replicate
 from layoutopt.search.problem import Problem, thin_samples
 from tests.effort import examples
@@ -36,7 +43,9 @@ def test_no_operation_takes_a_column_from_a_query_or_the_table(case: tuple[Probl
 def of_single_columns(reads: list[list[int]]) -> tuple[Problem, Candidates]:
     """The scheme of a layout for every column, of a problem whose queries read so."""
     problem = replace(random_problem(1, n_queries=len(reads)), reads=np.array(reads, dtype=np.bool_))
-    layouts = [Candidate(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)]
+    layouts = [
+        LayoutCandidate(frozenset({c}), frozenset(np.flatnonzero(problem.reads[:, c]).tolist())) for c in range(4)
+    ]
     return problem, tuple(layouts)
 
 
@@ -77,15 +86,15 @@ def test_the_operations_where_one_query_reads_three_columns() -> None:
 
 def test_layouts_of_the_same_queries_are_one() -> None:
     both = merge_equal_layouts(
-        [Candidate(frozenset({2}), frozenset({7})), Candidate(frozenset({0}), frozenset({7}), copy=True)]
+        [LayoutCandidate(frozenset({2}), frozenset({7})), LayoutCandidate(frozenset({0}), frozenset({7}), copy=True)]
     )
-    assert both == (Candidate(frozenset({0, 2}), frozenset({7})),)
+    assert both == (LayoutCandidate(frozenset({0, 2}), frozenset({7})),)
 
 
 @given(overlapping())
 def test_tidying_leaves_every_column_once_at_least(case: tuple[Problem, Candidates]) -> None:
     problem, layouts = case
-    everything = Candidate(frozenset(range(len(problem.columns))), frozenset())
+    everything = LayoutCandidate(frozenset(range(len(problem.columns))), frozenset())
     kept = drop_unread_columns(problem, [everything, *layouts, everything])
     assert {column for layout in kept for column in layout.columns} == set(range(len(problem.columns)))
 

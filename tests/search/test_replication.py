@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from layoutopt.model.layout import ByOrder, ByVectors
 from layoutopt.model.vectors import VectorCounts, pack
-from layoutopt.search.costs import Candidate, Evaluator, find_families, find_few_families
+from layoutopt.search.costs import Evaluator, LayoutCandidate, find_families, find_few_families
 from layoutopt.search.problem import Problem, Sample, Unit
 from layoutopt.search.replication import scheme_from_layouts
 from layoutopt.skipping.skip_sets import membership_matrix
@@ -132,7 +132,7 @@ def test_weak_features_do_not_break_up_the_rows_of_strong_ones() -> None:
         samples=(Sample(VectorCounts.of_rows(pack(bits), values + weak), rows, np.ones(weak)),),
         unit=Unit.cells(1), block_rows=150, max_vectors=3_000,
     )  # fmt: skip
-    layout = Candidate(frozenset((0,)), frozenset(range(weak)))
+    layout = LayoutCandidate(frozenset((0,)), frozenset(range(weak)))
     few, many = Evaluator(problem, WARD), Evaluator(problem, WARD, few_guides=False)
     assert set(few.evaluate(layout).guides) < set(many.evaluate(layout).guides)
     assert not {*range(values, values + weak)} & set(few.evaluate(layout).guides)

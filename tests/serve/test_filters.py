@@ -13,7 +13,14 @@ from layoutopt.model.predicates import TRUE, Col, InSet, Node
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.values import ValueSet
 from layoutopt.model.values.keys import float_key
-from layoutopt.serve.filters import MOST_LITERALS, Keys, Target, literal_keys, to_condition, to_residual
+from layoutopt.serve.filters import (
+    MOST_LITERALS,
+    FilterTarget,
+    LiteralPosition,
+    literal_keys,
+    to_condition,
+    to_residual,
+)
 from layoutopt.sql.scans import find_scans
 
 TYPES = {
@@ -23,9 +30,9 @@ TYPES = {
 }  # fmt: skip
 SCHEMA = Schema(tuple(Column(name, type) for name, type in TYPES.items()))
 COLUMNS = {column.name: column for column in SCHEMA.columns}
-WHOLE = Target(COLUMNS, may_be_null=lambda name: False, may_be_nan=lambda name: False)
+WHOLE = FilterTarget(COLUMNS, may_be_null=lambda name: False, may_be_nan=lambda name: False)
 """Columns without NULL and NaN, where all readers agree."""
-ANY = Target(COLUMNS)
+ANY = FilterTarget(COLUMNS)
 
 
 def of_sql(condition: str) -> Node:
@@ -245,4 +252,6 @@ def test_a_text_holds_every_number_that_a_reader_takes_it_for(text: str, type: s
 
 
 def test_a_text_of_zero_may_have_lost_its_sign() -> None:
-    assert literal_keys("-0.0", "double") == Keys(float_key(0.0), float_key(0.0), none_below=False, none_above=False)
+    assert literal_keys("-0.0", "double") == LiteralPosition(
+        float_key(0.0), float_key(0.0), none_below=False, none_above=False
+    )

@@ -262,7 +262,7 @@ class TestDamagedSources:
         request.param(source / "b.parquet")
         return source
 
-    @pytest.mark.parametrize("least_rows", [0, LEAST_ROWS])
+    @pytest.mark.parametrize("least_rows", [0, *long_too(LEAST_ROWS)])
     def test_no_row_is_lost(
         self, shop: Path, refused: Say, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least_rows: int
     ) -> None:

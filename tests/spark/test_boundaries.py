@@ -19,7 +19,7 @@ import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.evaluation import engine
-from layoutopt.evaluation.engine import EngineQuery, View
+from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.evaluation.predicates import is_keyed, matching_rows, words_by_keys
 from layoutopt.model.feature import Feature, SessionSettings
 from layoutopt.model.predicates import TRUE, to_sql
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.spark
 
 Bits = np.ndarray[Any, Any]
 ROWS = rows()
-WIDE, ARMS, EACH = 400, 8, 16
+WIDE, ARMS, EACH = 400, 8, 8
 
 BEYOND = [
     condition.format(c=name, l=literal)
@@ -150,7 +150,7 @@ def check_words(scans: Mapping[str, TableScan], truth: dict[str, Bits]) -> None:
 
 def check_engine(truth: dict[str, Bits]) -> float:
     """DuckDB answers as Spark does, or the text is refused; gives the share of those answered."""
-    answered, view = 0, View("rows_of_t", ROWS.schema, ROWS.to_batches)
+    answered, view = 0, EngineView("rows_of_t", ROWS.schema, ROWS.to_batches)
     for condition, bits in truth.items():
         try:
             portable = portable_sql(f"SELECT id FROM t WHERE {condition}", {"t": SCHEMA}, "rows_of_t")

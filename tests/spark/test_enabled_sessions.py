@@ -58,6 +58,7 @@ def of_source(session: SparkSession, sql: str, **given: Any) -> list[str]:
     return answer(type(session).sql(session, sql.replace(" t ", " s "), **given))
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize(
     ("sql", "args"),
     [
@@ -71,6 +72,7 @@ def test_parameters_skip_as_literals_do(sql: str, args: Any, session: SparkSessi
     assert skipped(session) > 0
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_values_in_braces_are_spark_s_own(session: SparkSession) -> None:
     few = session.sql("SELECT 3 AS n UNION ALL SELECT 4")
     sql = "SELECT id FROM t WHERE kind = {k} AND id IN (SELECT n * 4 FROM {few} )"
@@ -92,6 +94,7 @@ def test_a_path_without_a_table_is_refused(session: SparkSession, tmp_path: Path
         session.sql("SELECT * FROM layoutopt(1)")
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_a_snapshot_of_the_past_is_read_as_it_was(session: SparkSession, path: Path, rows: pa.Table) -> None:
     build(path, rows.slice(0, 100), building(SCHEMA, CONDITIONS), load_id="load-2")
     before, now = read_table(session, str(path), snapshot=0), read_table(session, str(path))
@@ -135,12 +138,14 @@ def _view(frame: DataFrame, sql: str) -> DataFrame:
     return frame.sparkSession.sql(sql)
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize("name", WRITTEN)
 def test_it_skips_however_it_is_written(name: str, session: SparkSession) -> None:
     assert answer(WRITTEN[name](session.table("t"))) == of_source(session, AIR)
     assert skipped(session) > 0 or name == "pipes"  # which limits before it filters
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_caches_skip_when_they_are_filled(session: SparkSession) -> None:
     cached = session.table("t").where("kind = 'air'").cache()
     assert cached.count() == len(of_source(session, AIR))
@@ -149,6 +154,7 @@ def test_caches_skip_when_they_are_filled(session: SparkSession) -> None:
     cached.unpersist()
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_functions_of_sql_skip(session: SparkSession) -> None:
     session.sql("CREATE TEMPORARY FUNCTION of_kind(k STRING) RETURNS TABLE (id INT, kind STRING) RETURN "
                 "SELECT id, kind FROM t WHERE kind = k")  # fmt: skip
@@ -289,7 +295,7 @@ def test_a_newer_snapshot_is_read(session: SparkSession, path: Path, rows: pa.Ta
     assert session.table("t").count() == 100
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 @pytest.mark.parametrize("sql", [AIR, "SELECT * FROM t"])
 def test_a_plan_fails_clearly_once_its_files_are_deleted(sql: str, session: SparkSession, path: Path) -> None:
     session.conf.set("spark.sql.files.ignoreMissingFiles", "true")
@@ -464,7 +470,7 @@ def test_spark_s_own_errors_name_what_was_written(session: SparkSession) -> None
         session.sql("SELEC * FROM t")
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_only_the_files_with_surviving_blocks_are_opened(session: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     build(tmp_path / "hundreds", rows.sort_by("id"), building(SCHEMA, CONDITIONS, segment_rows=100))
     register(session, "t", str(tmp_path / "hundreds"))

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import layoutopt.spark as skipping
-from layoutopt.catalog.snapshot import history
+from layoutopt.catalog.history import history
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import EncryptedTableError, EncryptionKeyError
@@ -117,6 +117,7 @@ def loaded(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return root
 
 
+@pytest.mark.long
 def test_nothing_stands_in_the_clear(spark: SparkSession, loaded: Path, tmp_path: Path) -> None:
     table = Path(shutil.copytree(loaded / "table", tmp_path / "table"))
     load(loaded, "clear", key=None)

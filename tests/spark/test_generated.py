@@ -36,7 +36,7 @@ from tests.scan.builder import Blocking, build, building, by_position, by_vector
 from tests.spark.generated import CONDITIONS, SCHEMA, generated_rows
 from tests.spark.settings import UNCOMPILED, compared_here, new_session
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.checks_texts, pytest.mark.usefixtures("each_reader")]
 
 Bits = np.ndarray[Any, Any]
 MOST_FEATURES = 6

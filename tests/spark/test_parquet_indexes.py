@@ -11,10 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import PlanSettings
 from layoutopt.indexes.choosing import parse_indexes
 from layoutopt.inspect.verify import verify
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.indexes import plan_with_indexes
@@ -56,9 +55,10 @@ def test_a_load_writes_those_that_its_plan_wants(
 def test_nobody_gets_them_unasked(spark: SparkSession, tmp_path: Path) -> None:
     source = simple_rows(spark)
     source.write.parquet(str(tmp_path / "rows"))
-    for given, expected in (({}, ()), ({"parquet_index": "page,bloom"}, ("bloom", "page"))):
-        settings = make_settings(PlanSettings, {"source": str(tmp_path / "rows"), "method": "input-order", **given})
-        assert plan_with_indexes(spark, settings, simple_document(source)).parquet_indexes == expected
+    for given, expected in (((), ()), (("page", "bloom"), ("bloom", "page"))):
+        request = PlanRequest("input-order", parquet_index=given)
+        plan = plan_with_indexes(spark, str(tmp_path / "rows"), simple_document(source), request)
+        assert plan.parquet_indexes == expected
 
 
 def rows_read(found: DataFrame) -> int:

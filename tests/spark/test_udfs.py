@@ -15,14 +15,15 @@ from pyspark.sql import functions as F  # noqa: N812
 import layoutopt
 import layoutopt.spark as ls
 from layoutopt.config.files import import_udfs
-from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import QueryError, SettingError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.model.features_document import FeaturesDocument
+from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.model.udf import Udf, udf
 from layoutopt.spark.core.functions import check_features, find_declared_udfs
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.session.enabling import plan_reads
+from layoutopt.sql.schema import schema_from
 from tests.spark.tables import plan_of
 
 pytestmark = pytest.mark.spark
@@ -81,8 +82,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def document(folder: Path, udfs: tuple[Udf, ...]) -> FeaturesDocument:
-    settings = AnalyzeSettings(log=str(folder / "log.sql"), schema_source=str(folder / "rows.parquet"))
-    return analyze_log(settings, udfs).document
+    request = AnalyzeRequest(log=str(folder / "log.sql"))
+    return analyze_log(request, schema_from(str(folder / "rows.parquet")), udfs).document
 
 
 @pytest.fixture(scope="module")

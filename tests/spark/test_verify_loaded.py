@@ -12,14 +12,15 @@ import pytest
 
 from layoutopt.cli.app import main
 from layoutopt.cli.console import FAILED
-from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.errors import CatalogError, DataFileError
 from layoutopt.features.analysis import analyze_log
 from layoutopt.inspect.verify import verify
 from layoutopt.model.layout import ByVectors, Layout, Scheme
+from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.loading.verify import spark_file_checker
+from layoutopt.sql.schema import schema_from
 from tests.effort import long_too
 from tests.spark.rewriting import found, recommit, rewrite
 from tests.spark.tables import plan_of
@@ -36,8 +37,8 @@ DATA = Path(__file__).parents[2] / "data"
 def loaded(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The sample in two segments, laid out by the features of its log."""
     source = str(DATA / "tpch_sample.parquet")
-    settings = AnalyzeSettings(log=str(DATA / "tpch_queries.sql"), schema_source=source, num_features=8)
-    document = analyze_log(settings).document
+    analysis = AnalyzeRequest(log=str(DATA / "tpch_queries.sql"), num_features=8)
+    document = analyze_log(analysis, schema_from(source)).document
     names = document.schema.names
     groups = Scheme(tuple(Layout(names[k::3], tuple(range(8))[k::3], names[k::3], ByVectors()) for k in range(3)))
     scheme = groups if request.param == "gsop" else None

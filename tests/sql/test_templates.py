@@ -151,6 +151,7 @@ def test_statements_of_every_shape(sql: str) -> None:
     check(list(other_texts(sql, 20)), {"t": SCHEMA})
 
 
+@pytest.mark.long
 def test_each_statement_of_the_streams_and_traces(tmp_path: Path) -> None:
     schema = read_schema(str(ROOT / "data" / "tpch_sample.parquet"))
     for stream in STREAMS.values():
@@ -160,7 +161,7 @@ def test_each_statement_of_the_streams_and_traces(tmp_path: Path) -> None:
         check(texts_of(name, "test")[:300], {name: read_schema(str(tmp_path / f"{name}.parquet"))})
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
 def test_public_bi() -> None:
     for folder in sorted(path for path in PUBLIC_BI.iterdir() if path.is_dir()):

@@ -137,7 +137,7 @@ def test_analysis_does_not_depend_on_the_dialect_for_meaning() -> None:
 _TEXT_RANGE = re.compile(r"[<>]=? '[A-Za-z]")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.skipif(not PUBLIC_BI.is_dir(), reason="the Public BI workloads are not beside the project")
 def test_public_bi_is_analysed_and_every_other_query_has_a_reason() -> None:
     statements = used = exact = with_condition = with_filter = 0

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
 from layoutopt.model.predicates import (
     TRUE,
@@ -27,7 +26,9 @@ from layoutopt.model.predicates import (
 )
 from layoutopt.model.predicates.patterns import parse_like
 from layoutopt.model.query import Query
+from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.model.values import ValueSet
+from layoutopt.sql.schema import schema_from
 from layoutopt.workload.served import split_served, weaken_filter
 
 A, B, S = Col("a", "int"), Col("b", "int"), Col("s", "string")
@@ -101,9 +102,9 @@ def test_features_suit_what_arrives(tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     texts = [f"SELECT a FROM t WHERE kind = {i % 2} AND a < b" for i in range(40)]
     log.write_text("\n".join(json.dumps({"sql": text}) for text in texts))
-    settings = AnalyzeSettings(log=str(log), schema_source="CREATE TABLE t (a INT, b INT, kind INT)")
+    schema = schema_from("CREATE TABLE t (a INT, b INT, kind INT)")
     for share, compared in ((0.0, True), (1.0, False)):
-        document = analyze_log(settings.model_copy(update={"served": share})).document
+        document = analyze_log(AnalyzeRequest(log=str(log), served=share), schema).document
         about = {name for feature in document.features.features for name in feature.node.columns}
         assert ("b" in about) == compared
         assert "kind" in about

@@ -28,6 +28,7 @@ from functools import cached_property
 from pathlib import Path
 from shutil import rmtree
 from stat import S_ISDIR
+from tempfile import TemporaryFile
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
@@ -40,7 +41,7 @@ from layoutopt.catalog.storage.exclusive import (
     create_local,
     replace_local,
 )
-from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, Template, footer_by_end, read_footer
+from layoutopt.catalog.storage.footers import FIRST_READ, DecodedFooters, FooterTemplate, footer_by_end, read_footer
 from layoutopt.catalog.storage.io_metrics import Traffic
 from layoutopt.catalog.storage.ranges import FetchedFile, LastUsed, Range
 from layoutopt.catalog.storage.store_errors import call_store, make_store_error
@@ -214,7 +215,7 @@ class TableFiles:
         return DecodedFooters() if self.local_root is not None else _FOOTERS
 
     @cached_property
-    def templates(self) -> LastUsed[tuple[str, str], Template]:
+    def templates(self) -> LastUsed[tuple[str, str], FooterTemplate]:
         """Return the cache of footer templates, by path and digest."""
         return LastUsed(_MOST_TEMPLATES)
 
@@ -529,6 +530,16 @@ class TableFiles:
             return
         create = create_by_rename if protocol_of(self.root) in ("hdfs", "viewfs") else create_conditionally
         self._request(path, lambda: create(self._store[0], full, data), lambda _: len(data))
+
+    def check_can_create(self) -> None:
+        """Raise OSError if no file can be created in the root of this machine, or where it would be made."""
+        if self.local_root is None:
+            return
+        folder = next(path for path in (self.local_root, *self.local_root.parents) if path.exists())
+        try:
+            TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(folder)) from error
 
     def replace(self, path: str, data: bytes) -> None:
         """Write a file over an existing one; readers see one or the other content."""

@@ -5,8 +5,8 @@ or make readers skip rows. The catalog therefore keeps each footer's digest; see
 
 A footer describes every column of every row group, so decoding that of a file of many small row groups takes longer
 than decoding a query's few chunks. The catalog knows the offsets and sizes of each block's chunks. The rest (the
-columns' types and the codec) stands at the beginning of a footer. :class:`Template` writes a small footer from these
-for Arrow's reader. Readers read a chunk's pages in order, so the end of its dictionary is not needed.
+columns' types and the codec) stands at the beginning of a footer. :class:`FooterTemplate` writes a small footer from
+these for Arrow's reader. Readers read a chunk's pages in order, so the end of its dictionary is not needed.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def encode_items(kind: int, values: Sequence[bytes]) -> bytes:
     return head + b"".join(values)
 
 
-class Reader:
+class ThriftReader:
     """Reads Thrift values from an offset ``at``; every method raises IndexError at the end of the data."""
 
     def __init__(self, data: bytes, at: int = 0) -> None:
@@ -346,7 +346,7 @@ class ChunkSizes:
 
 
 @dataclass(frozen=True, eq=False)
-class Template:
+class FooterTemplate:
     """The common part of the footers of alike files.
 
     Attributes:
@@ -407,7 +407,7 @@ class _FooterParts:
 _NEXT_I64: Final = encode_field(1, I64)
 
 
-def _make_parts(template: Template, names: tuple[str, ...]) -> _FooterParts:
+def _make_parts(template: FooterTemplate, names: tuple[str, ...]) -> _FooterParts:
     root = encode_field(3, I32) + encode_number(0)  # required
     root += encode_field(1, BINARY) + encode_text(b"schema") + encode_field(1, I32) + encode_number(len(names))
     elements = [root + STOP, *(template.elements[name][0] for name in names)]
@@ -429,10 +429,10 @@ def _encode_chunk_head(name: str, type: int, codec: int) -> bytes:
     return encoded + encode_field(1, I32) + encode_number(codec) + _NEXT_I64
 
 
-def template_of(footer: bytes) -> Template:
+def template_of(footer: bytes) -> FooterTemplate:
     """Return the template of a file by its footer; raise UnknownFooterError if layoutopt did not write it."""
     try:
-        reader = Reader(footer)
+        reader = ThriftReader(footer)
         schema = b""
         for number, kind in reader.fields():
             start = reader.at
@@ -447,16 +447,16 @@ def template_of(footer: bytes) -> Template:
 
 
 @lru_cache(maxsize=_MOST_TEMPLATES)
-def _make_template(schema: bytes, codec: int, arrow: bytes) -> Template:
+def _make_template(schema: bytes, codec: int, arrow: bytes) -> FooterTemplate:
     try:
         types = pa.ipc.read_schema(pa.BufferReader(base64.b64decode(arrow)))
     except (pa.ArrowException, OSError) as error:
         raise UnknownFooterError("its Arrow schema can't be read") from error
     elements = _list_flat_elements(schema)
-    return Template({name: elements[name] for name in elements if name in types.names}, codec, types)
+    return FooterTemplate({name: elements[name] for name in elements if name in types.names}, codec, types)
 
 
-def _read_first_codec(reader: Reader) -> int:
+def _read_first_codec(reader: ThriftReader) -> int:
     """Return the codec of the first column chunk of the next row groups."""
     for path in ((1, LIST), (3, STRUCT)):  # a row group's columns; a column's meta_data
         if next(reader.items(), None) is None:
@@ -466,7 +466,7 @@ def _read_first_codec(reader: Reader) -> int:
     return reader.number()
 
 
-def _seek(reader: Reader, field: int, kind: int) -> None:
+def _seek(reader: ThriftReader, field: int, kind: int) -> None:
     """Move to the value of a field of the next struct."""
     for number, field_kind in reader.fields():
         if (number, field_kind) == (field, kind):
@@ -480,14 +480,14 @@ def _read_arrow_schema(footer: bytes) -> bytes:
     offset = footer.rfind(_ARROW_SCHEMA)
     if offset < 0:
         raise UnknownFooterError("it has no Arrow schema")
-    reader = Reader(footer, offset + len(_ARROW_SCHEMA))
+    reader = ThriftReader(footer, offset + len(_ARROW_SCHEMA))
     _seek(reader, 1, BINARY)
     return reader.text()
 
 
 def _list_flat_elements(schema: bytes) -> dict[str, tuple[bytes, int]]:
     """Return the elements of the flat columns and their types, from an encoded list of elements."""
-    reader = Reader(schema)
+    reader = ThriftReader(schema)
     elements: dict[str, tuple[bytes, int]] = {}
     remaining = 0  # elements that are left of a column with nested ones
     for place, _ in enumerate(reader.items()):
@@ -501,7 +501,7 @@ def _list_flat_elements(schema: bytes) -> dict[str, tuple[bytes, int]]:
     return elements
 
 
-def _read_element(reader: Reader) -> tuple[str, int, int]:
+def _read_element(reader: ThriftReader) -> tuple[str, int, int]:
     """Return a schema element's name, physical type (-1 without one) and number of children."""
     name, numbers = b"", {1: -1, 5: 0}
     for number, kind in reader.fields():

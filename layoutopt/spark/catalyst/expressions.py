@@ -14,7 +14,7 @@ from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import key_kind
 from layoutopt.model.values.keys import from_key
 from layoutopt.spark.catalyst.trees import (
-    Reader,
+    OperandReader,
     Tree,
     cast_operand,
     depends_on_zone,
@@ -33,7 +33,7 @@ from layoutopt.sql.operands import Operand, Subject, explicit_cast
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import TypedConstant, is_floating, is_integer, is_number, normal_type
 
-Handler = Callable[[Tree, Reader], Subject]
+Handler = Callable[[Tree, OperandReader], Subject]
 
 _MODE: Final = re.compile(r"NumericEvalContext\((\w+),(\w+)\)")
 _JSON_PATH: Final = re.compile(r"\$(?:\.[A-Za-z_]\w{0,63}|\[\d{1,9}\]){1,50}", re.ASCII)
@@ -44,13 +44,13 @@ _NO_END: Final = (1 << 31) - 1  # the length in Catalyst's ``substr(s, 2)``
 _MICROS: Final = (("DAY", 86_400_000_000), ("HOUR", 3_600_000_000), ("MINUTE", 60_000_000), ("SECOND", 1_000_000))
 
 
-def check_zone(tree: Tree, reader: Reader) -> None:
+def check_zone(tree: Tree, reader: OperandReader) -> None:
     """Raise Unusable if a part depends on another time zone than the reader's."""
     if depends_on_zone(tree) and get_zone(tree) != reader.zone:
         raise Unusable("inexact", f"{describe(tree)} is read in {get_zone(tree)}, other parts in {reader.zone}")
 
 
-def read_argument(tree: Tree, reader: Reader) -> Expr:
+def read_argument(tree: Tree, reader: OperandReader) -> Expr:
     """Return an operand as an argument: a constant, or a subject with explicit casts.
 
     Raises:
@@ -60,7 +60,7 @@ def read_argument(tree: Tree, reader: Reader) -> Expr:
     return constant if constant is not None else explicit_cast(reader.subject(tree))
 
 
-def text_argument(tree: Tree, reader: Reader) -> Expr:
+def text_argument(tree: Tree, reader: OperandReader) -> Expr:
     """Return an operand that must be a text, not cast from binary.
 
     Raises:
@@ -72,7 +72,7 @@ def text_argument(tree: Tree, reader: Reader) -> Expr:
     return result
 
 
-def read_column(tree: Tree, reader: Reader) -> Subject:
+def read_column(tree: Tree, reader: OperandReader) -> Subject:
     """Read a column of the table."""
     name = tree.detail("name")
     if name is None or reader.element is not None:
@@ -86,19 +86,19 @@ def read_column(tree: Tree, reader: Reader) -> Subject:
     return Subject(Col(column.name, kind), kind)
 
 
-def read_element(tree: Tree, reader: Reader) -> Subject:
+def read_element(tree: Tree, reader: OperandReader) -> Subject:
     """Read the variable of a lambda."""
     if reader.element is None:
         raise unknown(tree)
     return reader.element
 
 
-def see_through(tree: Tree, reader: Reader) -> Subject:
+def see_through(tree: Tree, reader: OperandReader) -> Subject:
     """Read an expression that has the value of its operand."""
     return reader.subject(tree.only)
 
 
-def read_cast(tree: Tree, reader: Reader) -> Subject:
+def read_cast(tree: Tree, reader: OperandReader) -> Subject:
     """Read a cast."""
     check_zone(tree, reader)
     return cast_operand(tree, reader.subject(tree.only), reader.context)
@@ -107,7 +107,7 @@ def read_cast(tree: Tree, reader: Reader) -> Subject:
 def function_call(function: Function) -> Handler:
     """Return the handler of a function of the registry."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         if function.gives is None:
             return _build_call(function, tree, [_read_operand(child, reader) for child in tree.children], reader)
         check_zone(tree, reader)
@@ -122,7 +122,7 @@ def function_call(function: Function) -> Handler:
     return read
 
 
-def _read_operand(tree: Tree, reader: Reader) -> Operand:
+def _read_operand(tree: Tree, reader: OperandReader) -> Operand:
     constant = get_constant(tree)
     if constant is None:
         return Subject(text_argument(tree, reader), "string") if tree.type == "string" else reader.subject(tree)
@@ -131,7 +131,7 @@ def _read_operand(tree: Tree, reader: Reader) -> Operand:
     return TypedConstant(constant.value, constant.type)  # the key of a text or a whole number is its value
 
 
-def _build_call(function: Function, tree: Tree, operands: Sequence[Operand], reader: Reader) -> Subject:
+def _build_call(function: Function, tree: Tree, operands: Sequence[Operand], reader: OperandReader) -> Subject:
     check_zone(tree, reader)
     result = build_call(function, operands, reader.context, describe(tree))
     if result.type != tree.type:
@@ -139,13 +139,13 @@ def _build_call(function: Function, tree: Tree, operands: Sequence[Operand], rea
     return result
 
 
-def variant_get(tree: Tree, reader: Reader) -> Subject:
+def variant_get(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``try_variant_get(v, '$.a', 'int')``, or ``variant_get``, which fails if that is NULL."""
     operands = [*(_read_operand(child, reader) for child in tree.children), TypedConstant(tree.type, "string")]
     return _build_call(FUNCTIONS["try_variant_get"], tree, operands, reader)
 
 
-def read_substring(tree: Tree, reader: Reader) -> Subject:
+def read_substring(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``substring``, which Spark also makes of ``left`` and ``right``."""
     text, *bounds = tree.children
     if len(bounds) != 2 or tree.type != "string":
@@ -156,7 +156,7 @@ def read_substring(tree: Tree, reader: Reader) -> Subject:
     return Subject(Call("substring", (text_argument(text, reader), *args), "string"), "string")
 
 
-def locate(tree: Tree, reader: Reader) -> Subject:
+def locate(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``locate('a', text)``, which is ``instr(text, 'a')``."""
     if len(tree.children) != 3 or int_constant(tree.children[2], tree) != 1:
         raise unknown(tree)
@@ -165,7 +165,7 @@ def locate(tree: Tree, reader: Reader) -> Subject:
     return Subject(Call("instr", (text_argument(text, reader), part_text), "int"), "int")
 
 
-def read_side(tree: Tree, reader: Reader) -> sql_arithmetic.Side:
+def read_side(tree: Tree, reader: OperandReader) -> sql_arithmetic.Side:
     """Read an operand of arithmetic: a constant or a subject."""
     constant = get_constant(tree)
     return constant if constant is not None else reader.subject(tree)
@@ -174,7 +174,7 @@ def read_side(tree: Tree, reader: Reader) -> sql_arithmetic.Side:
 def arithmetic(function: str) -> Handler:
     """Return the handler of ``a + b`` and the like."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         left, right = tree.pair
         mode, keeps_digits = _read_mode(tree)
         if not is_number(tree.type):
@@ -221,21 +221,21 @@ def _check_ansi_mode(tree: Tree) -> None:
         raise Unusable("can-fail", f"{describe(tree)} has another meaning without ANSI mode")
 
 
-def negate(tree: Tree, reader: Reader) -> Subject:
+def negate(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``-a``."""
     if is_integer(tree.type):
         _check_ansi_mode(tree)
     return sql_arithmetic.negate(reader.subject(tree.only), reader.context, describe(tree))
 
 
-def absolute_value(tree: Tree, reader: Reader) -> Subject:
+def absolute_value(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``abs(a)``."""
     if is_integer(tree.type):
         _check_ansi_mode(tree)
     return sql_arithmetic.absolute_value(reader.subject(tree.only), describe(tree))
 
 
-def compared_only(tree: Tree, reader: Reader) -> Subject | None:
+def compared_only(tree: Tree, reader: OperandReader) -> Subject | None:
     """Read ``floor(x)`` of a double or ``a DIV 10``, compared with a constant; None for other expressions."""
     if tree.name == "IntegralDivide":
         divisor = get_constant(tree.pair[1])
@@ -249,7 +249,7 @@ def compared_only(tree: Tree, reader: Reader) -> Subject | None:
 def same_type_call(name: str) -> Handler:
     """Return the handler of ``coalesce``, ``greatest`` or ``least`` of operands of one type."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         if key_kind(tree.type) is None or any(child.type != tree.type for child in tree.children):
             raise unknown(tree)
         args = [read_argument(child, reader) for child in tree.children]
@@ -261,14 +261,14 @@ def same_type_call(name: str) -> Handler:
 def add_days(sign: int) -> Handler:
     """Return the handler of ``date_add`` or ``date_sub``."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         date, count = tree.pair
         return shift_by_days(reader.subject(date), sign * _read_count(count, tree))
 
     return read
 
 
-def add_months(tree: Tree, reader: Reader) -> Subject:
+def add_months(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``add_months(d, 1)``, and dates or timestamps plus months or years."""
     check_zone(tree, reader)
     moment, count = tree.pair
@@ -278,7 +278,7 @@ def add_months(tree: Tree, reader: Reader) -> Subject:
     return shift_by(reader.subject(moment), "MONTH", _read_count(count, tree), reader.context, describe(tree))
 
 
-def add_interval(tree: Tree, reader: Reader) -> Subject:
+def add_interval(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``ts + INTERVAL 1 DAY``."""
     check_zone(tree, reader)
     moment, step = tree.pair
@@ -306,7 +306,7 @@ def _read_count(tree: Tree, parent: Tree) -> int:
     return value
 
 
-def struct_field(tree: Tree, reader: Reader) -> Subject:
+def struct_field(tree: Tree, reader: OperandReader) -> Subject:
     """Read a field of a struct."""
     struct = reader.subject(tree.only)
     result = sql_expressions.struct_field(struct.expr, str(tree.detail("field")), describe(tree))
@@ -316,7 +316,7 @@ def struct_field(tree: Tree, reader: Reader) -> Subject:
 def container_element(from_one: bool) -> Handler:
     """Return the handler of an element of an array, a map, or a split text."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         container, key = tree.pair
         if container.name == "StringSplitSQL":
             if tree.detail("failOnError") != "false":
@@ -334,7 +334,7 @@ def container_element(from_one: bool) -> Handler:
     return read
 
 
-def get_json_object(tree: Tree, reader: Reader) -> Subject:
+def get_json_object(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``get_json_object(text, '$.a.b[0]')`` with plain keys and indexes."""
     text, path = tree.pair
     path_text = text_constant(path, tree)
@@ -345,7 +345,7 @@ def get_json_object(tree: Tree, reader: Reader) -> Subject:
     )
 
 
-def array_contains(tree: Tree, reader: Reader) -> Subject:
+def array_contains(tree: Tree, reader: OperandReader) -> Subject:
     """Read ``array_contains(xs, 1)``."""
     array, value = tree.pair
     constant = get_constant(value)
@@ -369,14 +369,14 @@ def make_array_contains(array: Expr, value: Const, text: str) -> Call:
 def map_part(values: bool) -> Handler:
     """Return the handler of ``map_keys`` or ``map_values``."""
 
-    def read(tree: Tree, reader: Reader) -> Subject:
+    def read(tree: Tree, reader: OperandReader) -> Subject:
         result = sql_expressions.map_part(reader.subject(tree.only).expr, values, describe(tree))
         return Subject(result, result.type)
 
     return read
 
 
-def user_function(tree: Tree, reader: Reader) -> Subject:
+def user_function(tree: Tree, reader: OperandReader) -> Subject:
     """Read a call of a declared function."""
     udf = reader.udfs.get(str(tree.detail("name")))
     if udf is None or udf.name in RUN_CODE or tree.type != udf.returns:

@@ -32,7 +32,15 @@ from layoutopt.spark.catalyst.expressions import (
     text_argument,
     to_python_number,
 )
-from layoutopt.spark.catalyst.trees import Reader, Tree, describe, get_constant, literal_key, text_constant, unknown
+from layoutopt.spark.catalyst.trees import (
+    OperandReader,
+    Tree,
+    describe,
+    get_constant,
+    literal_key,
+    text_constant,
+    unknown,
+)
 from layoutopt.sql.elements import element_condition, is_supported_element
 from layoutopt.sql.expressions import MIRRORED, OPPOSITE, compare_subjects
 from layoutopt.sql.filters import safe_regex
@@ -40,7 +48,7 @@ from layoutopt.sql.operands import Subject
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import fails_unless_replaced, in_set, is_number
 
-Handler = Callable[[Tree, bool, Reader], Node]
+Handler = Callable[[Tree, bool, OperandReader], Node]
 
 _MOST_ELEMENTS: Final = 64
 
@@ -48,7 +56,7 @@ _MOST_ELEMENTS: Final = 64
 def comparison(operator: str) -> Handler:
     """Return the handler of a comparison."""
 
-    def read(tree: Tree, truth: bool, reader: Reader) -> Node:
+    def read(tree: Tree, truth: bool, reader: OperandReader) -> Node:
         left, right = tree.pair
         sign = operator if truth else OPPOSITE[operator]
         first, second = get_constant(left), get_constant(right)
@@ -77,14 +85,14 @@ def _compare_constants(left: Const, sign: str, right: Const) -> Node:
     return Constant(ValueSet.normalised(_intervals(sign, right.value), left.type).contains(left.value))
 
 
-def _are_subjects(left: Tree, right: Tree, reader: Reader) -> bool:
+def _are_subjects(left: Tree, right: Tree, reader: OperandReader) -> bool:
     try:
         return bool(reader.subject(left) and reader.subject(right))
     except Unusable:
         return False
 
 
-def _compare_constant(tree: Tree, sign: str, constant: Const, reader: Reader) -> Node:
+def _compare_constant(tree: Tree, sign: str, constant: Const, reader: OperandReader) -> Node:
     if constant.value is None:
         return FALSE  # comparing with NULL is never TRUE and never FALSE
     if tree.type == "boolean" and constant.type == "boolean" and sign in ("=", "<>"):
@@ -93,12 +101,12 @@ def _compare_constant(tree: Tree, sign: str, constant: Const, reader: Reader) ->
     return match_values(subject, compare_with_constant(subject, sign, constant), reader)
 
 
-def read_compared(tree: Tree, reader: Reader) -> Subject:
+def read_compared(tree: Tree, reader: OperandReader) -> Subject:
     """Read an expression that is compared with a constant; it may be ``floor`` of a double or ``a DIV 10``."""
     return compared_only(tree, reader) or reader.subject(tree)
 
 
-def match_values(subject: Subject, values: ValueSet, reader: Reader, null: bool = False) -> Node:
+def match_values(subject: Subject, values: ValueSet, reader: OperandReader, null: bool = False) -> Node:
     """Return the rows whose value is in a set, and those with NULL if ``null``.
 
     Raises:
@@ -142,7 +150,7 @@ def _intervals(sign: str, key: Key) -> list[tuple[Key | None, Key | None]]:
     return [(key, None)]
 
 
-def equal_null_safe(tree: Tree, truth: bool, reader: Reader) -> Node:
+def equal_null_safe(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``a <=> b``, which is never NULL."""
     left, right = tree.pair
     constant = get_constant(right)
@@ -161,7 +169,7 @@ def equal_null_safe(tree: Tree, truth: bool, reader: Reader) -> Node:
     )
 
 
-def _compare_null_safe(left: Tree, right: Tree, truth: bool, reader: Reader) -> Node:
+def _compare_null_safe(left: Tree, right: Tree, truth: bool, reader: OperandReader) -> Node:
     sides = reader.subject(left), reader.subject(right)
     nulls = [null_test(side, True, reader) for side in (left, right)]
     if truth:
@@ -174,13 +182,13 @@ def _compare_null_safe(left: Tree, right: Tree, truth: bool, reader: Reader) -> 
 def is_null(wanted: bool) -> Handler:
     """Return the handler of IS NULL or IS NOT NULL."""
 
-    def read(tree: Tree, truth: bool, reader: Reader) -> Node:
+    def read(tree: Tree, truth: bool, reader: OperandReader) -> Node:
         return null_test(tree.only, truth == wanted, reader)
 
     return read
 
 
-def null_test(tree: Tree, truth: bool, reader: Reader) -> Node:
+def null_test(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Return the rows for which an expression is NULL, or is not NULL.
 
     Raises:
@@ -200,7 +208,7 @@ def null_test(tree: Tree, truth: bool, reader: Reader) -> Node:
     return match_values(subject, ValueSet.empty() if truth else ValueSet.all(), reader, null=truth)
 
 
-def is_nan(tree: Tree, truth: bool, reader: Reader) -> Node:
+def is_nan(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``isnan(x)``, which is FALSE for NULL."""
     subject = reader.subject(tree.only)
     if subject.expr.type not in ("float", "double"):
@@ -209,7 +217,7 @@ def is_nan(tree: Tree, truth: bool, reader: Reader) -> Node:
     return match_values(subject, nan if truth else nan.complement(), reader, null=not truth)
 
 
-def at_least_n(tree: Tree, truth: bool, reader: Reader) -> Node:
+def at_least_n(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read the condition of ``dropna``: whether at least n operands are neither NULL nor NaN."""
     needed = int(str(tree.detail("n")))
     if needed not in (1, len(tree.children)) or not tree.children:
@@ -222,7 +230,7 @@ def at_least_n(tree: Tree, truth: bool, reader: Reader) -> Node:
     return conjunction(tests) if (needed == len(tree.children)) == truth else disjunction(tests)
 
 
-def in_list(tree: Tree, truth: bool, reader: Reader) -> Node:
+def in_list(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``x IN (1, 2)``, as Catalyst has short lists."""
     tested, *items = tree.children
     constants = [get_constant(item) for item in items]
@@ -234,7 +242,7 @@ def in_list(tree: Tree, truth: bool, reader: Reader) -> Node:
     return disjunction(tests) if truth else conjunction(tests)
 
 
-def in_set_keys(tree: Tree, truth: bool, reader: Reader) -> Node:
+def in_set_keys(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``x IN (1, 2, ...)``, as Catalyst has long lists of constants."""
     tested, values = tree.only, tree.detail("values")
     if not isinstance(values, list):
@@ -243,7 +251,7 @@ def in_set_keys(tree: Tree, truth: bool, reader: Reader) -> Node:
     return _test_in(tested, constants, truth, reader)
 
 
-def _test_in(tested: Tree, constants: Sequence[Const], truth: bool, reader: Reader) -> Node:
+def _test_in(tested: Tree, constants: Sequence[Const], truth: bool, reader: OperandReader) -> Node:
     known = [constant for constant in constants if constant.value is not None]
     if len(known) < len(constants) and not truth:
         return FALSE  # x NOT IN (..., NULL) is FALSE or NULL, never TRUE
@@ -260,7 +268,7 @@ def _test_in(tested: Tree, constants: Sequence[Const], truth: bool, reader: Read
 def text_match(before: bool, after: bool) -> Handler:
     """Return the handler of StartsWith, EndsWith or Contains: anything may stand before or after the part."""
 
-    def read(tree: Tree, truth: bool, reader: Reader) -> Node:
+    def read(tree: Tree, truth: bool, reader: OperandReader) -> Node:
         tested, part = tree.pair
         constant = get_constant(part)
         if constant is not None and constant.value is None:
@@ -271,13 +279,13 @@ def text_match(before: bool, after: bool) -> Handler:
     return read
 
 
-def like_pattern(tree: Tree, truth: bool, reader: Reader) -> Node:
+def like_pattern(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``x LIKE 'a_b'``."""
     tested, pattern = tree.pair
     return _like(tested, text_constant(pattern, tree), str(tree.detail("escapeChar")), truth, reader)
 
 
-def _like(tested: Tree, pattern: str, escape: str, truth: bool, reader: Reader) -> Node:
+def _like(tested: Tree, pattern: str, escape: str, truth: bool, reader: OperandReader) -> Node:
     if "\ufffd" in pattern:
         raise Unusable("inexact", f"LIKE {pattern!r} also matches bytes that are not UTF-8, which bounds ignore")
     return simplified(like(text_argument(tested, reader), parse_like(pattern, escape), not truth))
@@ -286,7 +294,7 @@ def _like(tested: Tree, pattern: str, escape: str, truth: bool, reader: Reader) 
 def like_several(every: bool, negated: bool) -> Handler:
     """Return the handler of LIKE ALL, LIKE ANY or their negations, which negate each pattern."""
 
-    def read(tree: Tree, truth: bool, reader: Reader) -> Node:
+    def read(tree: Tree, truth: bool, reader: OperandReader) -> Node:
         patterns = tree.detail("patterns")
         if not isinstance(patterns, list) or not patterns:
             raise unknown(tree)
@@ -299,7 +307,7 @@ def like_several(every: bool, negated: bool) -> Handler:
     return read
 
 
-def regex(tree: Tree, truth: bool, reader: Reader) -> Node:
+def regex(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``x RLIKE 'a.*b'``."""
     tested, pattern = tree.pair
     text = text_constant(pattern, tree)
@@ -309,7 +317,7 @@ def regex(tree: Tree, truth: bool, reader: Reader) -> Node:
     return in_set(call, ValueSet.point(int(truth)), False, reader.zone)
 
 
-def array_exists(tree: Tree, truth: bool, reader: Reader) -> Node:
+def array_exists(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``exists(xs, x -> x > 5)``, by the array's bounds, a contained value, or a pattern."""
     array, function = tree.pair
     if function.name != "LambdaFunction" or len(function.children) != 2:
@@ -357,7 +365,7 @@ def _list_equal_constants(body: Tree, variable: Tree) -> list[Const] | None:
     return known if known and len(known) == len(values) else None
 
 
-def _test_contains_any(array: Expr, values: Sequence[Const], truth: bool, tree: Tree, reader: Reader) -> Node:
+def _test_contains_any(array: Expr, values: Sequence[Const], truth: bool, tree: Tree, reader: OperandReader) -> Node:
     if len(values) > _MOST_ELEMENTS or not values:
         raise Unusable("unsupported-expression", f"{describe(tree)} is supported for 1 to {_MOST_ELEMENTS} values")
     calls = [make_array_contains(array, value, describe(tree)) for value in values]
@@ -365,7 +373,7 @@ def _test_contains_any(array: Expr, values: Sequence[Const], truth: bool, tree: 
     return disjunction(tests) if truth else conjunction(tests)
 
 
-def arrays_overlap(tree: Tree, truth: bool, reader: Reader) -> Node:
+def arrays_overlap(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read ``arrays_overlap(xs, array(1, 2))``; either operand may be the constant array."""
     array, constant = tree.pair
     if array.name == "Literal":
@@ -378,14 +386,14 @@ def arrays_overlap(tree: Tree, truth: bool, reader: Reader) -> Node:
     return _test_contains_any(reader.subject(array).expr, values, truth, tree, reader)
 
 
-def boolean_literal(tree: Tree, truth: bool, reader: Reader) -> Node:
+def boolean_literal(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read TRUE, FALSE or NULL."""
     constant = get_constant(tree)
     assert constant is not None, "a literal is a constant"
     return Constant(constant.value is not None and bool(constant.value) == truth)
 
 
-def boolean_value(tree: Tree, truth: bool, reader: Reader) -> Node:
+def boolean_value(tree: Tree, truth: bool, reader: OperandReader) -> Node:
     """Read a boolean column or function."""
     if tree.type != "boolean":
         raise Unusable("coercion", f"{describe(tree)} is {tree.type}, not a condition")

@@ -178,7 +178,7 @@ def int_constant(tree: Tree, parent: Tree) -> int:
     return constant.value
 
 
-class Reader(Protocol):
+class OperandReader(Protocol):
     """Reads the operands of expressions."""
 
     @property
@@ -218,7 +218,7 @@ class Reader(Protocol):
             Unusable: it has no exact, error-free meaning here, or is a constant.
         """
 
-    def of_element(self, element: Subject) -> Reader:
+    def of_element(self, element: Subject) -> OperandReader:
         """Return the reader of a lambda's body."""
 
 

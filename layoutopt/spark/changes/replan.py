@@ -131,7 +131,7 @@ def request_like(plan: Plan) -> PlanRequest:
         max_vectors=plan.max_vectors,
         seed=plan.seed,
         codec=plan.codec,
-        storage_budgets=(max(1.0, plan.predicted.get("storage_cells", usual.chosen_budget)),),
+        storage_budget=(max(1.0, plan.predicted.get("storage_cells", usual.chosen_budget)),),
         row_order=None if any(layout.row_order for layout in plan.scheme.layouts) else (NONE,),
     )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
@@ -18,11 +18,14 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.table import Catalog
 from layoutopt.changes.affected_rows import AffectedRows, TableChange, null_key_error, unite_content
+from layoutopt.changes.commit import ChangeReport
+from layoutopt.changes.verbs import change_rows
 from layoutopt.errors import NotATableError, SettingError
+from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 from layoutopt.inspect.status import current_plan
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter
-from layoutopt.model.requests import MergeRequest
+from layoutopt.model.requests import ChangeRequest, MergeRequest
 from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quote_name, type_sql
 from layoutopt.scan.table import Table, open_own_table, plan_read
@@ -193,6 +196,13 @@ class SparkChange(TableChange[DataFrame]):
                 stack.enter_context(translate_expression_errors("--set", ", ".join(assignments)))
             stack.enter_context(translate_spark_errors(repr(self.path)))
             yield
+
+
+def change_by_spark(
+    spark: AnySession, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+) -> ChangeReport:
+    """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
+    return change_rows(partial(open_for_change, spark), request, say, log)
 
 
 def open_for_change(spark: AnySession, path: str, check: Callable[[Table], None] | None = None) -> SparkChange:

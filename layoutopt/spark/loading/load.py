@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,7 +21,8 @@ from layoutopt.external.formats import is_parquet
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
-from layoutopt.loading.load import Basis, LoadsReport
+from layoutopt.loading.load import Basis, LoadSource, LoadsReport
+from layoutopt.loading.readable_days import list_before_spark
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
@@ -111,30 +112,49 @@ def run_load(
 class SparkSource:
     """The source of a load as Spark opens it: a :class:`~layoutopt.loading.load.LoadSource`.
 
-    ``document`` names what has the columns in messages. A session that does not run yet is started once the source has
-    been checked. With ``is_partial``, partitions that are not loaded may have further columns.
+    ``document`` names what has the columns in messages. A session that does not run yet is started once rows are read:
+    until then Arrow lists the partitions, where it can. With ``is_partial``, partitions that are not loaded may have
+    further columns.
     """
 
     def __init__(
         self, spark: AnySession, source: str, plan: Plan, document: str = "the plan", *, is_partial: bool = False
     ) -> None:
+        self._start, self._source, self._plan, self._document = spark, source, plan, document
+        self._listed: LoadSource | None = None
         if callable(spark):
             check_source(source, plan.schema, document, more=is_partial)
-        spark = start_session(spark)
-        check_plan(spark, plan, document)
-        rows = open_source(spark, source, merged=False)
-        if {name.lower() for name in plan.schema.names} - {name.lower() for name in rows.columns}:
-            rows = open_source(spark, source)
-        self._spark, self._source, self._plan, self._document = spark, source, plan, document
-        self._rows = rename_columns(rows, plan.schema)
-        check_partition_column(self._rows, plan.partition_by)
+            self._listed = list_before_spark(source, plan)
+        if self._listed is None:
+            self._rows  # noqa: B018 - starts Spark, and checks the rows
+
+    @cached_property
+    def _spark(self) -> SparkSession:
+        spark = start_session(self._start)
+        check_plan(spark, self._plan, self._document)
+        return spark
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        """The source's rows, with the plan's names."""
+        schema = self._plan.schema
+        rows = open_source(self._spark, self._source, merged=False)
+        if {name.lower() for name in schema.names} - {name.lower() for name in rows.columns}:
+            rows = open_source(self._spark, self._source)
+        rows = rename_columns(rows, schema)
+        check_partition_column(rows, self._plan.partition_by)
+        return rows
 
     def list_partitions(self) -> tuple[SourcePartition, ...]:
         """List all partitions."""
+        if self._listed is not None:
+            return self._listed.list_partitions()
         return source_partitions(self._rows, self._source, self._plan.partition_by)
 
     def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
-        """Return the partitions that texts name; Spark parses these."""
+        """Return the partitions that texts name; Spark parses these where it lists the partitions."""
+        if self._listed is not None:
+            return self._listed.select_partitions(texts)
         rows, by = self._rows, self._plan.partition_by
         values = parse_partition_values(rows, by, texts)
         condition = match_partition_texts(rows, str(by), texts)
@@ -143,6 +163,8 @@ class SparkSource:
 
     def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
         """Return the partitions from one value to another."""
+        if self._listed is not None:
+            return self._listed.select_range(first, last)
         rows, by = self._rows, self._plan.partition_by
         condition = between(rows, by, first, last)
         try:
@@ -154,7 +176,9 @@ class SparkSource:
             return by_day
 
     def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
-        """Raise SourceError if the partitions' values select other rows than were counted."""
+        """Raise SourceError if the partitions' values select other rows than Spark counted."""
+        if self._listed is not None:
+            return
         readable = [partition for partition in partitions if partition.problem is None]
         check_reachable(self._rows, self._source, str(self._plan.partition_by), readable)
 

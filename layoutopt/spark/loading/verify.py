@@ -33,9 +33,9 @@ from layoutopt.catalog.table import Catalog
 from layoutopt.errors import SchemaError
 from layoutopt.inspect.verify import (
     MOST_PROBLEMS,
+    Difference,
     FileChecker,
     FileVerdict,
-    Problem,
     Progress,
     SourceCheck,
     check_files,
@@ -233,7 +233,7 @@ def compare_with_source(rows: DataFrame, table: Table, source: str) -> SourceChe
             message = (
                 f"{compared:,} of the {rows_in_all:,} rows of {name} were compared; repeat while nothing changes it"
             )
-            problems.insert(0, Problem("source-total", source, message))
+            problems.insert(0, Difference("source-total", source, message))
     partitions = sum(side.source is not None for side in sides)
     return SourceCheck(source, counted, partitions, in_table, len(problems), tuple(problems[:MOST_PROBLEMS]))
 
@@ -281,27 +281,27 @@ def _group(rows: DataFrame, by: str | None, side: str) -> DataFrame:
     )
 
 
-def _find_problems(side: _Sides, by: str | None, schema: Schema, source: str) -> Iterator[Problem]:
+def _find_problems(side: _Sides, by: str | None, schema: Schema, source: str) -> Iterator[Difference]:
     # repr: a value can't send commands to a terminal, and NULL differs from 'NULL'
     name = "the table" if by is None else f"partition {by} = {'NULL' if side.value is None else repr(side.value)}"
     if side.table is None:
         message = f"{name} lacks all {side.source:,} rows of the source; `layoutopt load` without --partition adds them"
-        yield Problem("source-missing", source, message)
+        yield Difference("source-missing", source, message)
     elif side.source is None:
         message = (
             f"{name} has {side.table:,} rows and the source none; expected if the source dropped them since, else "
             "load it again from a source that has it"
         )
-        yield Problem("source-extra", source, message)
+        yield Difference("source-extra", source, message)
     elif side.source != side.table:
         message = f"{name} has {side.table:,} rows and the source {side.source:,}; load it again with --replace"
-        yield Problem("source-differs", source, message)
+        yield Difference("source-differs", source, message)
     elif side.columns:
         names = ", ".join(repr(schema.names[i]) for i in side.columns[:_MOST_NAMES])
         more = f" and {len(side.columns) - _MOST_NAMES} more" if len(side.columns) > _MOST_NAMES else ""
         message = f"{name} has other values of {names}{more} than the source; load it again with --replace"
-        yield Problem("source-differs", source, message)
+        yield Difference("source-differs", source, message)
     elif not side.rows_agree:
         agree = "though the checksums of columns agree, as where values change places"
         message = f"{name} has other rows than the source {agree}; load it again with --replace"
-        yield Problem("source-differs", source, message)
+        yield Difference("source-differs", source, message)

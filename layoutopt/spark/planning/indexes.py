@@ -22,7 +22,6 @@ from layoutopt.catalog.block_index import INDEXES
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.storage.index_files import encode_index, held_bytes
-from layoutopt.config.settings import PlanSettings
 from layoutopt.events import Progress, silent
 from layoutopt.external.external_tables import pin_version
 from layoutopt.features.cross_validation import splits
@@ -30,6 +29,7 @@ from layoutopt.features.selection import mine_subset
 from layoutopt.features.weights import feature_shares
 from layoutopt.indexes.choosing import IndexEffect, choose_indexes, find_candidates, parse_indexes
 from layoutopt.indexes.stored import stored_indexes
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import Bits, Floats
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.index_spec import IndexSpec
@@ -38,18 +38,21 @@ from layoutopt.model.query import Query, group_queries
 from layoutopt.model.udf import Udfs
 from layoutopt.model.vectors import pack
 from layoutopt.planning.hold_out import EvaluatedPlan
+from layoutopt.planning.plan import DEFAULTS
 from layoutopt.planning.segment_evaluation import choose_segments
 from layoutopt.scan.table import Table
 from layoutopt.skipping.cannot_match import cannot_match
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.planning.plan import open_by_spark, plan_best
+from layoutopt.spark.planning.plan import name_source, open_by_spark, plan_best
 from layoutopt.writer.dry_run import dry_run_catalog
 from layoutopt.writer.segment import gather_segment
 from layoutopt.writer.task import WriteJob, write_layouts
 from layoutopt.writer.task_result import to_arrow_stream
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from layoutopt.spark.core.sessions import AnySession
 
 # Bytes of an index that a load's driver may hold, for all blocks.
@@ -60,12 +63,13 @@ _RESULT = pa.schema([("segment", pa.int32()), ("blocks", pa.binary())])
 
 def plan_with_indexes(
     spark: AnySession,
-    settings: PlanSettings,
+    source: DataFrame | str | Path,
     document: FeaturesDocument,
-    progress: Progress | None = None,
-    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
+    request: PlanRequest = DEFAULTS,
+    progress: Progress = silent,
+    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
-    """Plan as :func:`~layoutopt.planning.automatic.plan_best`, with the indexes that the settings request.
+    """Plan as :func:`~layoutopt.planning.automatic.plan_best`, with the requested indexes.
 
     Raises:
         SettingError: an index that no load could build; as that function.
@@ -77,22 +81,26 @@ def plan_with_indexes(
         from layoutopt.spark.core.functions import find_declared_udfs
 
         functions = find_declared_udfs(spark)
-    indexes = parse_indexes(settings.index, document.schema, document.features.settings, functions)
-    settings = settings.model_copy(update={"source": pin_version(settings.source)})
+    indexes = parse_indexes(request.index, document.schema, document.features.settings, functions)
+    source = pin_version(source) if isinstance(source, str) else source
     plan = replace(
-        plan_best(spark, settings, document, progress or silent, draw),
+        plan_best(spark, source, document, request, progress, draw),
         indexes=indexes,
-        file_bytes=int(settings.file_bytes),
-        parquet_indexes=tuple(sorted(settings.parquet_index)),
+        file_bytes=int(request.file_bytes),
+        parquet_indexes=tuple(sorted(request.parquet_index)),
     )
-    if settings.index_budget is None:
+    if request.index_budget is None:
         return plan
-    say = progress or (lambda sentence: None)
-    return _add_indexes(spark, settings, plan, document, settings.index_budget, say)
+    return _add_indexes(spark, source, plan, document, request.index_budget, progress)
 
 
 def _add_indexes(
-    spark: AnySession, settings: PlanSettings, plan: Plan, document: FeaturesDocument, share: float, say: Progress
+    spark: AnySession,
+    source: DataFrame | str | Path,
+    plan: Plan,
+    document: FeaturesDocument,
+    share: float,
+    say: Progress,
 ) -> Plan:
     """Add indexes to a plan, of at most this share of the data's compressed bytes, the plan's own indexes included.
 
@@ -106,7 +114,7 @@ def _add_indexes(
         say("no indexes: " + ("the log asks for none" if parts else "its queries are too few to choose by"))
         return plan
     say(f"trying segments, for {len(possible)} indexes")
-    trial = _measure_indexes(spark, settings, plan, possible, document)
+    trial = _measure_indexes(spark, source, plan, possible, document)
     if trial is None:
         return plan
     folds = [_replay(trial, document, training, held) for training, held in parts]
@@ -164,7 +172,7 @@ class _IndexTrial:
 
 def _measure_indexes(
     spark: AnySession,
-    settings: PlanSettings,
+    source: DataFrame | str | Path,
     plan: Plan,
     possible: tuple[IndexSpec, ...],
     document: FeaturesDocument,
@@ -175,9 +183,9 @@ def _measure_indexes(
     from layoutopt.spark.core.workers import map_segments
     from layoutopt.spark.planning.frame_rows import select_segment_rows
 
-    rows = open_by_spark(spark, settings.source, document, settings.partition_by)
+    rows = open_by_spark(spark, source, document, plan.partition_by)
     frame = rows.frame
-    with translate_spark_errors(repr(settings.source)), limit_method_size(frame.sparkSession):
+    with translate_spark_errors(name_source(source)), limit_method_size(frame.sparkSession):
         chosen = choose_segments(rows, plan.segment_rows)
         if not chosen.segments:
             return None

@@ -11,7 +11,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
 from layoutopt.external.source_check import check_source
@@ -76,13 +75,14 @@ def propose_plan(
 
 def plan_best(
     spark: AnySession,
-    settings: PlanSettings,
+    source: DataFrame | str | Path,
     document: FeaturesDocument,
+    request: PlanRequest = DEFAULTS,
     progress: Progress = silent,
-    draw: Callable[[Sequence[EvaluatedPlan], Path], None] | None = None,
+    draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
 ) -> Plan:
-    """Plan as :func:`layoutopt.planning.automatic.plan_best`, with the source that the settings name."""
-    return automatic.plan_best(partial(open_source_rows, spark, settings.source), settings, document, progress, draw)
+    """Plan as :func:`layoutopt.planning.automatic.plan_best`."""
+    return automatic.plan_best(partial(open_source_rows, spark, source), document, request, progress, draw)
 
 
 def open_source_rows(
@@ -117,8 +117,12 @@ def open_source_rows(
             say(f"reading by Spark: {str(error).splitlines()[0]}")
     if plain is None:
         open_frame()
-    name = repr(str(source)) if isinstance(source, str | Path) else "DataFrame"
-    return SourceRows(open_frame, plain, say, partial(translate_spark_errors, name))
+    return SourceRows(open_frame, plain, say, partial(translate_spark_errors, name_source(source)))
+
+
+def name_source(source: DataFrame | str | Path) -> str:
+    """Return a source's name in messages."""
+    return repr(str(source)) if isinstance(source, str | Path) else "DataFrame"
 
 
 def open_by_spark(

@@ -293,7 +293,7 @@ def _plan_replacement(
     _check_limit(state, planned, read)
     files = _list_files(spark, state, read.table, scan)
     plan = plan_read(spark, read, scan, files, ScanMetrics.of(entry.name, read).label, state.by_driver)
-    if switch.is_on() and read.scan.filter.root != TRUE:
+    if switch.checks_texts() and read.scan.filter.root != TRUE:
         check_scan(spark, read, scan, plan)
     return plan
 

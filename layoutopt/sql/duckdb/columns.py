@@ -1,4 +1,4 @@
-"""Spark's functions of whole Arrow columns, which DuckDB calls where its own may mean something else.
+"""Spark's functions of Arrow columns, which DuckDB calls where its own may mean something else.
 
 A function of the registry computes one row's value (``Function.compute``), casts are those of constants, and arithmetic
 follows Spark's types. A row whose value is uncertain, or where Spark fails, fails here; the query then needs Spark.
@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from functools import partial
 from inspect import Parameter, Signature
@@ -28,6 +29,7 @@ from layoutopt.functions.registry import FUNCTIONS
 from layoutopt.model.predicates import Call
 from layoutopt.model.types import INTEGER_BITS, decimal_digits
 from layoutopt.model.values import Key, from_key, to_key
+from layoutopt.sql.duckdb.kernels import BLANKS, find_kernel
 from layoutopt.sql.problems import Unusable
 from layoutopt.sql.types import EXACT, TypedConstant, cast_constant
 
@@ -35,8 +37,6 @@ from layoutopt.sql.types import EXACT, TypedConstant, cast_constant
 RowFunction = Callable[..., Any]
 # The places of a quotient of decimals before Spark rounds it to its type.
 _QUOTIENT_PLACES: Final = Decimal(1).scaleb(-39)
-# What Spark removes around a text that it casts.
-_BLANKS: Final = "".join(map(chr, range(33))) + "\x7f"
 # Doubles from here on have no places.
 _WHOLE_FLOATS: Final = 2.0**53
 SIGNED_DIGITS: Final = 34
@@ -52,8 +52,13 @@ class FailingError(Exception):
     """Spark fails for the values, or may compute something else."""
 
 
-def column_function(name: str, types: Sequence[str], returns: str, zone: str) -> Callable[..., list[Any]] | None:
+def column_function(
+    name: str, types: Sequence[str], returns: str, zone: str
+) -> Callable[..., pa.Array | list[Any]] | None:
     """Return a function of columns of these Spark types to values, times as numbers; None if it is unknown.
+
+    Where there is a kernel (:mod:`layoutopt.sql.duckdb.kernels`), rows are computed one by one only in batches of which
+    one may fail.
 
     Args:
         name: a function of the registry with a value (``Function.compute``), ``cast``, or an operator; ``try_`` before
@@ -65,9 +70,12 @@ def column_function(name: str, types: Sequence[str], returns: str, zone: str) ->
     function = _row_function(name, types, returns, zone)
     if function is None:
         return None
-    is_try = name.startswith("try_")
+    is_try, kernel = name.startswith("try_"), find_kernel(name, tuple(types), returns)
 
-    def compute(*columns: pa.ChunkedArray) -> list[Any]:
+    def compute(*columns: pa.ChunkedArray) -> pa.Array | list[Any]:
+        if kernel is not None:
+            with suppress(pa.ArrowInvalid):
+                return kernel(*columns)
         return [
             None if None in row else _call(function, row, is_try, name)
             for row in zip(*map(_to_python, columns, types), strict=True)
@@ -241,7 +249,7 @@ def _toward(rounding: str, returns: str) -> RowFunction:
     def compute(value: Any) -> Any:
         if digits is not None:
             return _fit_decimal(value.to_integral_value(rounding, EXACT), *digits)
-        if not abs(value) < 2.0**63:
+        if not -(2.0**63) <= value < 2.0**63:
             raise FailingError("unknown")
         return math.floor(value) if rounding == ROUND_FLOOR else math.ceil(value)
 
@@ -371,7 +379,7 @@ def _read_clock(unit: int, count: int, source: str, zone: str, value: int) -> in
 def _cast_text(target: str, zone: str, text: str) -> Any:
     if target == "binary":
         return text.encode()
-    stripped = text.strip(_BLANKS)
+    stripped = text.strip(BLANKS)
     if target in INTEGER_BITS:
         if not re.fullmatch(r"[+-]?\d+", stripped, re.ASCII):
             raise FailingError

@@ -13,8 +13,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from layoutopt.catalog.snapshot import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.catalog.table_root import ensure_table_root
 from layoutopt.errors import CatalogError, SettingError
 from tests.catalog.loads import write_at_once
 

@@ -23,8 +23,8 @@ from layoutopt.catalog.storage.footers import (
     STOP,
     STRUCT,
     ChunkSizes,
-    Reader,
-    Template,
+    FooterTemplate,
+    ThriftReader,
     UnknownFooterError,
     footer_at_end,
     template_of,
@@ -116,13 +116,13 @@ def test_it_reads_what_the_whole_footer_reads(index: bool, data: st.DataObject) 
 
 
 @pytest.fixture
-def made() -> tuple[Template, ChunkSizes]:
+def made() -> tuple[FooterTemplate, ChunkSizes]:
     content, metadata = written(["int", "st", "word"], [5, 6])
     return template_of(footer_at_end(content)), sizes_of(metadata)
 
 
 @pytest.mark.parametrize("name", ["st", "a", "nowhere"])
-def test_nested_and_missing_columns_are_not_told(made: tuple[Template, ChunkSizes], name: str) -> None:
+def test_nested_and_missing_columns_are_not_told(made: tuple[FooterTemplate, ChunkSizes], name: str) -> None:
     template, sizes = made
     with pytest.raises(UnknownFooterError):
         template.footer(["int", name], sizes, [5, 6])
@@ -130,7 +130,7 @@ def test_nested_and_missing_columns_are_not_told(made: tuple[Template, ChunkSize
 
 @pytest.mark.parametrize(("name", "row_group", "size"), [("elsewhere", 1, 9), ("word", slice(None), 0), ("word", 1, 0)])
 def test_a_file_of_other_columns_than_are_known_is_not_read(
-    made: tuple[Template, ChunkSizes], name: str, row_group: int | slice, size: int
+    made: tuple[FooterTemplate, ChunkSizes], name: str, row_group: int | slice, size: int
 ) -> None:
     template, sizes = made
     changed = sizes.sizes.copy()
@@ -159,7 +159,7 @@ def test_a_footer_of_others_is_never_half_understood(data: st.DataObject) -> Non
         template = template_of(bytes(footer))
     except UnknownFooterError:
         return
-    assert isinstance(template, Template)
+    assert isinstance(template, FooterTemplate)
 
 
 def test_a_footer_without_arrows_schema_or_row_groups_is_not_understood() -> None:
@@ -184,7 +184,7 @@ def test_what_is_written_is_read(number: int, text: bytes, numbers: list[int]) -
     data += (
         footers.encode_field(1, LIST) + footers.encode_items(I64, [footers.encode_number(of) for of in numbers]) + STOP
     )
-    reader = Reader(b"?" + data + b"?", 1)
+    reader = ThriftReader(b"?" + data + b"?", 1)
     found: dict[int, object] = {}
     for field, kind in reader.fields():
         if kind == I64:
@@ -195,14 +195,14 @@ def test_what_is_written_is_read(number: int, text: bytes, numbers: list[int]) -
             found[field] = [reader.number() for _ in reader.items()]
     assert found == {1: number, 3: text, 4: numbers}
     assert reader.at == 1 + len(data)
-    passing = Reader(data)
+    passing = ThriftReader(data)
     passing.skip(STRUCT)
     assert passing.at == len(data)
 
 
 def test_all_of_a_footer_can_be_passed_over() -> None:
     footer = footer_at_end(written(list(TYPES), [30, 30, 40], write_page_index=True)[0])
-    reader = Reader(footer)
+    reader = ThriftReader(footer)
     reader.skip(STRUCT)
     assert reader.at == len(footer) - 8
 
@@ -210,9 +210,9 @@ def test_all_of_a_footer_can_be_passed_over() -> None:
 @pytest.mark.parametrize("data", [b"", footers.encode_text(b"abc")[:-1], footers.encode_items(I32, [b"\x02"] * 3)[:-1]])
 def test_data_that_end_too_soon_are_told(data: bytes) -> None:
     with pytest.raises(IndexError):
-        Reader(footers.encode_field(1, BINARY if len(data) == 3 else LIST) + data).skip(STRUCT)
+        ThriftReader(footers.encode_field(1, BINARY if len(data) == 3 else LIST) + data).skip(STRUCT)
 
 
 def test_what_no_footer_has_is_told() -> None:
     with pytest.raises(ValueError, match="kind 13"):
-        Reader(b"").skip(13)
+        ThriftReader(b"").skip(13)

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from jobs.bench.experiment import SEED, LoggedQuery, write_log
 from jobs.bench.tpch_queries import TABLE, TEMPLATES, TEST_QUERIES, Stream, draw_stream
-from layoutopt.config.settings import AnalyzeSettings
 from layoutopt.features.analysis import analyze_log
 from layoutopt.methods.interface import PlanRequest
+from layoutopt.model.requests import AnalyzeRequest
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark.loading.load import load
 from layoutopt.spark.planning.plan import make_plan
@@ -118,8 +118,8 @@ def make_case(
 ) -> Case:
     """Plan and load by training queries; what is asked are unseen ones, and others."""
     write_log(draw_stream(Stream(making.templates), "train", making.training, SEED), folder / "train.jsonl")
-    settings = AnalyzeSettings(log=str(folder / "train.jsonl"), schema_source=source, table=TABLE)
-    document = analyze_log(settings).document
+    request = AnalyzeRequest(log=str(folder / "train.jsonl"), table=TABLE)
+    document = analyze_log(request, schema_from(source)).document
     plan = make_plan(
         spark,
         source,
@@ -129,7 +129,7 @@ def make_case(
             partition_by="o_year",
             block_rows=BLOCK_ROWS,
             max_vectors=500,
-            storage_budgets=(making.budget,),
+            storage_budget=(making.budget,),
         ),
     )
     load(spark, source, folder / "table", plan)

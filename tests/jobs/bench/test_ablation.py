@@ -7,16 +7,15 @@ import pytest
 from jobs.bench.ablation import CHAPTERS, Deviation, ablation_report, list_steps, run_ablation
 from jobs.bench.steps import run
 from jobs.bench.tpch import Tpch
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import SettingError
+from layoutopt.methods.interface import PlanRequest
+from layoutopt.methods.registry import check_request
 
 
 @pytest.mark.parametrize("rows", CHAPTERS.values(), ids=CHAPTERS.keys())
 def test_rows_are_valid_settings_from_the_text_to_the_default(rows: tuple[Deviation, ...]) -> None:
     for row in rows:
-        values = {"source": "rows", "method": row.method, **row.settings}
-        assert make_settings(PlanSettings, values).method == row.method
+        check_request(PlanRequest(row.method, **row.settings))
     assert (rows[0].text_features, rows[0].subsumed) == (True, True)
     assert not rows[-1].settings
     assert len({(row.method, str(row.settings), row.text_features, row.subsumed) for row in rows}) == len(rows)
@@ -28,7 +27,7 @@ def test_an_unknown_chapter_is_refused(tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_default_reads_less_than_the_text(bench: Tpch) -> None:
     stream, rows = bench.stream("chapter3"), CHAPTERS["chapter3"]
     first, last = (run(step, print) for step in list_steps(stream, (rows[0], rows[-1]), 700))

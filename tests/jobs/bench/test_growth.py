@@ -56,6 +56,7 @@ def test_a_report_has_a_line_a_curve_and_a_plot_a_panel_for_what_grows(tmp_path:
     assert json.loads(json.dumps(curves[1].to_json()))["exponent"] == 0.4
 
 
+@pytest.mark.long
 def test_stages_are_measured_once_and_small_ones_for_real(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stages = [replace(stage, sizes=(100, 1_000)) for stage in growth._STAGES if stage.by == growth.STATEMENTS]
     monkeypatch.setattr(growth, "_STAGES", stages)
@@ -68,6 +69,7 @@ def test_stages_are_measured_once_and_small_ones_for_real(tmp_path: Path, monkey
     assert run_growth(tmp_path, ["analyze"], NO_WORDS) == curves
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("stage", growth._STAGES, ids=lambda stage: stage.name)
 def test_each_stage_has_what_it_needs(stage: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = []
@@ -113,6 +115,7 @@ def count_calls(work: Callable[[], Any]) -> int:
     return calls
 
 
+@pytest.mark.long
 def test_the_work_of_an_analysis_grows_no_faster_than_its_statements(tmp_path: Path) -> None:
     pq.write_table(make_rows("trips", 100), tmp_path / "trips.parquet")
     schema = read_schema(str(tmp_path / "trips.parquet"))

@@ -53,6 +53,7 @@ def answer(session: SparkSession, sql: str) -> list[Row]:
     return sorted(session.sql(sql).collect())
 
 
+@pytest.mark.long
 @pytest.mark.spark
 @pytest.mark.usefixtures("cleaned")
 def test_the_session_of_the_guide(spark: SparkSession, tpch: TpchData, table: Path) -> None:

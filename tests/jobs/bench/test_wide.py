@@ -69,6 +69,7 @@ def test_stars_have_the_stated_shape(written: Path, stars: tuple[list[str], list
     assert any(" OR " in text for text in train)
 
 
+@pytest.mark.long
 def test_filters_of_stars_are_the_ranges_that_were_drawn(written: Path, stars: tuple[list[str], list[str]]) -> None:
     ranges, queries = draw_star_queries()
     table = pq.read_table(written / STAR)

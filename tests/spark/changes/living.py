@@ -40,10 +40,9 @@ from layoutopt.model.requests import (
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
 from layoutopt.spark.changes.append import append_rows, compact_small_entries
-from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.spark_change import SparkChange
+from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
 from layoutopt.spark.loading import job
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
@@ -191,14 +190,14 @@ class Living:
         return append_rows(self.spark, AppendRequest(table_path=self.path, source=source, **given))
 
     def deleted(self, where: str, **given: Any) -> ChangeReport:
-        return delete_rows(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
+        return change_by_spark(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
 
     def updated(self, where: str, *texts: str, **given: Any) -> ChangeReport:
         settings = UpdateRequest(table_path=self.path, assignments=texts or ("kind = 7",), where=where, **given)
-        return update_rows(self.spark, settings)
+        return change_by_spark(self.spark, settings)
 
     def merged(self, source: str, **given: Any) -> ChangeReport:
-        return merge_rows(self.spark, MergeRequest(table_path=self.path, source=source, on=("id",), **given))
+        return change_by_spark(self.spark, MergeRequest(table_path=self.path, source=source, on=("id",), **given))
 
     def optimized(self, **given: Any) -> OptimizeReport:
         return optimize_table(self.spark, OptimizeRequest(table_path=self.path, **given))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from layoutopt.catalog.table import Catalog
-from layoutopt.changes import arrow_change
+from layoutopt.changes.arrow_change import change_without_spark
 from layoutopt.cli.app import main
 from layoutopt.cli.console import DONE
 from layoutopt.inspect.verify import verify
 from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
+from layoutopt.spark.changes.spark_change import change_by_spark
 from tests.effort import long_too
 from tests.spark.changes.living import COLUMNS, Begin, answer, made
 
@@ -39,23 +39,21 @@ def test_both_engines_make_the_same_table(spark: SparkSession, begin: Begin, sch
     assignments = ("kind = id % 3", "text = concat(coalesce(text, ''), ',', kind)", "price = price / 3")
     feed = [*((*made(number, generation=1), "U") for number in range(20, 29)), (*made(99), "U"), (*made(30), "D")]
     source = living.source(feed, f"{COLUMNS}, op string")
-    changes: list[tuple[Any, Any, Any, dict[str, Any], float]] = [
-        (delete_rows, arrow_change.delete, DeleteRequest, {"where": "price > 2.5 OR text IS NULL AND day = 1"}, 1.0),
-        (update_rows, arrow_change.update, UpdateRequest, {"where": "kind < 3", "assignments": assignments}, 1.0),
-        (update_rows, arrow_change.update, UpdateRequest, {"where": "price = 0", "assignments": ("text = id",)}, 0.0),
+    changes: list[tuple[Any, dict[str, Any], float]] = [
+        (DeleteRequest, {"where": "price > 2.5 OR text IS NULL AND day = 1"}, 1.0),
+        (UpdateRequest, {"where": "kind < 3", "assignments": assignments}, 1.0),
+        (UpdateRequest, {"where": "price = 0", "assignments": ("text = id",)}, 0.0),
         (
-            merge_rows,
-            arrow_change.merge,
             MergeRequest,
             {"source": source, "on": ("id",), "delete_when": "op = 'D'"},
             1.0,
         ),
-        (delete_rows, arrow_change.delete, DeleteRequest, {"where": "day IS NULL OR kind = 1"}, 0.0),
+        (DeleteRequest, {"where": "day IS NULL OR kind = 1"}, 0.0),
     ]
-    for by_spark, by_arrow, request, given, share in changes:
+    for request, given, share in changes:
         paths = (living.path, other)
         one, two = (request(table_path=path, rewrite_share=share, **given) for path in paths)
-        first, second = by_spark(spark, one), by_arrow(two)
+        first, second = change_by_spark(spark, one), change_without_spark(two)
         assert (first.deleted, first.updated, first.inserted) == (second.deleted, second.updated, second.inserted)
         assert (first.marked is None, first.load is None) == (second.marked is None, second.load is None)
         assert answer(open_table(living.path), None) == answer(open_table(other), None)

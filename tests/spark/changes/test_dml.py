@@ -12,9 +12,9 @@ import pytest
 
 from layoutopt.catalog import manifest_writing
 from layoutopt.catalog.deletion_vectors import DELETE_POINTS, commit_deletes
+from layoutopt.catalog.history import history
 from layoutopt.catalog.manifest_writing import MOST_BOUNDS
 from layoutopt.catalog.publications import Publication
-from layoutopt.catalog.snapshot import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
@@ -39,6 +39,7 @@ from layoutopt.serve.tables import ServedTable
 from layoutopt.spark import disable, enable, read_table, register
 from layoutopt.spark.changes import spark_change
 from layoutopt.spark.loading.load import run_load
+from tests.effort import long_too
 from tests.spark.changes.living import COLUMNS, NAMES, SCHEMES, Begin, Living, before_next_call, comparable, made, typed
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def test_what_is_rewritten_all_the_same(begin: Begin) -> None:
     assert living.merged(living.source([made(3)])).marked is None
 
 
-@pytest.mark.parametrize("by_day", [True, False])
+@pytest.mark.parametrize("by_day", [*long_too(True), False])
 def test_a_delete_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path, by_day: bool) -> None:
     living = Living(spark, tmp_path)
     living.begin_anew(None, partition_by="day" if by_day else None)
@@ -340,7 +341,7 @@ def test_snapshots_with_and_without_vectors_are_all_kept_and_restored(begin: Beg
     assert verify(open_table(living.path)).ok
 
 
-@pytest.mark.parametrize("most", [MOST_BOUNDS, -1], ids=["one-file", "manifests"])
+@pytest.mark.parametrize("most", [MOST_BOUNDS, *long_too(-1)], ids=["one-file", "manifests"])
 def test_a_deleted_row_is_gone_from_every_file_once_vacuumed_or_deleted_hard(
     begin: Begin, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -124,6 +124,7 @@ def write_together(living: Living, rounds: int) -> int:
     return conflicts
 
 
+@pytest.mark.long
 def test_of_nine_writers_at_once_every_change_is_there_once(begin: Begin) -> None:
     write_together(begin("sop"), rounds=1)
 
@@ -184,6 +185,7 @@ def kill(living: Living, number: int, kinds: tuple[str, ...], points: tuple[str,
 KINDS = ("delete", "update", "merge", "optimize", "append")
 
 
+@pytest.mark.long
 def test_a_change_that_dies_while_it_commits_is_made_or_not(begin: Begin) -> None:
     kill(begin("sop"), 0, ("merge", "optimize"), ("snapshot-created", "before-snapshot"))
 

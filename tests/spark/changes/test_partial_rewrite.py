@@ -30,14 +30,14 @@ from layoutopt.model.predicates import Filter
 from layoutopt.model.requests import DeleteRequest, OptimizeRequest
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
-from layoutopt.spark.changes.dml import delete_rows
 from layoutopt.spark.changes.located_rows import locate_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.spark_change import SparkChange
+from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
+from tests.effort import long_too
 from tests.spark.changes.living import Begin
 from tests.spark.tables import document, every_type, is_value, kinds_and_shops, plan_of, simple_rows
 
@@ -142,7 +142,7 @@ def test_a_layout_written_alone_is_read_where_it_skips_more_and_leaves_the_other
     apart.check()
 
 
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("point", [*CRASH_POINTS[::2], *long_too(*CRASH_POINTS[1::2])])
 def test_whoever_dies_leaves_the_table_as_before_or_after(apart: Apart, point: str) -> None:
     class KilledError(BaseException):
         pass
@@ -170,7 +170,7 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart, rows: int) -> No
     if rows == 800:
         apart.write(wanted)
     else:
-        delete_rows(apart.spark, DeleteRequest(table_path=apart.path, where="id = 3"))
+        change_by_spark(apart.spark, DeleteRequest(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match="another commit"):
         apart.write(wanted, snapshot=0)
     files = {file.path for file in TableFiles(apart.path).walk("data")}

@@ -192,8 +192,9 @@ def test_tables_are_the_same_as_by_spark(
     assert max(segments) > 1 or partition_by in ("day", "text")
 
 
-@pytest.mark.parametrize("partition_by", [None, "p"])
-@pytest.mark.parametrize("format", ["delta", "iceberg"])
+@pytest.mark.parametrize(
+    ("format", "partition_by"), [("delta", "p"), *long_too(("delta", None), ("iceberg", "p"), ("iceberg", None))]
+)
 def test_tables_of_other_formats_are_read_by_arrow(
     spark: SparkSession, tmp_path: Path, format: str, partition_by: str | None
 ) -> None:
@@ -220,7 +221,7 @@ def test_partitions_that_are_folders_are_read_too(
     check_both(spark, source, tmp_path, a_plan(opened, by))
 
 
-@pytest.mark.parametrize("by", ["year", None])
+@pytest.mark.parametrize("by", ["year", *long_too(None)])
 def test_nested_columns_are_loaded_without_spark(spark: SparkSession, tmp_path: Path, by: str | None) -> None:
     rows = every_type(spark, 120)
     source = written(rows, tmp_path / "source")
@@ -248,7 +249,7 @@ def write_foreign(folder: Path, **columns: pa.Array) -> str:
     return str(folder)
 
 
-@pytest.mark.parametrize("partition_by", [None, "tiny"])
+@pytest.mark.parametrize("partition_by", [*long_too(None), "tiny"])
 def test_files_of_other_writers_are_read_alike(spark: SparkSession, tmp_path: Path, partition_by: str | None) -> None:
     source = write_foreign(
         tmp_path / "source",
@@ -282,7 +283,7 @@ def test_nested_columns_of_other_writers_are_read_alike(spark: SparkSession, tmp
 
 @pytest.mark.parametrize(
     ("kept", "partition_by", "by_segment"),
-    [("source", None, True), ("in_folders", "year", True), ("source", "year", False)],
+    [("in_folders", "year", True), *long_too(("source", None, True), ("source", "year", False))],
 )
 def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     spark: SparkSession,

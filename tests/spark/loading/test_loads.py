@@ -41,6 +41,7 @@ from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.verify import rows_of_entries
+from tests.effort import long_too
 from tests.spark.tables import plan_of, simple_document
 
 if TYPE_CHECKING:
@@ -452,7 +453,7 @@ def test_each_commit_is_published_and_so_is_what_a_crash_left_unpublished(
         ask(publish=["orc"])
 
 
-@pytest.mark.parametrize("in_files", [True, False])
+@pytest.mark.parametrize("in_files", [True, *long_too(False)])
 def test_columns_are_found_in_any_case(place: Path, ask: Callable[..., LoadsReport], in_files: bool) -> None:
     """Of folders and files, whichever of them spells the partition column otherwise than the plan."""
     for number, day in enumerate(DAYS):

@@ -28,6 +28,7 @@ from layoutopt.external.snapshot import strip_scheme
 from layoutopt.scan.table import open_table
 from layoutopt.spark.core.source import measure_content, open_source, schema_of
 from layoutopt.spark.loading.source_files import source_partitions
+from tests.effort import long_too
 from tests.external.tables import hinted
 from tests.spark.settings import under
 from tests.versions import needs_spark
@@ -130,7 +131,7 @@ def test_the_table_has_each_format() -> None:
     assert set(formats.FORMATS) <= set(FORMATS)
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("name", ["parquet", *long_too(*(name for name in FORMATS if name != "parquet"))])
 def test_a_source_lives(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
     rows, more = rows_from(0), rows_from(60, 20)
     source, batch = FORMATS[name](spark, tmp_path / "rows", rows), FORMATS[name](spark, tmp_path / "more", more)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from layoutopt.config.settings import PlanSettings
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.arrays import Floats
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.query import Query
@@ -20,7 +20,7 @@ def held(count: int) -> tuple[Query, ...]:
 
 def reading(shares: Sequence[float] | Floats) -> EvaluatedPlan:
     read = BytesRead(tuple(map(float, shares)), (1.0,) * len(shares))
-    return EvaluatedPlan(PlanSettings(source="nowhere"), 2, read.fraction, read)
+    return EvaluatedPlan(PlanRequest(), 2, read.fraction, read)
 
 
 def test_less_of_every_query_is_clear_however_much_queries_differ() -> None:

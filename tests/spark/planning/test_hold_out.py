@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import PlanError, SettingError
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.features_document import FeaturesDocument
 from layoutopt.model.layout import ByOrder, Layout, Plan, Scheme
 from layoutopt.model.predictions import held_out_shares
@@ -113,21 +114,21 @@ def silent(sentence: str) -> None:
     """What nobody is told."""
 
 
-def settings(**changed: Any) -> PlanSettings:
-    return PlanSettings(source="nowhere", partition_by="day", block_rows=200, method="auto", **changed)
+def make_request(**changed: Any) -> PlanRequest:
+    return PlanRequest(partition_by="day", block_rows=200, **changed)
 
 
 def test_every_candidate_is_tried_and_the_best_is_chosen() -> None:
     run = trying()
-    chosen = choose_method(run, settings(), 2, silent)
-    scores = {trial.settings.method: trial.score for trial in run.evaluated}
+    chosen = choose_method(run, make_request(), 2, silent)
+    scores = {trial.request.method: trial.score for trial in run.evaluated}
     assert tuple(scores) == CANDIDATES
     assert scores[chosen.method] == min(scores.values()) < 0.3 < scores["input-order"]
-    assert {trial.settings.row_order for trial in run.evaluated} == {("auto",)}
-    assert choose_method(trying(), settings(row_order=("none",)), 2, silent).row_order == ("none",)
+    assert {trial.request.row_order for trial in run.evaluated} == {("auto",)}
+    assert choose_method(trying(), make_request(row_order=("none",)), 2, silent).row_order == ("none",)
     run = trying()
-    choose_method(run, settings(storage_budget=(1.5,)), 2, silent)
-    assert run.evaluated[-1].settings.method == "gsop-r"
+    choose_method(run, make_request(storage_budget=(1.5,)), 2, silent)
+    assert run.evaluated[-1].request.method == "gsop-r"
 
 
 def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,11 +140,11 @@ def test_the_best_are_compared_again_and_the_others_are_not(monkeypatch: pytest.
         return [replace(trial, score=1 - trial.score) for trial in trials]
 
     monkeypatch.setattr(run, "score_again", score_again)
-    chosen = choose_method(run, settings(), 2, silent)
+    chosen = choose_method(run, make_request(), 2, silent)
     scores = [trial.score for trial in run.evaluated]
     assert [trial.score for trial in asked] == [score for score in scores if score <= 1.5 * min(scores)]
     assert len(asked) < len(scores)
-    assert chosen == max(asked, key=lambda trial: trial.score).settings
+    assert chosen == max(asked, key=lambda trial: trial.score).request
 
 
 @pytest.mark.long
@@ -160,8 +161,8 @@ def test_the_order_of_rows_that_was_found_is_not_searched_again(
         return [replace(trial, row_orders=found) for trial in trials]
 
     monkeypatch.setattr(run, "score_again", score_again)
-    assert choose_method(run, settings(), 2, silent).row_order == planned
-    assert choose_method(run, settings(row_order=("day",)), 2, silent).row_order == ("day",), "as was asked"
+    assert choose_method(run, make_request(), 2, silent).row_order == planned
+    assert choose_method(run, make_request(row_order=("day",)), 2, silent).row_order == ("day",), "as was asked"
 
 
 def trying_two() -> HoldOutEvaluation:
@@ -169,7 +170,7 @@ def trying_two() -> HoldOutEvaluation:
     run = trying()
     run.rows = object()  # type: ignore[assignment]  # nobody reads them here
     for method in ("sop", "input-order"):
-        run.score(settings().model_copy(update={"method": method}), 2)
+        run.score(make_request(method=method), 2)
     return run
 
 
@@ -209,15 +210,15 @@ def test_plans_are_judged_by_bytes_or_by_cells(monkeypatch: pytest.MonkeyPatch) 
 def test_methods_that_cannot_plan_are_left_out() -> None:
     bare = replace(kinds(), queries=())
     run = HoldOutEvaluation([Fold({2: bare}, kinds().queries)], sample_of(bare), "day", silent)
-    choose_method(run, settings(), 2, silent)
-    assert {"sort", "range", "zorder"}.isdisjoint(trial.settings.method for trial in run.evaluated)
+    choose_method(run, make_request(), 2, silent)
+    assert {"sort", "range", "zorder"}.isdisjoint(trial.request.method for trial in run.evaluated)
 
 
 def test_tuning_tries_the_grid_and_then_block_sizes() -> None:
     few = replace(kinds(), features=replace(kinds().features, features=kinds().features.features[:1]))
     run = trying(t2=kinds(), t4=few)
-    best = tune(run, settings().model_copy(update={"method": "sop"}), [2, 4])
-    tried_ones = [(one.threshold, one.settings.num_features, one.settings.block_rows) for one in run.evaluated]
+    best = tune(run, make_request(method="sop"), [2, 4])
+    tried_ones = [(one.threshold, one.request.num_features, one.request.block_rows) for one in run.evaluated]
     assert tried_ones[:2] == [(2, 4, 200), (4, 1, 200)]
     assert {(t, n) for t, n, _ in tried_ones[2:]} == {(2, 4)}
     assert [rows for *_, rows in tried_ones[2:]] == [50, 100, 400]
@@ -249,21 +250,22 @@ class TestPlanBest:
     ) -> None:
         some = ("input-order", "cuts", "gsop")
         monkeypatch.setattr("layoutopt.planning.automatic.CANDIDATES", some)
-        asked = PlanSettings(source=str(source), partition_by="day", block_rows=20, method="auto", segment_rows=1000)
-        plan = plan_best(spark, asked, log, draw=plot_tuning)
+        request = PlanRequest(partition_by="day", block_rows=20, segment_rows=1000)
+        plan = plan_best(spark, source, log, request)
         found = held_out_shares(plan.predicted)
         assert set(found) == set(some)
         assert found[plan.method] == min(found.values())
         assert Plan.loads(plan.dumps()) == plan
-        assert plan_best(spark, asked, log).dumps() == plan.dumps()
+        assert plan_best(spark, source, log, request).dumps() == plan.dumps()
 
     def test_an_objective_is_refused_where_nothing_is_chosen(
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
-        asked = PlanSettings(source=str(source), objective="cells")
-        for wrong in ({"method": "sop"}, {"tune": True}):
+        request = PlanRequest(objective="cells")
+        wrongs: tuple[dict[str, Any], ...] = ({"method": "sop"}, {"tune": True})
+        for wrong in wrongs:
             with pytest.raises(SettingError, match=r"--objective"):
-                plan_best(spark, asked.model_copy(update=wrong), log)
+                plan_best(spark, source, log, replace(request, **wrong))
 
     @pytest.mark.long
     def test_tuning_plans_by_the_best_parameters_and_draws_them(
@@ -271,16 +273,8 @@ class TestPlanBest:
     ) -> None:
         pytest.importorskip("matplotlib")
         picture = tmp_path / "tuned.png"
-        asked = PlanSettings(
-            source=str(source),
-            partition_by="day",
-            method="sop",
-            block_rows=40,
-            tune=True,
-            tune_plot=picture,
-            resamples=8,
-        )
-        plan = plan_best(spark, asked, log, draw=plot_tuning)
+        request = PlanRequest("sop", "day", block_rows=40, tune=True, resamples=8)
+        plan = plan_best(spark, source, log, request, draw=partial(plot_tuning, path=picture))
         best = next(iter(held_out_shares(plan.predicted)))
         assert best.endswith(f"block-rows={plan.block_rows}")
         assert picture.stat().st_size > 10_000
@@ -288,14 +282,14 @@ class TestPlanBest:
     def test_what_is_of_no_use_or_cannot_be_is_said(
         self, spark: SparkSession, source: Path, log: FeaturesDocument
     ) -> None:
-        asked = PlanSettings(source=str(source), partition_by="day", method="auto")
+        request = PlanRequest(partition_by="day")
         with pytest.raises(SettingError, match="--resamples 4"):
-            plan_best(spark, asked.model_copy(update={"method": "sop", "resamples": 4}), log)
+            plan_best(spark, source, log, replace(request, method="sop", resamples=4))
         few = replace(log, queries=log.queries[:3])
         with pytest.raises(PlanError, match="3 queries are too few"):
-            plan_best(spark, asked.model_copy(update={"tune": True}), few)
+            plan_best(spark, source, few, replace(request, tune=True))
         said: list[str] = []
-        assert plan_best(spark, asked, few, said.append).method == "sop"
+        assert plan_best(spark, source, few, request, said.append).method == "sop"
         assert said[0].startswith("the log's 3 queries are too few to choose by: sop")
 
 
@@ -305,21 +299,21 @@ def test_trials_and_rehearsals_side_by_side_say_what_they_say_alone(spark: Spark
     rows_of_source = simple_rows(spark, 400)
     doc = simple_document(rows_of_source)
     fold = Fold({1: replace(doc, queries=doc.queries[:3])}, doc.queries[3:])
-    settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, guides="features")
-    wanted = [settings.model_copy(update={"method": method}) for method in ("cuts", "sort", "input-order")]
-    wanted[1] = wanted[1].model_copy(update={"by": ("text",)})
+    request = PlanRequest(block_rows=20, segment_rows=1000, guides="features")
+    wanted = [replace(request, method=method) for method in ("cuts", "sort", "input-order")]
+    wanted[1] = replace(wanted[1], by=("text",))
     alone, together = (
-        draw_evaluation(source_rows(rows_of_source, settings.partition_by), settings, [fold], lambda sentence: None)
+        draw_evaluation(source_rows(rows_of_source, request.partition_by), request, [fold], lambda sentence: None)
         for _ in range(2)
     )
     for each in wanted:
         alone.score(each, 1)
     assert score_all(together, wanted, 1) == alone.evaluated == together.evaluated
-    plans = [Trial(trial.plans[0], trial.settings.method == "cuts") for trial in alone.evaluated]
+    plans = [Trial(trial.plans[0], trial.request.method == "cuts") for trial in alone.evaluated]
     apart = [
-        try_on_segments(source_rows(rows_of_source, settings.partition_by), [trial], doc.queries)[0] for trial in plans
+        try_on_segments(source_rows(rows_of_source, request.partition_by), [trial], doc.queries)[0] for trial in plans
     ]
-    assert try_on_segments(source_rows(rows_of_source, settings.partition_by), plans, doc.queries) == apart
+    assert try_on_segments(source_rows(rows_of_source, request.partition_by), plans, doc.queries) == apart
     assert all(one.stored > 0 for one in apart)
 
 
@@ -331,16 +325,16 @@ def test_plans_of_folds_have_features_of_their_own(spark: SparkSession, partitio
     doc = simple_document(rows_of_source)
     some = [range(len(doc.features) - 1), range(len(doc.features) - 1, 0, -1)]
     folds = [Fold({1: replace(doc, features=doc.features.only(kept))}, doc.queries) for kept in some]
-    settings = PlanSettings(source="x", block_rows=20, segment_rows=1000, method="sop", partition_by=partition_by)
+    request = PlanRequest("sop", partition_by, block_rows=20, segment_rows=1000)
     evaluation = draw_evaluation(
-        source_rows(rows_of_source, settings.partition_by), settings, folds, lambda sentence: None
+        source_rows(rows_of_source, request.partition_by), request, folds, lambda sentence: None
     )
-    evaluation.score(settings, 1)
+    evaluation.score(request, 1)
     (trial,) = evaluation.evaluated
     plans = [Trial(plan, search=False) for plan in trial.plans]
     apart = [
-        try_on_segments(source_rows(rows_of_source, settings.partition_by), [plan], doc.queries)[0] for plan in plans
+        try_on_segments(source_rows(rows_of_source, request.partition_by), [plan], doc.queries)[0] for plan in plans
     ]
     assert apart[0].read != apart[1].read
-    assert try_on_segments(source_rows(rows_of_source, settings.partition_by), plans, doc.queries) == apart
+    assert try_on_segments(source_rows(rows_of_source, request.partition_by), plans, doc.queries) == apart
     assert evaluation.score_again([trial])

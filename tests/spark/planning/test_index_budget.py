@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from hashlib import sha1
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from layoutopt.config.files import make_settings
-from layoutopt.config.settings import PlanSettings
+from layoutopt.api.options import make_request
 from layoutopt.errors import SettingError
+from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.predicates import Call, Col, Const, InSet
 from layoutopt.model.values import ValueSet
 from layoutopt.spark.core.source import schema_of
@@ -38,9 +38,9 @@ def source(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pat
     return path
 
 
-def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **settings: object) -> Plan:
-    given = {"source": str(source), "method": "input-order", "block_rows": 300, **settings}
-    return plan_with_indexes(spark, make_settings(PlanSettings, given), of)
+def planned(spark: SparkSession, source: Path, of: FeaturesDocument, **more: Any) -> Plan:
+    request = make_request(PlanRequest, {"method": "input-order", "block_rows": 300, **more})
+    return plan_with_indexes(spark, str(source), of, request)
 
 
 def of_values(spark: SparkSession, source: Path, column: str, values: list[object]) -> FeaturesDocument:
@@ -51,11 +51,11 @@ def of_values(spark: SparkSession, source: Path, column: str, values: list[objec
 @pytest.mark.long
 def test_values_that_never_recur_are_worth_an_index(spark: SparkSession, source: Path) -> None:
     log = of_values(spark, source, "text", [sha1(b"%d" % i).hexdigest() for i in range(3, 6000, 147)])
-    plan = planned(spark, source, log, index_budget="30%", index="day:value-list")
+    plan = planned(spark, source, log, index_budget=0.3, index="day:value-list")
     assert {str(index).split(":")[0] for index in plan.indexes} == {"day", "text"}
     assert plan.predicted["index_share"] <= 0.3
     assert plan.predicted["index_saves"] > 0.5
-    assert planned(spark, source, log, index_budget="0.01%").indexes == ()
+    assert planned(spark, source, log, index_budget=0.0001).indexes == ()
     assert planned(spark, source, log).indexes == ()
 
 
@@ -65,7 +65,7 @@ def test_elements_that_never_recur_are_worth_an_index(spark: SparkSession, sourc
     words = Col("words", "array<string>")
     looked_up = [Const(sha1(b"%d" % i).hexdigest()[:8], "string") for i in range(3, 6000, 147)]
     holds = [InSet(Call("array_contains", (words, word), "boolean"), ValueSet.point(1)) for word in looked_up]
-    plan = planned(spark, source, document(schema, holds), index_budget="30%")
+    plan = planned(spark, source, document(schema, holds), index_budget=0.3)
     assert {str(index).split(":")[0] for index in plan.indexes} == {"words"}
     assert plan.predicted["index_saves"] > 0.5
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from layoutopt.config.settings import PlanSettings
 from layoutopt.errors import NeedsSparkError, SettingError
 from layoutopt.events import Progress
 from layoutopt.external.snapshot import SnapshotFile
@@ -234,7 +233,7 @@ def test_auto_tries_methods_on_plain_files(
     monkeypatch.setattr("layoutopt.features.cross_validation.FOLDS", 2)  # each needs plans of its own
     rows, source = kinds_and_shops(spark, 600, 3), source_of(600, 3)
     of = document(schema_of(rows), [is_value(schema_of(rows), "shop", "=", shop) for shop in range(10)])
-    plan = plan_best(spark, PlanSettings(source=source, partition_by="day", method="auto", block_rows=20), of, never)
+    plan = plan_best(spark, source, of, PlanRequest(partition_by="day", block_rows=20), never)
     assert plan.predicted["bytes_fraction"] < 1
 
 

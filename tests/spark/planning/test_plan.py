@@ -136,7 +136,7 @@ class TestMakePlan:
     def test_too_few_features_make_no_plan(self, spark: SparkSession) -> None:
         source = simple_rows(spark)
         with pytest.raises(PlanError, match="max_vectors=1"):
-            make_plan(spark, source, simple_document(source), PlanRequest(max_vectors=1, min_features=1))
+            make_plan(spark, source, simple_document(source), PlanRequest(max_vectors=1))
 
     @pytest.mark.parametrize(
         "method", ["sort", *long_too(*(kind for kind in ORDER_KINDS if kind not in ("input", "sort")))]

@@ -48,7 +48,7 @@ def test_a_log_is_analysed_and_a_table_planned(tmp_path: Path) -> None:
     assert Plan.loads(plan.read_bytes()).predicted["bytes_fraction"] < 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_layout_is_advised(tmp_path: Path) -> None:
     page = tmp_path / "advice.html"
     advised = run(

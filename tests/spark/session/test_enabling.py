@@ -21,7 +21,7 @@ from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
 from tests.spark.settings import compared_here, new_session, under
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.checks_texts, pytest.mark.usefixtures("each_reader")]
 
 # What must skip reads fewer blocks than there are in at least one mention of an optimised table.
 SKIPPING = {

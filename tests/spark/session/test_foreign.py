@@ -15,6 +15,7 @@ import layoutopt.spark as skipping
 from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
 from layoutopt.spark.changes.spark_change import open_for_change
+from tests.effort import long_too
 from tests.external.folders import index, opened, write
 from tests.external.tables import delete_positions, delta_table, first_file, hinted
 from tests.spark.settings import under
@@ -122,6 +123,7 @@ def uses_native_reader(rows: DataFrame) -> bool:
     return "FileScan parquet" in plan and "MapInArrow" not in plan
 
 
+NO_VALUE = "p=__HIVE_DEFAULT_PARTITION__"
 KINDS = {
     "atoms": pa.table(
         {
@@ -147,8 +149,17 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("folders", [[""], ["p=1", "p=2", "p=__HIVE_DEFAULT_PARTITION__"], ["p=a b/q=1", "p=%25/q=2"]])
+@pytest.mark.parametrize(
+    ("folders", "kind"),
+    [
+        ([""], "nested"), (["p=1", "p=2", NO_VALUE], "atoms"), (["p=a b/q=1", "p=%25/q=2"], "unsigned"),
+        *long_too(
+            ([""], "atoms"), ([""], "unsigned"), (["p=1", "p=2", NO_VALUE], "nested"),
+            (["p=1", "p=2", NO_VALUE], "unsigned"), (["p=a b/q=1", "p=%25/q=2"], "atoms"),
+            (["p=a b/q=1", "p=%25/q=2"], "nested"),
+        ),
+    ],
+)  # fmt: skip
 def test_native_reads_return_the_rows_of_tasks(
     spark: SparkSession, tmp_path: Path, kind: str, folders: list[str]
 ) -> None:

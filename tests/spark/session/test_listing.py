@@ -41,7 +41,7 @@ def test_what_a_user_sets_stays(spark: SparkSession, own: str) -> None:
         assert session.conf.get(SETTING) == own
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_the_code_of_a_query_has_no_numbers_of_blocks(spark: SparkSession, tmp_path: Path) -> None:
     rows = some_rows(90)
     build(tmp_path, rows, building(SCHEMA, CONDITIONS))

@@ -76,6 +76,7 @@ def wanted(spark: SparkSession, rows: pa.Table) -> Callable[[str], list[str]]:
     return cache(lambda sql: on_the_source(spark, sql, rows))
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize("sql", QUERIES)
 def test_answers_equal_those_over_the_source(
     sql: str, spark: SparkSession, table: Table, wanted: Callable[[str], list[str]]
@@ -84,6 +85,7 @@ def test_answers_equal_those_over_the_source(
         assert answer(spark_sql(spark, table, sql)) == wanted(sql)
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_rows_that_are_whole_elsewhere_are_never_read(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     """Layout 1 has the other rows too, for their prices, but not their kinds: those would read as NULL."""
     names = ("kind IS NULL", *CONDITIONS[1:])
@@ -97,6 +99,7 @@ def test_rows_that_are_whole_elsewhere_are_never_read(spark: SparkSession, tmp_p
     assert answer(spark_sql(spark, table, sql)) == on_the_source(spark, sql, rows)
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_spark_and_duckdb_agree(spark: SparkSession, table: Table) -> None:
     scan = table.scan("SELECT id, day, kind, price, seen, year FROM t WHERE kind = 'air' AND price > 60")
     by_spark, by_duckdb = scan.to_spark(spark).toArrow(), scan.to_arrow()
@@ -104,6 +107,7 @@ def test_spark_and_duckdb_agree(spark: SparkSession, table: Table) -> None:
     assert by_spark.schema.names == by_duckdb.schema.names
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_spark_and_duckdb_agree_on_joins(spark: SparkSession, table: Table, tmp_path: Path) -> None:
     kinds = {"kind": ["air", "rail", "ship", "mail", None], "speed": [900, 120, 30, 60, 5]}
     write(tmp_path / "kinds" / "a.parquet", pa.table(kinds))
@@ -130,7 +134,7 @@ def test_the_rows_of_a_read_are_those_of_surviving_blocks(spark: SparkSession, t
     assert "EqualTo(_block,3)" in plan_text(frame)
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_the_native_reader_reads_only_surviving_blocks(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     table = build(tmp_path, rows.sort_by("id"), building(SCHEMA, CONDITIONS, blocking=by_position(30)))
     session = spark.newSession()
@@ -166,7 +170,7 @@ def pushed_filters(frame: DataFrame) -> str:
     return " ".join(line.split("PushedFilters:")[1].split("ReadSchema")[0] for line in lines)
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_filters_on_floats_with_nans_are_not_pushed_to_files(
     spark: SparkSession, tmp_path: Path, rows: pa.Table
 ) -> None:
@@ -176,7 +180,7 @@ def test_filters_on_floats_with_nans_are_not_pushed_to_files(
     assert "id" in pushed
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_filters_on_floats_without_nans_are_pushed_and_zeros_have_no_sign(spark: SparkSession, tmp_path: Path) -> None:
     """Parquet's reader finds 0.0 and -0.0 different, in dictionaries alone; a block each has the one or the other."""
     numbers = np.repeat([0.0, -0.0, 1.5, -1.5, float("inf")], 30)
@@ -197,7 +201,7 @@ def test_filters_on_floats_without_nans_are_pushed_and_zeros_have_no_sign(spark:
         assert answer(spark_sql(spark, table, arms)) == on_the_source(spark, arms, rows)
 
 
-@pytest.mark.left_to_spark
+@pytest.mark.usefixtures("by_tasks")
 def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSession, table: Table) -> None:
     sql = "SELECT id, seen FROM t WHERE kind = 'air'"
     expected = spark_sql(spark, table, sql)
@@ -211,6 +215,7 @@ def test_timestamps_are_what_they_are_whatever_session_is_active(spark: SparkSes
     assert answer(found) == answer(expected) != []
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.unshadowed  # the features are written in another zone than the plan's
 def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     """A zone in which the session's clock is not the table's."""
@@ -224,6 +229,7 @@ def test_features_of_other_settings_skip_nothing(spark: SparkSession, tmp_path: 
     assert scan.skipped_by["features"].blocks == 0
 
 
+@pytest.mark.usefixtures("each_reader")
 def test_what_the_session_makes_of_a_text_is_what_skips(spark: SparkSession, tmp_path: Path, rows: pa.Table) -> None:
     session, table = spark.newSession(), build(tmp_path, rows, building(SCHEMA, CONDITIONS))
     session.createDataFrame(rows).createOrReplaceTempView("t")

@@ -30,7 +30,6 @@ from tests.spark.tables import document, every_type, plan_of
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-pytestmark = pytest.mark.by_driver
 SQL = "SELECT id, price FROM t WHERE kind = 'air' AND price > 20"
 
 
@@ -128,6 +127,7 @@ def test_files_whose_chunks_are_not_known_are_left_to_spark(tmp_path: Path) -> N
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 @pytest.mark.usefixtures("dear_footers")
 @pytest.mark.parametrize("gone", [(), range(0, 300, 5)])
 def test_tasks_answer_as_others_do(
@@ -160,6 +160,7 @@ def test_only_types_that_arrow_and_spark_take_for_the_same(type: str, taken: boo
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) -> None:
     assert same(session.sql(SQL).toArrow().to_pylist(), expected(SQL, some_rows()))
     found = plan_text(session, SQL)
@@ -172,6 +173,7 @@ def test_answers_are_the_same_and_no_task_reads_a_file(session: SparkSession) ->
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_a_session_can_leave_all_reading_to_tasks(session: SparkSession) -> None:
     skipping.enable(session, by_driver=False)
     assert "MapInArrow" in plan_text(session, SQL) or "FileScan" in plan_text(session, SQL)
@@ -182,6 +184,7 @@ def test_a_session_can_leave_all_reading_to_tasks(session: SparkSession) -> None
 
 @pytest.mark.long
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 @pytest.mark.parametrize(
     "sql",
     [
@@ -200,6 +203,7 @@ def test_columns_have_their_places_where_these_count(session: SparkSession, sql:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_deleted_rows_stay_deleted(spark: SparkSession, table: Table) -> None:
     gone = set(range(0, 300, 7))
     found = delete_ids(table.catalog.files.root, gone).scan(SQL).to_spark(spark)
@@ -208,6 +212,7 @@ def test_deleted_rows_stay_deleted(spark: SparkSession, table: Table) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_rows_are_those_of_when_the_query_was_planned(session: SparkSession, table: Table) -> None:
     planned, new = session.sql(SQL), session.sql(SQL)
     before = len(expected(SQL, some_rows()))
@@ -217,6 +222,7 @@ def test_rows_are_those_of_when_the_query_was_planned(session: SparkSession, tab
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_a_file_that_is_gone_is_said_when_the_query_is_planned(session: SparkSession, table: Table) -> None:
     for layout in range(len(table.catalog.plans and next(iter(table.catalog.plans.values())).scheme.layouts)):
         for path in table.data_files(layout):
@@ -228,6 +234,7 @@ def test_a_file_that_is_gone_is_said_when_the_query_is_planned(session: SparkSes
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     session = spark.newSession()
     session.conf.set(reading.LOCAL_ROWS, "1mb")
@@ -247,6 +254,7 @@ def test_the_sessions_settings_are_put_back(spark: SparkSession, table: Table, m
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_a_column_that_is_named_later_is_read(session: SparkSession) -> None:
     right = sorted(row["id"] for row in expected(SQL, some_rows()))
     frames = (
@@ -259,6 +267,7 @@ def test_a_column_that_is_named_later_is_read(session: SparkSession) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_other_sessions_and_the_active_one_play_no_part(spark: SparkSession, session: SparkSession) -> None:
     other = spark.newSession()
     other.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
@@ -271,6 +280,7 @@ def test_other_sessions_and_the_active_one_play_no_part(spark: SparkSession, ses
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_settings_that_somebody_changes_meanwhile_stay(
     spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,6 +297,7 @@ def test_settings_that_somebody_changes_meanwhile_stay(
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_few_rows_are_sent_to_all_tasks_of_a_join(session: SparkSession) -> None:
     session.range(10**6).createOrReplaceTempView("numbers")
     sql = "SELECT n.id FROM numbers n JOIN t ON n.id = t.id WHERE t.kind = 'air'"
@@ -296,6 +307,7 @@ def test_few_rows_are_sent_to_all_tasks_of_a_join(session: SparkSession) -> None
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_texts_of_many_bytes_are_left_to_tasks(session: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readers, "_MOST_HELD", 100)
     assert "MapInArrow" in plan_text(session, SQL) or "FileScan" in plan_text(session, SQL)
@@ -303,6 +315,7 @@ def test_texts_of_many_bytes_are_left_to_tasks(session: SparkSession, monkeypatc
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_rows_are_dealt_out_to_tasks(spark: SparkSession, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows_of(spark, read_of(table))._jdf.rdd().getNumPartitions() == 1
     monkeypatch.setattr(reading, "_HANDED_ROWS_A_TASK", 5)
@@ -314,6 +327,7 @@ def test_rows_are_dealt_out_to_tasks(spark: SparkSession, table: Table, monkeypa
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("by_driver")
 def test_every_type_arrives_as_it_was(spark: SparkSession, tmp_path: Path) -> None:
     rows = every_type(spark, 90)
     schema = schema_of(rows)

@@ -27,7 +27,7 @@ from tests.spark.settings import under
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.left_to_spark]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("by_tasks")]
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,7 @@ def test_settings_may_change_while_others_plan(session: SparkSession) -> None:
     changing = threading.Thread(target=change)
     changing.start()
     try:
-        for _ in range(40):
+        for _ in range(10):
             session.sql("SELECT id FROM t WHERE kind = 'air'")._jdf.queryExecution().optimizedPlan()
     finally:
         done.set()

@@ -15,7 +15,7 @@ from layoutopt.spark import disable, enable, register, why
 from tests.scan.builder import build, building, by_position
 from tests.spark.session.answers import answer, skipped
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.checks_texts, pytest.mark.usefixtures("each_reader")]
 
 SCHEMA = Schema(
     tuple(Column(name, type) for name, type in {"year": "int", "d": "date", "s": "string", "i": "int"}.items())

@@ -85,6 +85,7 @@ def asked(session: SparkSession, name: str, condition: str) -> DataFrame:
     return CHAINS[name](session.table("t"), session.table("dim"), condition)
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize(("name", "number"), [*PAIRS, *long_too(*OTHERS)])
 def test_answers_are_those_over_the_source(name: str, number: int, enabled: SparkSession, source: SparkSession) -> None:
     if not has_spark(NEWER.get(name, "0.0")):
@@ -94,6 +95,7 @@ def test_answers_are_those_over_the_source(name: str, number: int, enabled: Spar
     assert answer(asked(enabled, name, condition)) == expected
 
 
+@pytest.mark.usefixtures("each_reader")
 @pytest.mark.parametrize("number", [0, *long_too(1, 2, 3)])
 def test_what_can_be_skipped_is(number: int, enabled: SparkSession, table: Table) -> None:
     """Of the statements for which `evaluate` finds blocks to skip, nearly all skip: here all but those named."""

@@ -9,7 +9,7 @@ import pytest
 
 from layoutopt.errors import QueryError
 from layoutopt.evaluation import engine
-from layoutopt.evaluation.engine import EngineQuery, View
+from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.model.schema import Column, Schema
 from layoutopt.model.udf import Udf
 from layoutopt.sql.duckdb.translate import PortableSql, portable_sql
@@ -70,7 +70,7 @@ def rows() -> pa.Table:
 
 def run(portable: PortableSql) -> pa.Table:
     """The embedded engine's answer."""
-    view = View("rows_of_t", rows().schema, rows().to_batches)
+    view = EngineView("rows_of_t", rows().schema, rows().to_batches)
     return engine.answer(EngineQuery(portable.sql, portable.columns, (view,), "UTC", False, portable.functions))
 
 

@@ -14,7 +14,8 @@ from layoutopt.sql.duckdb.columns import column_function
 def computed(name: str, types: list[str], returns: str, *row: Any) -> Any:
     function = column_function(name, types, returns, "UTC")
     assert function is not None
-    return function(*(pa.chunked_array([pa.array([value])]) for value in row))[0]
+    values = function(*(pa.chunked_array([pa.array([value])]) for value in row))
+    return values[0] if isinstance(values, list) else values[0].as_py()
 
 
 @pytest.mark.parametrize(

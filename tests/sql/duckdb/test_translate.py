@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException
 
 from layoutopt.errors import QueryError
 from layoutopt.evaluation import engine
-from layoutopt.evaluation.engine import EngineQuery, View
+from layoutopt.evaluation.engine import EngineQuery, EngineView
 from layoutopt.model.schema import Column, Schema
 from layoutopt.sql.duckdb.translate import portable_sql
 
@@ -190,10 +190,8 @@ BAD = [
 
 def answer(sql: str, rows: pa.Table) -> tuple[list[str], list[tuple[Any, ...]]]:
     portable = portable_sql(sql, {"T": SCHEMA}, "rows_of_t")
-    view = View("rows_of_t", rows.schema, rows.to_batches)
-    query = EngineQuery(
-        portable.sql, portable.columns, (view,), "UTC", False, portable.functions, portable.uses_times
-    )
+    view = EngineView("rows_of_t", rows.schema, rows.to_batches)
+    query = EngineQuery(portable.sql, portable.columns, (view,), "UTC", False, portable.functions, portable.uses_times)
     found = engine.answer(query)
     return [column.name for column in portable.columns], [
         tuple(row) for row in zip(*(c.to_pylist() for c in found.columns), strict=True)

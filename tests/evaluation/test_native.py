@@ -15,11 +15,11 @@ import pytest
 
 import layoutopt
 from layoutopt.errors import SettingError
-from layoutopt.native import compile_loop
+from layoutopt.evaluation.native import compile_loop
 
 ROOT = str(Path(layoutopt.__file__).parent.parent)
 TWICE = """
-from layoutopt.native import compile_loop
+from layoutopt.evaluation.native import compile_loop
 
 @compile_loop
 def twice(number):
@@ -74,6 +74,6 @@ def test_sums_of_integers_are_exact_in_any_order() -> None:
 
 def test_a_python_without_numba_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "numba", None)
-    monkeypatch.delitem(sys.modules, "layoutopt.native")
+    monkeypatch.delitem(sys.modules, "layoutopt.evaluation.native")
     with pytest.raises(SettingError, match=f"{sys.executable} has no working numba, which forming blocks needs"):
-        importlib.import_module("layoutopt.native")
+        importlib.import_module("layoutopt.evaluation.native")

@@ -1,0 +1,1 @@
+"""The functions of the Python interface, and what runs their tasks."""

@@ -1,0 +1,215 @@
+"""Choose what runs the tasks of a verb: processes of this machine, or Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn
+
+from layoutopt.errors import NeedsSparkError, SettingError
+from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from layoutopt.changes.commit import ChangeReport
+    from layoutopt.events import Stages
+    from layoutopt.loading.append import AppendReport
+    from layoutopt.loading.load import LoadSource, LoadsReport
+    from layoutopt.methods.interface import PlanRequest
+    from layoutopt.model.features_document import FeaturesDocument
+    from layoutopt.model.layout import Plan
+    from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
+    from layoutopt.planning.hold_out import EvaluatedPlan
+    from layoutopt.spark.core.sessions import AnySession
+    from layoutopt.writer.task_result import LoadReport
+
+AUTO: Final = "auto"
+LOCAL: Final = "local"
+SPARK: Final = "spark"
+
+# With more rows, Spark's start is a small part of a load, whose tasks may then run on other machines.
+MOST_LOCAL_ROWS: Final = 10_000_000
+
+
+def has_pyspark() -> bool:
+    """Return whether PySpark is installed; it takes a second to import."""
+    try:
+        return find_spec("pyspark") is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What runs the tasks of a verb.
+
+    Attributes:
+        executor: ``auto`` takes processes of this machine for plain sources of up to 10 million rows, and Spark for
+            the others, if PySpark is installed.
+        start: starts Spark, and returns the same session at each call.
+        reason: why ``auto`` takes Spark for any source; None if there is no reason.
+        reads_otherwise: whether Spark has properties or libraries by which it may read a source otherwise.
+    """
+
+    executor: Literal["auto", "local", "spark"]
+    start: Callable[[], SparkSession]
+    reason: str | None = None
+    reads_otherwise: bool = False
+
+    @cached_property
+    def spark(self) -> AnySession:
+        """The function that starts Spark, or its session where a source can't be checked before."""
+        if self.executor == LOCAL:
+            return _refuse_spark
+        return self.start() if self.reads_otherwise else self.start
+
+    def needs_spark(self, source: str) -> bool:
+        """Return whether Spark runs the tasks of a source, before it is looked at closely.
+
+        Raises:
+            SettingError: Spark is chosen, and can't read a file of the source.
+        """
+        if self.executor == LOCAL or (self.executor == AUTO and self.reason is None):
+            return False
+        if self.executor == AUTO and not has_pyspark():
+            return self.reads_otherwise  # which ends with an error
+        from layoutopt.sources.parquet_files import find_spark_gap
+
+        gap = None if self.reads_otherwise else find_spark_gap(source)
+        if gap is not None and self.executor == SPARK:
+            raise SettingError(f"{gap}; give --executor local")
+        return gap is None
+
+    def plan(
+        self,
+        source: Any,
+        document: FeaturesDocument,
+        request: PlanRequest,
+        say: Progress = silent,
+        draw: Callable[[Sequence[EvaluatedPlan]], None] | None = None,
+    ) -> Plan:
+        """Plan as :func:`layoutopt.spark.planning.indexes.plan_with_indexes`."""
+        from layoutopt.spark.planning.indexes import plan_with_indexes
+
+        needs_spark = self.executor == SPARK or (self.executor == AUTO and self.reason is not None)
+        spark = self.start() if needs_spark else self.spark
+        return plan_with_indexes(spark, source, document, request, say, draw)
+
+    def load(
+        self,
+        request: LoadRequest,
+        say: Progress = silent,
+        log: EventLog = NO_EVENTS,
+        make_plan: Callable[[], Plan] | None = None,
+    ) -> LoadsReport:
+        """Load as :func:`layoutopt.loading.load.run_load`."""
+        from layoutopt.loading.load import run_load
+        from layoutopt.loading.readable_days import open_readable
+
+        if self.needs_spark(request.source) or (self.executor == AUTO and request.parallel > 1 and has_pyspark()):
+            return run_load(partial(self._open_by_spark, request), request, say, log, make_plan, request.parallel)
+        open_source = open_readable
+        if self.executor == AUTO and has_pyspark():
+            open_source = partial(self._open_anywhere, request, say)
+        return run_load(open_source, request, say, log, make_plan)
+
+    def _open_by_spark(self, request: LoadRequest, source: str, plan: Plan) -> LoadSource:
+        from layoutopt.spark.loading.load import SparkSource
+
+        return SparkSource(self.spark, source, plan, is_partial=request.is_partial)
+
+    def _open_anywhere(self, request: LoadRequest, say: Progress, source: str, plan: Plan) -> LoadSource:
+        """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
+        from layoutopt.loading.readable_days import open_readable
+        from layoutopt.sources.listing import estimate_rows, list_source_files
+        from layoutopt.sources.parquet_files import find_spark_gap
+
+        try:
+            opened = open_readable(source, plan)
+            readable = [partition for partition in opened.list_partitions() if partition.problem is None]
+            opened.open_rows(readable[:1])  # raises if a feature needs Spark
+            rows = estimate_rows(list_source_files(source, plan.schema, plan.partition_by))
+            if rows <= MOST_LOCAL_ROWS or find_spark_gap(source) is not None:
+                return opened
+            reason = f"about {rows:,} rows"
+        except NeedsSparkError as error:
+            if find_spark_gap(source) is not None:
+                raise
+            reason = str(error).splitlines()[0]
+        say(f"loading by Spark: {reason}")
+        return self._open_by_spark(request, source, plan)
+
+    def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
+        """Append as :func:`layoutopt.loading.append.append_rows`."""
+        from layoutopt.loading.append import append_few_rows, append_locally
+        from layoutopt.sources.parquet_files import find_spark_gap
+
+        why = "Spark is chosen" if self.executor == SPARK else self.reason
+        if not self.needs_spark(request.source):
+            if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
+                return append_locally(request, say, log)
+            try:
+                return append_few_rows(request, self._compact_by_spark, say, log)
+            except NeedsSparkError as error:
+                why = str(error)
+        log.write("spark", reason=why)
+        from layoutopt.spark.changes.append import append_rows
+
+        return append_rows(self.spark, request, say, log)
+
+    def change(self, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> ChangeReport:
+        """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
+        from layoutopt.changes.arrow_change import change_without_spark, needs_spark
+        from layoutopt.loading.append import MOST_ROWS
+
+        why, has_spark = "Spark is chosen" if self.executor == SPARK else self.reason, has_pyspark()
+        if self.executor == LOCAL or (self.executor == AUTO and (self.reason is None or not has_spark)):
+            is_bounded = self.executor == AUTO and has_spark
+            try:
+                return change_without_spark(request, say, log, MOST_ROWS if is_bounded else None)
+            except NeedsSparkError as error:
+                if not is_bounded:
+                    raise needs_spark(request.table_path, error) from error
+                why = str(error)
+        log.write("spark", reason=why)
+        from layoutopt.spark.changes.spark_change import change_by_spark
+
+        return change_by_spark(self.spark, request, say, log)
+
+    def _compact_by_spark(self, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+        from layoutopt.spark.changes.append import compact_small_entries
+
+        return compact_small_entries(self.start(), path, keys, watch)
+
+
+def _refuse_spark() -> NoReturn:
+    raise SettingError("this needs Spark, and the executor is local; give --executor spark")
+
+
+def use_session(spark: SparkSession) -> Execution:
+    """Return the execution by a session that runs."""
+    return Execution(SPARK, lambda: spark, reads_otherwise=True)
+
+
+def open_execution(executor: Any, frame: Any = None) -> Execution:
+    """Return the execution that an argument ``executor`` names; ``frame`` is the DataFrame of Spark to read, if any.
+
+    Raises:
+        SettingError: the argument is something else.
+    """
+    from layoutopt.api.held_rows import is_of_spark
+    from layoutopt.spark.core.sessions import has_own_installation, is_submitted, spark_session
+
+    start: Callable[[], SparkSession] = cache(spark_session)
+    if is_of_spark(executor):
+        return use_session(executor)
+    if executor not in (AUTO, LOCAL, SPARK):
+        raise SettingError(f"unknown executor {executor!r}: expected auto, local, spark or a SparkSession")
+    if is_of_spark(frame):
+        start = partial(getattr, frame, "sparkSession")
+    return Execution(
+        executor, start, "there is a Spark of its own" if is_submitted() or has_own_installation() else None
+    )
