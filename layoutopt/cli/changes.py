@@ -40,7 +40,7 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     start_quickly()
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_append
+    from layoutopt.report.changes import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
@@ -92,7 +92,7 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     log's queries from the table's rows. With --auto, rewrites only where it pays.
     """
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_optimize
+    from layoutopt.report.changes import print_optimize
     from layoutopt.spark.changes.optimize import optimize_table
 
     request = settings.to_request(OptimizeRequest, curve=settings.plot is not None)
@@ -110,7 +110,7 @@ def _change(settings: Changing, request: ChangeRequest, session: Session, title:
 
     start_quickly()
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_change
+    from layoutopt.report.changes import print_change
 
     with event_log(settings.log_json) as log, session.working(title, log) as work:
         execution = make_execution(session, settings.executor, table=settings.table_path)

@@ -24,7 +24,7 @@ from layoutopt.loading import append as compaction
 from layoutopt.loading.append import append_few_rows
 from layoutopt.loading.local_source import LocalSource
 from layoutopt.model.requests import AppendRequest, LoadRequest
-from layoutopt.report.inspections import print_append
+from layoutopt.report.changes import print_append
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import conform_columns, open_source
