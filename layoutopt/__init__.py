@@ -32,6 +32,7 @@ from layoutopt.errors import (
 
 if TYPE_CHECKING:
     from layoutopt.api.functions import analyze, append, delete, evaluate, load, merge, optimize, plan, update
+    from layoutopt.api.up import up
     from layoutopt.inspect.verify import VerifyReport, verify
     from layoutopt.model.udf import Udf, udf
     from layoutopt.scan.explain import Explanation
@@ -43,7 +44,8 @@ __all__ = [
     "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
     "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
     "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "analyze", "append", "delete",
-    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "update", "verify",
+    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "up", "update",
+    "verify",
 ]  # fmt: skip
 
 _LAZY = {
@@ -59,6 +61,7 @@ _LAZY = {
     "open_source": "layoutopt.scan.table",
     "open_table": "layoutopt.scan.table",
     "udf": "layoutopt.model.udf",
+    "up": "layoutopt.api.up",
     "verify": "layoutopt.inspect.verify",
 }
 

@@ -11,7 +11,8 @@ PUBLIC = [
     "BoundError", "CatalogError", "CommitConflictError", "ContentMismatchError", "DataFileError", "Explanation",
     "InputError", "LayoutoptError", "LogError", "NotATableError", "PlanError", "QueryError", "Scan", "SchemaError",
     "SettingError", "SourceError", "Table", "TableError", "Udf", "VerifyReport", "analyze", "append", "delete",
-    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "update", "verify",
+    "evaluate", "load", "merge", "open_source", "open_table", "optimize", "plan", "udf", "up", "update",
+    "verify",
 ]  # fmt: skip
 
 HEAVY = ("pyspark", "duckdb", "pyarrow", "sqlglot", "numpy", "pandas", "rich")

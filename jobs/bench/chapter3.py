@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from jobs.bench.cold_times import FULL_SCAN, KINDS, time_settings, times_step, total_times
 from jobs.bench.experiment import SEED, TRAIN, UNSORTED, Experiment, Variant, full_scan, scanned, table_details
@@ -18,6 +18,9 @@ from jobs.bench.steps import Json, Step
 from jobs.bench.tpch import MONTH, RANGES, Tpch
 from layoutopt.model.query import group_queries
 from layoutopt.partitioning.block_sizes import min_rows_for
+
+if TYPE_CHECKING:
+    from layoutopt.planning.rows import Rows
 
 T = TypeVar("T")
 Filters = Sequence[frozenset[Hashable]]
@@ -249,8 +252,8 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     from layoutopt.partitioning.objective import make_skip_objective
     from layoutopt.partitioning.registry import DEFAULT, find_partitioner
     from layoutopt.planning.plan import guiding_features
-    from layoutopt.planning.rows import SourceRows
     from layoutopt.planning.source_profile import CountRequest, count_histograms
+    from layoutopt.sources.door import Door
     from layoutopt.spark.loading.load import load
     from layoutopt.spark.planning.frame_rows import FrameRows
     from layoutopt.sql.schema import schema_from
@@ -272,8 +275,8 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
     timed(STAGES[0], lambda: analyze_log(request, schema_from(str(stream.source.path))))
     column, limit = variant.partition_by, variant.max_vectors
     for month in (first, middle):  # on the first month, Spark compiles what it will run
-        of_month = SourceRows(partial(FrameRows, rows.where(f"{column} = {month}"), column))
-        counting = CountRequest(of_month, queries, document.schema, limit, lambda _: None)
+        of_month = FrameRows(rows.where(f"{column} = {month}"), column)
+        counting = CountRequest(Door(partial(_give, of_month)), queries, document.schema, limit, lambda _: None)
         kept, (histogram,) = timed(STAGES[1], partial(count_histograms, counting, guiding))
     vectors, weights, least = histogram.vectors, histogram.weights, min_rows_for(variant.block_rows)
     objective = partial(make_skip_objective, queries, kept, histogram.query_weights, vectors.rows)
@@ -290,6 +293,10 @@ def _time_stages(stream: Experiment, variant: Variant) -> Json:
         "blocks": report.blocks,
         "feature vectors": len(vectors),
     }
+
+
+def _give(rows: Rows, reason: object) -> Rows:
+    return rows
 
 
 def _bounds(tpch: Tpch) -> Measure:

@@ -178,10 +178,10 @@ class Experiment:
 
     def source_rows(self, schema: Schema, partition_by: str) -> SourceRows:
         """Return the source as planning reads it by Spark."""
-        from layoutopt.planning.rows import SourceRows
+        from layoutopt.sources.door import Door
         from layoutopt.spark.planning.frame_rows import FrameRows
 
-        return SourceRows(lambda: FrameRows(self.rows(schema), partition_by))
+        return Door(lambda _: FrameRows(self.rows(schema), partition_by))
 
     def folder(self, variant: Variant) -> Path:
         """Return the folder of a variant's products: different for different parameters."""

@@ -14,8 +14,10 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from layoutopt.catalog.table import Catalog
     from layoutopt.changes.commit import ChangeReport
     from layoutopt.events import Stages
+    from layoutopt.external.snapshot import SourcePartition
     from layoutopt.loading.append import AppendReport
     from layoutopt.loading.load import LoadSource, LoadsReport
     from layoutopt.methods.interface import PlanRequest
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from layoutopt.model.layout import Plan
     from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
     from layoutopt.planning.hold_out import EvaluatedPlan
+    from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
     from layoutopt.writer.task_result import LoadReport
 
@@ -66,13 +69,13 @@ class Execution:
             return _refuse_spark
         return self.start() if self.reads_otherwise else self.start
 
-    def needs_spark(self, source: str) -> bool:
-        """Return whether Spark runs the tasks of a source, before it is looked at closely.
+    def needs_spark(self, source: str, reason: str | None) -> bool:
+        """Return whether Spark runs the tasks of a source: it is chosen, or ``auto`` has a reason for it.
 
         Raises:
             SettingError: Spark is chosen, and can't read a file of the source.
         """
-        if self.executor == LOCAL or (self.executor == AUTO and self.reason is None):
+        if self.executor == LOCAL or (self.executor == AUTO and reason is None):
             return False
         if self.executor == AUTO and not has_pyspark():
             return self.reads_otherwise  # which ends with an error
@@ -106,55 +109,57 @@ class Execution:
         make_plan: Callable[[], Plan] | None = None,
     ) -> LoadsReport:
         """Load as :func:`layoutopt.loading.load.run_load`."""
+        several = self.executor == AUTO and request.parallel > 1 and has_pyspark()
+        if several or self.needs_spark(request.source, self.reason):
+            from layoutopt.spark.loading import load as spark_load
+
+            return spark_load.run_load(self.spark, request, say, log, make_plan)
         from layoutopt.loading.load import run_load
-        from layoutopt.loading.readable_days import open_readable
 
-        if self.needs_spark(request.source) or (self.executor == AUTO and request.parallel > 1 and has_pyspark()):
-            return run_load(partial(self._open_by_spark, request), request, say, log, make_plan, request.parallel)
-        open_source = open_readable
-        if self.executor == AUTO and has_pyspark():
-            open_source = partial(self._open_anywhere, request, say)
-        return run_load(open_source, request, say, log, make_plan)
+        return run_load(partial(self._open_anywhere, request, say, log), request, say, log, make_plan)
 
-    def _open_by_spark(self, request: LoadRequest, source: str, plan: Plan) -> LoadSource:
-        from layoutopt.spark.loading.load import SparkSource
-
-        return SparkSource(self.spark, source, plan, is_partial=request.is_partial)
-
-    def _open_anywhere(self, request: LoadRequest, say: Progress, source: str, plan: Plan) -> LoadSource:
+    def _open_anywhere(
+        self, request: LoadRequest, say: Progress, log: EventLog, source: str, plan: Plan
+    ) -> Door[LoadSource]:
         """Open a source for processes of this machine, or for Spark if it is large or only Spark reads it."""
-        from layoutopt.loading.readable_days import open_readable
-        from layoutopt.sources.listing import estimate_rows, list_source_files
+        from layoutopt.loading.local_source import open_door, open_local
+        from layoutopt.sources.door import Door
         from layoutopt.sources.parquet_files import find_spark_gap
 
-        try:
-            opened = open_readable(source, plan)
-            readable = [partition for partition in opened.list_partitions() if partition.problem is None]
-            opened.open_rows(readable[:1])  # raises if a feature needs Spark
-            rows = estimate_rows(list_source_files(source, plan.schema, plan.partition_by))
-            if rows <= MOST_LOCAL_ROWS or find_spark_gap(source) is not None:
-                return opened
-            reason = f"about {rows:,} rows"
-        except NeedsSparkError as error:
-            if find_spark_gap(source) is not None:
-                raise
-            reason = str(error).splitlines()[0]
-        say(f"loading by Spark: {reason}")
-        return self._open_by_spark(request, source, plan)
+        if self.executor == LOCAL or not has_pyspark() or find_spark_gap(source) is not None:
+            return open_door(source, plan)
+
+        def open_in_tasks(_: object) -> LoadSource:
+            from layoutopt.spark.loading.load import open_in_tasks
+
+            return open_in_tasks(self.spark, source, plan)
+
+        def open_by_spark(_: object) -> LoadSource:
+            from layoutopt.spark.loading.load import open_by_session
+
+            return open_by_session(self.spark, source, plan)
+
+        def open_here(_: object) -> LoadSource:
+            opened = open_local(source, plan)
+            rows = sum(partition.rows for partition in _select_partitions(opened, request))
+            if rows > MOST_LOCAL_ROWS:
+                raise NeedsSparkError(f"there are {rows:,} rows")
+            return opened
+
+        return Door[LoadSource](open_here, open_in_tasks, open_by_spark, say=say, log=log)
 
     def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
         """Append as :func:`layoutopt.loading.append.append_rows`."""
         from layoutopt.loading.append import append_few_rows, append_locally
         from layoutopt.sources.parquet_files import find_spark_gap
 
-        why = "Spark is chosen" if self.executor == SPARK else self.reason
-        if not self.needs_spark(request.source):
+        # Few rows are appended here also where there is a Spark of its own, whose start takes longer than all of it.
+        why = "Spark is chosen" if self.executor == SPARK else self.reason if self.reads_otherwise else None
+        if not self.needs_spark(request.source, why):
             if self.executor == LOCAL or not has_pyspark() or find_spark_gap(request.source) is not None:
                 return append_locally(request, say, log)
-            try:
-                return append_few_rows(request, self._compact_by_spark, say, log)
-            except NeedsSparkError as error:
-                why = str(error)
+            further = [partial(self._open_to_append, by_arrow) for by_arrow in (True, False)]
+            return append_few_rows(request, self._compact_by_spark, further, say, log)
         log.write("spark", reason=why)
         from layoutopt.spark.changes.append import append_rows
 
@@ -162,27 +167,40 @@ class Execution:
 
     def change(self, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> ChangeReport:
         """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
-        from layoutopt.changes.arrow_change import change_without_spark, needs_spark
+        from layoutopt.changes.arrow_change import open_without_spark
+        from layoutopt.changes.verbs import change_rows
         from layoutopt.loading.append import MOST_ROWS
+        from layoutopt.sources.door import Door, refuse_spark
 
-        why, has_spark = "Spark is chosen" if self.executor == SPARK else self.reason, has_pyspark()
-        if self.executor == LOCAL or (self.executor == AUTO and (self.reason is None or not has_spark)):
-            is_bounded = self.executor == AUTO and has_spark
-            try:
-                return change_without_spark(request, say, log, MOST_ROWS if is_bounded else None)
-            except NeedsSparkError as error:
-                if not is_bounded:
-                    raise needs_spark(request.table_path, error) from error
-                why = str(error)
-        log.write("spark", reason=why)
-        from layoutopt.spark.changes.spark_change import change_by_spark
+        by_spark = self.executor != LOCAL and has_pyspark()
+        openers: list[Callable[[Exception | None], Any]] = []
+        if self.executor == LOCAL or (self.executor == AUTO and not (by_spark and self.reason)):
+            openers.append(lambda _: partial(open_without_spark, MOST_ROWS if by_spark else None))
+        openers.append(self._open_for_change if by_spark else partial(refuse_spark, request.table_path))
+        return change_rows(Door(*openers, say=say, log=log), request, say, log)
 
-        return change_by_spark(self.spark, request, say, log)
+    def _open_for_change(self, reason: Exception | None) -> Any:
+        from layoutopt.spark.changes.spark_change import open_for_change
+
+        return partial(open_for_change, self.spark)
+
+    def _open_to_append(self, by_arrow: bool, source: str, catalog: Catalog) -> LoadSource:
+        from layoutopt.spark.changes.append import open_to_append
+
+        return open_to_append(self.spark, source, catalog, by_arrow=by_arrow)
 
     def _compact_by_spark(self, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         from layoutopt.spark.changes.append import compact_small_entries
 
         return compact_small_entries(self.start(), path, keys, watch)
+
+
+def _select_partitions(source: LoadSource, request: LoadRequest) -> Sequence[SourcePartition]:
+    if request.partition:
+        return source.select_partitions(request.partition)
+    if request.is_partial:
+        return source.select_range(request.first, request.last)
+    return source.list_partitions()
 
 
 def _refuse_spark() -> NoReturn:

@@ -61,10 +61,11 @@ def analyze(log: str | Path, schema: AnySource, *, udfs: Sequence[Udf] = (), **o
         SchemaError, SourceError: the schema can't be read.
         SettingError: an option is wrong.
 
-    >>> from pathlib import Path
-    >>> log = Path("log.sql")
-    >>> _ = log.write_text("SELECT a FROM t WHERE b = 1;" * 4)
-    >>> analyze(log, "CREATE TABLE t (a INT, b INT)")
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     log = Path(folder, "log.sql")
+    ...     _ = log.write_text("SELECT a FROM t WHERE b = 1;" * 4)
+    ...     analyze(log, "CREATE TABLE t (a INT, b INT)")
     Features(table='t', statements_used=4, statements_skipped=0, features=1)
     """
     from layoutopt.features.analysis import analyze_log

@@ -52,7 +52,7 @@ def takes_options(kind: type[DataclassInstance], *given: str) -> Callable[[Funct
 
 
 def make_request(kind: type[Request], options: Mapping[str, Any], **given: Any) -> Request:
-    """Return a request from a function's options; a single value stands for a tuple of one, and paths are texts.
+    """Return a request from a function's options; a single value stands for a tuple of one.
 
     Raises:
         SettingError: there is no such option, or one is missing.
@@ -76,4 +76,6 @@ def _convert(type: str, value: Any) -> Any:
     if type.startswith("tuple[") and value is not None:
         values = [value] if isinstance(value, str | int | float) else value
         return tuple(float(item) if type.startswith("tuple[float") else item for item in values)
-    return str(value) if isinstance(value, Path) and "Path" not in type else value
+    if "Path" in type:
+        return Path(value) if isinstance(value, str) else value
+    return str(value) if isinstance(value, Path) else value

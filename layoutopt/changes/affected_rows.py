@@ -17,7 +17,6 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue
 from layoutopt.catalog.publications import publications
 from layoutopt.errors import SourceError
-from layoutopt.loading.load import RowSource
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.model.schema import PLACE, TID, Column
@@ -26,6 +25,7 @@ from layoutopt.scan.segments import SegmentRead, segments_to_read
 from layoutopt.scan.table import Table
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sources.executor import Executor
+from layoutopt.sources.source import Source
 
 # The rows of one engine: a DataFrame, or a table of Arrow.
 Rows = TypeVar("Rows")
@@ -185,7 +185,7 @@ class TableChange(ABC, Generic[Rows]):
         """Return the rows of both."""
 
     @abstractmethod
-    def open_rows(self, rows: Rows, name: str) -> RowSource:
+    def open_rows(self, rows: Rows, name: str) -> Source:
         """Open rows, which ``name`` names in messages, for a load by the plan."""
 
     @abstractmethod

@@ -31,7 +31,7 @@ from layoutopt.changes.affected_rows import (
     unite_content,
 )
 from layoutopt.changes.commit import ChangeReport
-from layoutopt.errors import NeedsSparkError, NotATableError, QueryError, SchemaError, SettingError, SourceError
+from layoutopt.errors import NeedsSparkError, NotATableError, QueryError, SchemaError, SourceError
 from layoutopt.evaluation.arrow_types import any_arrow_type
 from layoutopt.evaluation.conditions import can_match, evaluate_conditions, evaluate_expressions, values_query
 from layoutopt.evaluation.keys import key_array
@@ -40,8 +40,7 @@ from layoutopt.external.external_tables import open_snapshot, pin_version
 from layoutopt.external.formats import PARQUET, parse_table_name
 from layoutopt.external.source_check import compare_columns
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import RowSource
-from layoutopt.loading.local_source import check_plan, check_settings, read_entries
+from layoutopt.loading.local_source import check_plan, check_settings
 from layoutopt.loading.partition_rows import rows_in_memory
 from layoutopt.model.arrays import Bits
 from layoutopt.model.predicates import FALSE, Col, Filter, InSet, Node, conjunction
@@ -53,11 +52,12 @@ from layoutopt.model.values.keys import successor
 from layoutopt.scan.read import read_segments
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.door import Door
 from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import list_source_files
 from layoutopt.sources.parquet_files import resolve_local_path
 from layoutopt.sources.second_reader import sum_rows
-from layoutopt.sources.source import open_files
+from layoutopt.sources.source import Source, open_files, read_entries
 from layoutopt.sources.split import arrow_schema, encode_partitions
 from layoutopt.sql.expression_check import find_plain_columns
 from layoutopt.sql.scans import TableScan
@@ -87,15 +87,16 @@ def change_without_spark(
         NeedsSparkError: only Spark surely knows the rows, or there are more than ``most_rows``; nothing was written.
         LayoutoptError: as :func:`layoutopt.changes.verbs.delete_rows`.
     """
-    return verbs.change_rows(partial(_open_change, most_rows), request, say, log)
+    return verbs.change_rows(Door(lambda _: partial(open_without_spark, most_rows)), request, say, log)
 
 
-def needs_spark(path: str, reason: NeedsSparkError) -> SettingError:
-    """Return the error for a change that needs Spark, where another executor was chosen."""
-    return SettingError(f"{path!r} can't be changed without Spark: {reason}; give --executor spark")
+def open_without_spark(most_rows: int | None, path: str, check: Callable[[Table], None]) -> ArrowChange:
+    """Open a table to be changed, at its newest snapshot, once ``check`` has checked the change.
 
-
-def _open_change(most_rows: int | None, path: str, check: Callable[[Table], None]) -> ArrowChange:
+    Raises:
+        NeedsSparkError: table or plan need Spark.
+        NotATableError: there is no table, or it has no plan.
+    """
     table = open_own_table(path)
     check(table)
     if not table.catalog.plans:
@@ -281,7 +282,7 @@ class ArrowChange(TableChange[pa.Table]):
         names = list(self.plan.schema.names)
         return pa.concat_tables([rows.select(names), others.select(names)])
 
-    def open_rows(self, rows: pa.Table, name: str) -> RowSource:
+    def open_rows(self, rows: pa.Table, name: str) -> Source:
         """Open rows for a load by the plan."""
         return rows_in_memory(rows.select(list(self.plan.schema.names)), self.plan)
 

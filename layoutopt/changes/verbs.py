@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from layoutopt.catalog.commit import forget_superseded_entries
 from layoutopt.catalog.deletion_vectors import DELETE
@@ -27,6 +27,7 @@ from layoutopt.model.requests import ChangeRequest, DeleteRequest, MergeRequest,
 from layoutopt.model.types import unquote_name
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table
+from layoutopt.sources.door import Door
 from layoutopt.sql.expression_check import check_condition, check_expression, find_column, split_assignments
 
 # Opens a table to be changed, at its newest snapshot, by its path; the function checks the change beforehand.
@@ -34,20 +35,20 @@ OpenChange: TypeAlias = Callable[[str, Callable[[Table], None]], TableChange[Row
 
 
 def change_rows(
-    open_change: OpenChange[Rows], request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+    door: Door[OpenChange[Any]], request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete, update or merge rows, as the request says; raises as :func:`delete_rows`."""
     match request:
         case DeleteRequest():
-            return delete_rows(open_change, request, say, log)
+            return delete_rows(door, request, say, log)
         case UpdateRequest():
-            return update_rows(open_change, request, say, log)
+            return update_rows(door, request, say, log)
         case MergeRequest():
-            return merge_rows(open_change, request, say, log)
+            return merge_rows(door, request, say, log)
 
 
 def delete_rows(
-    open_change: OpenChange[Rows], request: DeleteRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+    door: Door[OpenChange[Any]], request: DeleteRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete the rows for which a condition is TRUE.
 
@@ -63,12 +64,12 @@ def delete_rows(
         SettingError: the condition can't be parsed or computed.
         CommitConflictError: another commit changed one of the partitions.
         PublicationError: of a hard delete: an older snapshot is still published.
-        NeedsSparkError: ``open_change`` computes without Spark, which alone surely knows the rows; nothing was written.
+        NeedsSparkError: only Spark surely knows the rows, and the door has no opener for it; nothing was written.
         LayoutoptError: as :func:`layoutopt.loading.load.load`.
     """
     watch = Stages(say, log)
     with publish_after(request.table_path, request.publish, say, log):
-        report = _delete(open_change, request, watch)
+        report = door.read(partial(_delete, request, watch))
         if request.hard and report.load is None:  # its commit shares no manifest
             forget_superseded_entries(TableFiles(request.table_path), DELETE)
     if not request.hard:
@@ -84,7 +85,7 @@ def delete_rows(
     return replace(report, vacuum=removed)
 
 
-def _delete(open_change: OpenChange[Rows], request: DeleteRequest, watch: Stages) -> ChangeReport:
+def _delete(request: DeleteRequest, watch: Stages, open_change: OpenChange[Rows]) -> ChangeReport:
     with watch.stage("all", "looking for rows to delete"):
         change = open_change(request.table_path, lambda table: check_condition("--where", request.where, table.schema))
         limit = 0.0 if request.hard else mark_limit(change.table, request)
@@ -102,7 +103,7 @@ def _delete(open_change: OpenChange[Rows], request: DeleteRequest, watch: Stages
 
 
 def update_rows(
-    open_change: OpenChange[Rows], request: UpdateRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+    door: Door[OpenChange[Any]], request: UpdateRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Assign new values to columns of the rows that meet a condition, computed from the old row.
 
@@ -112,10 +113,10 @@ def update_rows(
         NeedsSparkError, LayoutoptError: as :func:`delete_rows`.
     """
     with publish_after(request.table_path, request.publish, say, log):
-        return _update(open_change, request, Stages(say, log))
+        return door.read(partial(_update, request, Stages(say, log)))
 
 
-def _update(open_change: OpenChange[Rows], request: UpdateRequest, watch: Stages) -> ChangeReport:
+def _update(request: UpdateRequest, watch: Stages, open_change: OpenChange[Rows]) -> ChangeReport:
     with watch.stage("all", "looking for rows to update"):
         change = open_change(request.table_path, partial(_check_update, request))
         names = split_assignments(request.assignments, change.table.schema, change.plan.partition_by)
@@ -144,7 +145,7 @@ def _check_update(request: UpdateRequest, table: Table) -> None:
 
 
 def merge_rows(
-    open_change: OpenChange[Rows], request: MergeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
+    door: Door[OpenChange[Any]], request: MergeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Replace the rows that have a key of the source, insert rows with new keys, and delete rows marked for deletion.
 
@@ -155,10 +156,10 @@ def merge_rows(
         NeedsSparkError, LayoutoptError: as :func:`delete_rows`.
     """
     with publish_after(request.table_path, request.publish, say, log):
-        return _merge(open_change, request, Stages(say, log))
+        return door.read(partial(_merge, request, Stages(say, log)))
 
 
-def _merge(open_change: OpenChange[Rows], request: MergeRequest, watch: Stages) -> ChangeReport:
+def _merge(request: MergeRequest, watch: Stages, open_change: OpenChange[Rows]) -> ChangeReport:
     with watch.stage("all", "comparing keys"):
         change = open_change(request.table_path, partial(_check_merge, request))
         keys = [find_column("--on", unquote_name(name), change.plan.schema).name for name in request.on]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -43,5 +44,5 @@ for module in (up, layouts, changes, questions, shell, engines, demo):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code of :func:`layoutopt.cli.console.run_app`."""
-    return run_app(app, arguments)
+    """Run the command line, by default the help, and return the exit code of :func:`run_app`."""
+    return run_app(app, (sys.argv[1:] if arguments is None else arguments) or ["--help"])

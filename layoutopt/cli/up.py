@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from layoutopt.api.up import QUICK, guess_partition_column, list_row_groups
 from layoutopt.cli.console import Session, add_verb
 from layoutopt.cli.layouts import analyze, load, plan
 from layoutopt.cli.questions import evaluate
@@ -29,13 +30,8 @@ if TYPE_CHECKING:
 
 verbs = typer.Typer()
 
-# The method of the first plan, which takes seconds.
-QUICK: Final = "gsop"
 # The best method's plan is loaded if held-out queries read at most this share of what they read by the first plan.
 WORTH_LOADING: Final = 0.95
-# A date column partitions the table if it has at most so many days, with at least so many rows each.
-_MOST_DAYS: Final = 400
-_LEAST_ROWS_A_DAY: Final = 5_000
 
 Verb = TypeVar("Verb", bound=VerbSettings)
 
@@ -149,6 +145,7 @@ class _Up:
                 "source": source,
                 "features": path("features.json"),
                 "partition-by": partition_by,
+                "executor": given.executor,
                 "output": path("plan.json"),
             },
             "load": {
@@ -268,18 +265,8 @@ def _gain(plan: Plan) -> float:
     return 1 - min(shares.values()) / quick if quick and plan.method != QUICK else 0.0
 
 
-def list_row_groups(source: str) -> Listing | None:
-    """List the files of a source of Parquet; None for tables and other formats."""
-    from layoutopt.external.formats import parse_path, parse_table_name
-    from layoutopt.external.listing import canonical_name, list_source
-
-    if parse_table_name(source) is not None or not parse_path(source).format.has_row_groups:
-        return None
-    return list_source(canonical_name(source))
-
-
 def describe_source(source: str, listing: Listing | None) -> object:
-    """Return what changes with a source's content, in JSON; ``listing`` is that of :func:`list_row_groups`."""
+    """Return what changes with a source's content, in JSON; ``listing`` is that of its row groups."""
     from layoutopt.external.external_tables import pin_version
     from layoutopt.external.formats import parse_path, parse_table_name
     from layoutopt.external.listing import digest_listing
@@ -293,44 +280,6 @@ def describe_file(path: str) -> object:
     """Return what changes with a file's or folder's content, in JSON; without files, as of a store, the path alone."""
     files = sorted(file for file in (Path(path), *Path(path).rglob("*")) if file.is_file())
     return [path, *([str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files)]
-
-
-def guess_partition_column(source: str, listing: Listing | None) -> str | None:
-    """Return the column to partition by: that of folders' names, or a date with many rows each of few days.
-
-    ``listing`` is that of :func:`list_row_groups`.
-    """
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from layoutopt.external.external_tables import open_snapshot
-    from layoutopt.external.footers import SAMPLED_FOOTERS
-    from layoutopt.external.formats import parse_table_name
-
-    table = parse_table_name(source)
-    if table is not None:
-        return next((name for file in open_snapshot(table).files for name in file.constants), None)
-    if listing is None:
-        return None
-    files = listing.files
-    for name in (name for listed in files for name in listed.file.constants):
-        return name
-    sampled = files[:: -(-len(files) // SAMPLED_FOOTERS) or 1]
-    try:
-        footers = [pq.read_metadata(listed.file.path) for listed in sampled]
-        schema = footers[0].schema.to_arrow_schema()
-    except (OSError, pa.ArrowException, IndexError):
-        return None
-    rows = sum(footer.num_rows for footer in footers) * len(files) // len(sampled)
-    for place, leaf in enumerate(footers[0].schema.column(i) for i in range(footers[0].num_columns)):
-        if leaf.path in schema.names and schema.field(leaf.path).type == pa.date32():
-            chunks = [footer.row_group(g).column(place) for footer in footers for g in range(footer.num_row_groups)]
-            bounds = [chunk.statistics for chunk in chunks if chunk.statistics and chunk.statistics.has_min_max]
-            if bounds:
-                days = (max(bound.max for bound in bounds) - min(bound.min for bound in bounds)).days + 1
-                if days <= min(_MOST_DAYS, rows // _LEAST_ROWS_A_DAY):
-                    return str(leaf.path)
-    return None
 
 
 def to_toml(values: Mapping[str, Mapping[str, Any]]) -> str:

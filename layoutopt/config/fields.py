@@ -207,8 +207,8 @@ class VerbSettings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True, defer_build=True)
 
     def to_request(self, kind: type[Request], **more: Any) -> Request:
-        """Return the request of a verb, with the values of these settings and ``more``."""
-        names = {field.name for field in dataclasses.fields(kind)} - set(more)
+        """Return the request of a verb, with the values of these settings and ``more``, and else its defaults."""
+        names = {field.name for field in dataclasses.fields(kind)} & type(self).model_fields.keys() - set(more)
         return kind(**{name: getattr(self, name) for name in names}, **more)
 
 

@@ -95,8 +95,8 @@ Executor = Annotated[
     Literal["auto", "local", "spark"],
     Field(
         description="what runs the tasks: `local`, processes of this machine; `spark`; or `auto`: these processes for "
-        "Parquet files, Delta and Iceberg tables of up to 10 million rows, and Spark for the others, "
-        "if PySpark is installed"
+        "Parquet files, Delta and Iceberg tables of up to 10 million rows (of changes: 100,000), and Spark for "
+        "the rest, if PySpark is installed"
     ),
 ]
 
@@ -176,7 +176,7 @@ class PlanSettings(VerbSettings):
 
     tuning = frozenset({"objective", "tune", "partitioner", "storage_budget", "row_order"})
     expert = frozenset(
-        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "slices", "num_features",
+        {"tune_plot", "resamples", "choose", "parquet_index", "guides", "executor", "num_features",
          "segment_rows", "max_vectors", "seed", "codec", "cost", "budget_unit"}
     )  # fmt: skip
 
@@ -217,7 +217,6 @@ class PlanSettings(VerbSettings):
         description="score plans in `auto` and --tune by the worst quarter of this many resamples of the log, so that "
         "a few queries do not decide",
     )
-    slices: bool = Field(True, description="also cut blocks by ranges of the most filtered column without features")
     num_features: int | None = Field(
         None,
         ge=1,
@@ -321,7 +320,7 @@ class LoadSettings(VerbSettings):
         ge=1,
         le=64,
         description="with Spark, load so many groups at once; its cores bound the tasks and their memory. Processes of "
-        "this machine (--executor local) load one group after another",
+        "this machine load one group after another, so --executor auto takes Spark for more than 1",
     )
     replace: bool = Field(
         False,

@@ -26,19 +26,21 @@ from layoutopt.errors import (
 )
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.external_tables import pin_version
-from layoutopt.external.snapshot import name_batch
+from layoutopt.external.snapshot import SourcePartition, name_batch
 from layoutopt.inspect.status import current_plan
-from layoutopt.loading.load import Basis, LoadSource, RowSource, list_files, load, needs_spark
-from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
-from layoutopt.loading.partition_rows import PartitionRows, live_rows
+from layoutopt.loading.load import Basis, LoadSource, list_files, load
+from layoutopt.loading.local_source import check_plan, check_settings, open_local
+from layoutopt.loading.partition_rows import live_rows
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
+from layoutopt.sources.door import Door, Reason, refuse_spark
 from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import has_plain_name
+from layoutopt.sources.source import Source
 from layoutopt.writer.task_result import LoadReport
 
 # With more rows, writing takes longer than a Spark job's overhead.
@@ -80,20 +82,36 @@ class AppendReport(Summarised):
 
 # Joins small entries of some partitions of a table, as :func:`compact_few_rows` does.
 Join = Callable[[str, Collection[str], Stages], LoadReport | None]
+# Opens the source of an append to a table.
+OpenFurther = Callable[[str, Catalog], LoadSource]
 
 
 def append_few_rows(
-    request: AppendRequest, join_many: Join, say: Progress = silent, log: EventLog = NO_EVENTS
+    request: AppendRequest,
+    join_many: Join,
+    further: Sequence[OpenFurther] = (),
+    say: Progress = silent,
+    log: EventLog = NO_EVENTS,
 ) -> AppendReport:
-    """Append a source's rows in this process, if they are few.
+    """Append a source's rows in this process, if they are few, else by Spark.
 
-    ``join_many`` joins entries that have too many rows for this process.
+    Args:
+        request: of the verb.
+        join_many: compacts entries that have too many rows for this process.
+        further: open sources that have many rows, or that only Spark reads; none refuse these.
+        say: called with a short sentence as each stage begins.
+        log: gets an event for each stage.
 
     Raises:
-        NeedsSparkError: there are many rows, or table or source need Spark; nothing was written.
+        NeedsSparkError: table or source need Spark, and there are no further openers; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-    return append_rows(_open_few_rows, request, partial(_join, join_many), say, log)
+
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        others = (partial(_open, open_further, source, catalog) for open_further in further)
+        return Door(lambda _: _open_few_rows(source, catalog), *others, say=say, log=log)
+
+    return append_rows(open_door, request, partial(_compact, join_many), say, log)
 
 
 def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
@@ -103,17 +121,18 @@ def append_locally(request: AppendRequest, say: Progress = silent, log: EventLog
         SettingError: table or source need Spark; nothing was written.
         LayoutoptError: as :func:`append_rows`.
     """
-    try:
-        return append_rows(_open_plain, request, partial(_join, lambda *_: None), say, log)
-    except NeedsSparkError as error:
-        raise needs_spark(request.source, error) from error
+
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        return Door(lambda _: _open_plain(source, catalog), partial(refuse_spark, source))
+
+    return append_rows(open_door, request, partial(_compact, lambda *_: None), say, log)
 
 
-def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> LocalSource:
+def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> Source:
     if not catalog.partitions or not catalog.files.is_plain:
         raise NeedsSparkError("the table is empty, or encrypted")
-    opened = LocalSource(source, current_plan(catalog), most_rows)
-    for file in (file for partition in opened.list_partitions() for file in partition.files):
+    opened = open_local(source, current_plan(catalog), most_rows=most_rows)
+    for file in (file for partition in opened.partitions for file in partition.files):
         if not has_plain_name(
             file.uri.partition("#")[0]
         ):  # Spark would name the batch after another spelling of the URI
@@ -121,15 +140,19 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
     return opened
 
 
-def _open_few_rows(source: str, catalog: Catalog) -> LocalSource:
+def _open_few_rows(source: str, catalog: Catalog) -> Source:
     opened = _open_plain(source, catalog, MOST_ROWS)
-    if len(opened.list_partitions()) > MOST_PARTITIONS:
+    if len(opened.partitions) > MOST_PARTITIONS:
         raise NeedsSparkError(f"there are more than {MOST_PARTITIONS} partitions")
     return opened
 
 
+def _open(open_further: OpenFurther, source: str, catalog: Catalog, reason: Reason | None) -> LoadSource:
+    return open_further(source, catalog)
+
+
 def append_rows(
-    open_source: Callable[[str, Catalog], LoadSource],
+    open_door: Callable[[str, Catalog], Door[LoadSource]],
     request: AppendRequest,
     join: Join,
     say: Progress = silent,
@@ -138,7 +161,7 @@ def append_rows(
     """Append a source's rows in one commit, join small entries in another, and publish if the settings ask for it.
 
     Args:
-        open_source: opens the source of an append to a table, by an engine.
+        open_door: returns the door of the source of an append to a table.
         request: of the verb.
         join: joins small entries.
         say: called with a short sentence as each stage begins.
@@ -154,12 +177,11 @@ def append_rows(
         with watch.stage("all", "looking at the source"):
             request = replace(request, source=pin_version(request.source))
             catalog = open_own_table(request.table_path).catalog
-            source = open_source(request.source, catalog)
-            plan, snapshot, partitions = current_plan(catalog), catalog.snapshot, source.list_partitions()
+            door = open_door(request.source, catalog)
+            plan, snapshot = current_plan(catalog), catalog.snapshot
+            partitions = door.read(partial(_list_partitions, plan))
             if not any(partition.rows for partition in partitions):
                 raise MissingPartitionError(f"{request.source!r} has no rows to append; append again once it has rows")
-            if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
-                source.check_reachable(partitions)  # values of other types lose no row in Python
             names = PartitionNames.of(plan.schema, plan.partition_by, snapshot)
             basis = Basis(
                 snapshot,
@@ -171,16 +193,27 @@ def append_rows(
                 operation=APPEND,
                 batch=request.batch_id or name_batch(partitions),
             )
-            rows = source.open_rows(None)
-        write = partial(load, rows, request.table_path, plan, basis, watch)
-        return _append_batch(request, str(basis.batch), snapshot, write, join, watch)
+            door.read(lambda source: source.check_rows(None))
+
+        def write(source: LoadSource) -> LoadReport:
+            return load(source.open_rows(None, catalog.files), request.table_path, plan, basis, watch)
+
+        return _append_batch(request, str(basis.batch), snapshot, lambda: door.read(write), join, watch)
 
 
-def _join(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
-    try:
-        return compact_few_rows(path, keys, watch)
-    except NeedsSparkError:
+def _list_partitions(plan: Plan, source: LoadSource) -> tuple[SourcePartition, ...]:
+    partitions = source.list_partitions()
+    if plan.partition_by is not None and plan.schema.find(plan.partition_by).type == "string":
+        source.check_reachable(partitions)  # values of other types lose no row in Python
+    return partitions
+
+
+def _compact(join_many: Join, path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
+    def compact_many(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         return join_many(path, keys, Stages(watch.say, watch.log))
+
+    door = Door[Join](lambda _: compact_few_rows, lambda _: compact_many)
+    return door.read(lambda compact: compact(path, keys, watch))
 
 
 def _append_batch(
@@ -220,7 +253,7 @@ def _append_batch(
 
 
 # Opens the live rows of some entries of a table, for a load by a plan.
-OpenEntries = Callable[[Table, Plan, Sequence[PartitionEntry]], RowSource]
+OpenEntries = Callable[[Table, Plan, Sequence[PartitionEntry]], Source]
 
 
 def compact_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
@@ -232,14 +265,14 @@ def compact_few_rows(path: str, keys: Collection[str], watch: Stages) -> LoadRep
     return compact_small_entries(path, keys, _open_few_entries, watch)
 
 
-def _open_few_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> PartitionRows:
+def _open_few_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
     rows, size = sum(entry.live_rows for entry in entries), sum(entry.bytes for entry in entries)
     if not 0 < rows <= MOST_ROWS or size > MOST_BYTES:
         raise NeedsSparkError(f"{rows} rows of {size} bytes are to be compacted")
     return open_entries(table, plan, entries, Processes(1))
 
 
-def open_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], executor: Executor) -> PartitionRows:
+def open_entries(table: Table, plan: Plan, entries: Sequence[PartitionEntry], executor: Executor) -> Source:
     """Open the live rows of some entries as tasks of an executor read them by Arrow.
 
     Raises:

@@ -1,7 +1,7 @@
 """Load a source's partitions into a table's blocks, verify what was written, and commit it.
 
-:func:`load` counts the partitions, unless they are known, and cuts them into segments. A :class:`RowSource` writes each
-segment in one task, in Spark or in processes of this machine, and sums the source by another reader. The sums are
+:func:`load` counts the partitions, unless they are known, and cuts them into segments. Tasks of the source's executor
+write a segment each, in Spark or in processes of this machine, and another reader sums the source. The sums are
 compared with what was written; the commit makes it visible.
 
 :func:`run_load` loads each partition exactly once however often it is retried. A partition is *loaded* if the table has
@@ -11,14 +11,14 @@ named, is refused unless the settings say to replace it. Of several partitions o
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Lock
-from typing import ClassVar, Protocol, TypeVar
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -46,7 +46,6 @@ from layoutopt.errors import (
     EncryptedTableError,
     LayoutoptError,
     MissingPartitionError,
-    NeedsSparkError,
     NotATableError,
     PartitionsFailedError,
     PlanError,
@@ -59,15 +58,16 @@ from layoutopt.external.external_tables import pin_version
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.features.weights import feature_shares
 from layoutopt.inspect.status import current_plan
+from layoutopt.loading.write import write_segments
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Schema
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
-from layoutopt.sources.second_reader import sum_written
+from layoutopt.sources.door import Door
 from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
-from layoutopt.sources.shuffle import LEAST_ROWS
+from layoutopt.sources.source import Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
     COMMIT_REFUSALS,
@@ -77,7 +77,7 @@ from layoutopt.writer.load_ids import (
     remove_on_failure,
 )
 from layoutopt.writer.task import WriteJob
-from layoutopt.writer.task_result import LoadReport, TaskResult, WriteResult, combine_task_results, load_report
+from layoutopt.writer.task_result import LoadReport, WriteResult, combine_task_results, load_report
 
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
@@ -86,43 +86,6 @@ _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
 _MOST_NAMED = 5
 # The most days of a range of which those without rows are listed.
 _MOST_DAYS = 3_660
-
-
-class RowSource(ABC):
-    """The rows of one load, as one reader opens them.
-
-    Attributes:
-        reader: its name, ``arrow`` or ``spark``.
-        open_faster: opens the same rows for a faster reader, None where there is none. It raises NeedsSparkError where
-            that reader might read them otherwise, as its methods may do later.
-    """
-
-    reader: ClassVar[str] = "arrow"
-    open_faster: Callable[[], RowSource] | None = None
-
-    @abstractmethod
-    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
-        """Count chunks of neighbouring rows of a partition, in the source's order."""
-
-    @abstractmethod
-    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Iterable[TaskResult], Content]:
-        """Write each segment in a task; return the tasks' results in the order of the segments, and the rows' content.
-
-        Raises:
-            NeedsSparkError: Arrow might read a file otherwise than Spark.
-            LayoutoptError: a task failed.
-        """
-
-    @abstractmethod
-    def measure(self) -> Content:
-        """Sum the source once more; a task that ran twice may have been summed twice."""
-
-    def read_back(self, files: TableFiles, plan: Plan, columns: Schema, blocks: pa.Table) -> Mapping[str, int]:
-        """Read the checksums of columns that tasks can't hash (nested, collated) from a layout's blocks."""
-        return sum_written(files, columns, blocks["file"].unique().to_pylist())
-
-    def wait_for_tasks(self) -> None:  # noqa: B027 - most have none
-        """Wait until tasks of a failed job write no more files."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +123,7 @@ class Basis:
 class _Run:
     """One load: its source, its target, its segments, and the partitions' values by key."""
 
-    rows: RowSource
+    rows: Source
     plan: Plan
     files: TableFiles
     load_id: str
@@ -176,7 +139,7 @@ class _Run:
 
 
 def load(
-    rows: RowSource,
+    rows: Source,
     table_path: str,
     plan: Plan,
     basis: Basis,
@@ -191,7 +154,7 @@ def load(
     """Rewrite rows into blocks, and commit them as the table's next snapshot.
 
     Args:
-        rows: the source.
+        rows: the source; it is closed.
         table_path: the table's folder, which exists.
         plan: the layout to load by.
         basis: what the caller knows of table and source.
@@ -208,22 +171,13 @@ def load(
         BoundError: a segment has more rows than ``segment_rows``, or memory ran out.
         TableError: the table can't be written.
         EncryptionKeyError: the key of an encrypted table is missing, or another one.
+        NeedsSparkError: Arrow might read a file otherwise than Spark.
         LayoutoptError: of the source, as its methods raise.
     """
     files = TableFiles(table_path, key=encrypt)
-    write = partial(_write, files, plan, basis, stages, cutter, in_task)
-    if rows.open_faster is None or 0 < sum(basis.rows.values()) < LEAST_ROWS:
-        run, written = write(rows)
-    else:
-        try:
-            with stages.stage("open", "looking at the files"):
-                faster = rows.open_faster()
-            run, written = write(faster)
-        except (NeedsSparkError, ContentMismatchError) as error:
-            stages.say("reading all by Spark")
-            stages.log.write("read_by_spark", why=str(error))
-            run, written = write(rows)
-    removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.wait_for_tasks)
+    with closing(rows):
+        run, written = _write(files, plan, basis, stages, cutter, in_task, rows)
+    removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait)
     with removal, stages.stage("commit", "committing") as counts:
         snapshot = commit_load(
             files,
@@ -250,7 +204,7 @@ def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...
     return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
-def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+def _cut(rows: Source, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
     """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
     chunks: Sequence[Chunk] | None = None
     if cutter is cut_in_input_order:
@@ -259,7 +213,7 @@ def _cut(rows: RowSource, plan: Plan, basis: Basis, names: PartitionNames, cutte
             known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
         chunks = chunks_from_counts(known, plan.segment_rows)
     if chunks is None:
-        chunks = rows.count_chunks(plan.segment_rows)
+        chunks = rows.chunks(plan.segment_rows) if rows.partition_rows else []
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
         raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
@@ -295,7 +249,7 @@ def _write(
     stages: Stages,
     cutter: Cutter,
     in_task: Callable[[str], None] | None,
-    rows: RowSource,
+    rows: Source,
 ) -> tuple[_Run, WriteResult]:
     """Cut and write the segments, and compare them with the source; remove the files where that fails."""
     names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
@@ -304,7 +258,7 @@ def _write(
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     values = _name_partitions(names, basis, segments)
     run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
-    with remove_on_failure(ANY_FAILURE, run.files, run.load_id, run.values, run.rows.wait_for_tasks):
+    with remove_on_failure(ANY_FAILURE, run.files, run.load_id, run.values, rows.executor.wait):
         say = f"writing {len(run.segments)} segments"
         with stages.stage("write", say, load_id=run.load_id, read_by=rows.reader) as counts:
             written = _write_segments(run, in_task)
@@ -334,8 +288,8 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteRe
         small_segment=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
-    results, observed = run.rows.write(job, run.segments)
-    return combine_task_results(plan, keys, numbers, results, observed)
+    results = write_segments(run.rows, job, run.segments)
+    return combine_task_results(plan, keys, numbers, results, run.rows.sum())
 
 
 def _check_written(run: _Run, written: WriteResult) -> None:
@@ -350,7 +304,7 @@ def _check_written(run: _Run, written: WriteResult) -> None:
     try:
         check_content(written.observed, content, source)
     except ContentMismatchError:
-        check_content(run.rows.measure(), content, source)
+        check_content(run.rows.sum_again(), content, source)
     if run.plan.scheme.has_tids:
         check_positions(written.positions, written_positions(table), source)
 
@@ -363,18 +317,18 @@ def _read_back(run: _Run, blocks: pa.Table) -> dict[str, int]:
         columns = Schema(tuple(unhashed.pop(name) for name in layout.master if name in unhashed))
         written = blocks.filter(pc.equal(blocks["layout"], number))
         if columns.columns and written.num_rows:
-            sums |= run.rows.read_back(run.files, run.plan, columns, written)
+            sums |= run.rows.sum_written(run.files, run.plan, columns, written)
     return sums
 
 
 class LoadSource(Protocol):
-    """The source that the verb `load` names, as an engine opens it."""
+    """The source that a verb names: a :class:`~layoutopt.sources.source.Source`, or one that only Spark reads."""
 
     def list_partitions(self) -> tuple[SourcePartition, ...]:
         """List all partitions that have rows, by value, NULL first."""
         ...
 
-    def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
+    def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
         """Return the partitions that texts of ``--partition`` name, in their order; without files where rows lack.
 
         Raises:
@@ -394,8 +348,12 @@ class LoadSource(Protocol):
         """Raise SourceError if the partitions' values select other rows than were counted."""
         ...
 
-    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> RowSource:
-        """Open the rows of some partitions, or of all with None.
+    def check_rows(self, partitions: Sequence[SourcePartition] | None) -> None:
+        """Raise the error by which :meth:`open_rows` would refuse some partitions; SchemaError for other columns."""
+        ...
+
+    def open_rows(self, partitions: Sequence[SourcePartition] | None, beside: TableFiles) -> Source:
+        """Open the rows of some partitions, or of all with None, to be written to a table, whose load closes them.
 
         Raises:
             SchemaError: they have other columns than the plan.
@@ -407,10 +365,8 @@ class LoadSource(Protocol):
         ...
 
 
-_Error = TypeVar("_Error", bound=Exception)
-
-# Opens the source of a load, for a plan.
-OpenSource = Callable[[str, Plan], LoadSource]
+# Returns the door of a load's source, for a plan.
+OpenSource = Callable[[str, Plan], Door[LoadSource]]
 
 
 @dataclass(frozen=True)
@@ -510,7 +466,7 @@ class LoadsReport(Summarised):
 class _Loading:
     """The partitions to load, and the source and the table's newest snapshot when they were looked at."""
 
-    source: LoadSource
+    door: Door[LoadSource]
     request: LoadRequest
     plan: Plan
     table: Table | None
@@ -548,8 +504,7 @@ class _Outcome:
         """Note the failure of partitions; raise it where it stops the load."""
         if not self.goes_on:
             raise error
-        reason = _explain(loading.request, error)
-        self.failed += [Failure(loading.key(partition), reason) for partition in partitions]
+        self.failed += [Failure(loading.key(partition), error) for partition in partitions]
 
 
 def run_load(
@@ -566,7 +521,7 @@ def run_load(
     partitions are loaded in groups, one that fails is noted, and the others are loaded: those of its group one by one.
 
     Args:
-        open_source: opens the source in an engine.
+        open_source: returns the door of the source.
         request: of the verb.
         say: called with a short sentence as each stage begins.
         log: gets an event for each stage, and one ``load`` at the end that sums up.
@@ -609,10 +564,9 @@ def run_load(
         if result.failed:
             raise _make_error(result)
     except LayoutoptError as error:
-        failure = _explain(request, error)
         done = LoadsReport(request.table_path, "", tuple(outcome.loads), tuple(outcome.already))
-        _log_result(log, request, getattr(failure, "report", done), watch, failure)
-        raise failure from (error if failure is not error else error.__cause__)
+        _log_result(log, request, getattr(error, "report", done), watch, error)
+        raise
     except (Exception, KeyboardInterrupt) as error:
         if find_interrupt(error) is None:
             raise
@@ -659,15 +613,6 @@ def _find_empty_days(loading: _Loading) -> tuple[str, ...]:
         return ()
     known = {partition.value for partition in loading.partitions}
     return tuple(names.key(day) for day in range(first, last + 1) if day not in known)
-
-
-def _explain(request: LoadRequest, error: _Error) -> _Error | SettingError:
-    return needs_spark(request.source, error) if isinstance(error, NeedsSparkError) else error
-
-
-def needs_spark(source: str, reason: NeedsSparkError) -> SettingError:
-    """Return the error for a source that only Spark can read, where another executor was chosen."""
-    return SettingError(f"{source!r} can't be read without Spark: {reason}; give --executor spark")
 
 
 def _check_target(request: LoadRequest) -> None:
@@ -736,12 +681,9 @@ def _open_request(
         table = _open_newest(request)  # another load may have begun it meanwhile
     plan = _choose_plan(request, table, new_plan)
     check_requests(PartitionNames.of(plan.schema, plan.partition_by), request.partition, request.first, request.last)
-    source = open_source(request.source, plan)
-    loading = _Loading(source, request, plan, table, log, say)
-    partitions = _find_partitions(loading)
-    if plan.partition_by is not None:
-        source.check_reachable(partitions)
-    return replace(loading, partitions=partitions)
+    door = open_source(request.source, plan)
+    loading = _Loading(door, request, plan, table, log, say)
+    return replace(loading, partitions=door.read(partial(_find_partitions, loading)))
 
 
 def _open_newest(request: LoadRequest) -> Table | None:
@@ -773,15 +715,19 @@ def _choose_plan(request: LoadRequest, table: Table | None, new_plan: Plan | Non
     return plan
 
 
-def _find_partitions(loading: _Loading) -> tuple[SourcePartition, ...]:
+def _find_partitions(loading: _Loading, source: LoadSource) -> tuple[SourcePartition, ...]:
     """Find the requested partitions, including those without rows that are named."""
     request = loading.request
+    is_range = request.first is not None or request.last is not None
     if request.partition:
-        return loading.source.select_partitions(request.partition)
-    if request.first is None and request.last is None:
-        return loading.source.list_partitions()
-    partitions = loading.source.select_range(request.first, request.last)
-    if not partitions and not request.allow_empty:
+        partitions = source.select_partitions(request.partition)
+    elif is_range:
+        partitions = source.select_range(request.first, request.last)
+    else:
+        partitions = source.list_partitions()
+    if loading.plan.partition_by is not None:
+        source.check_reachable(partitions)
+    if is_range and not partitions and not request.allow_empty:
         raise MissingPartitionError(
             f"{request.source!r} has no rows from {request.first} to {request.last}; load when they have come"
         )
@@ -863,10 +809,17 @@ def _load(loading: _Loading, partitions: Sequence[SourcePartition]) -> LoadRepor
         files={loading.key(partition): list_files(request.source, partition) for partition in partitions},
         rows={loading.key(partition): partition.rows for partition in partitions},
     )
-    rows = loading.source.open_rows(None if is_whole else partitions)
-    ensure_table_root(TableFiles(request.table_path, key=request.encrypt))
-    stages = Stages(loading.say, loading.log)
-    return load(rows, request.table_path, plan, basis, stages, encrypt=request.encrypt)
+    files = TableFiles(request.table_path, key=request.encrypt)
+
+    def write(source: LoadSource) -> LoadReport:
+        selected = None if is_whole else partitions
+        source.check_rows(selected)
+        ensure_table_root(files)
+        stages = Stages(loading.say, loading.log)
+        rows = source.open_rows(selected, files)
+        return load(rows, request.table_path, plan, basis, stages, encrypt=request.encrypt)
+
+    return loading.door.read(write)
 
 
 def _is_loaded(loading: _Loading, partition: SourcePartition) -> bool:
@@ -881,7 +834,7 @@ def _is_loaded(loading: _Loading, partition: SourcePartition) -> bool:
         return False
     if _is_same(loading, partition):
         return True
-    loading.source.open_rows([partition])  # errors that a load would raise come first
+    loading.door.read(lambda source: source.check_rows([partition]))  # errors that a load would raise come first
     difference = "from other content" if _has_plan(loading, entries[0]) else f"by the plan {entries[0].plan[:12]}"
     raise AlreadyLoadedError(
         f"partition {entries[0].key!r} was loaded {difference} ({rows} rows); give --replace to load it again, or use "
@@ -903,4 +856,5 @@ def _is_same(loading: _Loading, partition: SourcePartition) -> bool:
     if not partition.files:
         return not any(entry.live_rows for entry in entries)
     loading.say(f"comparing partition {entries[0].key} with the table")
-    return loading.source.holds_same_rows(partition, loading.table, entries)
+    table = loading.table
+    return loading.door.read(lambda source: source.holds_same_rows(partition, table, entries))

@@ -1,258 +1,164 @@
-"""Load Parquet files of this machine without Spark, also those of Delta and Iceberg tables.
+"""Open Parquet files of this machine for tasks that read them by Arrow, also those of Delta and Iceberg tables.
 
-Arrow reads files in processes, and DuckDB sums them. They are opened only where Arrow surely reads them as Spark does
-(:mod:`layoutopt.sources.parquet_files`); others raise NeedsSparkError before anything is written. DuckDB's own reader
-of Parquet is the second one, which proves a load.
+They are opened only where Arrow surely reads them as Spark does (:mod:`layoutopt.sources.parquet_files`); others raise
+NeedsSparkError before anything is written. DuckDB's own reader of Parquet is the second one, which proves a load.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory, gettempdir
+from types import MappingProxyType
+from typing import Final
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from layoutopt.catalog.entries import content_of_entries
-from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.catalog.partition_names import (
-    PlainValue,
-    no_partition_range,
-    no_partitions,
-    null_first_key,
-    parse_plain_value,
-    parse_request,
-)
+from layoutopt.catalog.partition_names import PlainValue, parse_plain_value
 from layoutopt.catalog.storage.filesystem import absolute, is_url
-from layoutopt.errors import NeedsSparkError, SourceError, TableError
+from layoutopt.catalog.storage.footers import ENCRYPTED
+from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, SourceError
 from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.external.formats import parse_source_name
-from layoutopt.external.snapshot import SourcePartition
-from layoutopt.loading.load import RowSource
+from layoutopt.loading.load import LoadSource
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
-from layoutopt.scan.read import read_segments
-from layoutopt.scan.table import Table, plan_entries_read
-from layoutopt.sources.executor import Executor, Processes, map_in_groups
+from layoutopt.sources.door import Door, refuse_spark
+from layoutopt.sources.executor import Executor, Processes
 from layoutopt.sources.listing import estimate_rows, list_source_files
-from layoutopt.sources.parquet_files import check_columns
-from layoutopt.sources.second_reader import sum_whole_rows
-from layoutopt.sources.segments import Chunk, Segment, segment_ranges
-from layoutopt.sources.shuffle import (
-    LEAST_ROWS,
-    CutJob,
-    ShuffledRows,
-    assign_splits,
-    group_splits,
-    read_segment_rows,
-    reads_little_twice,
-    write_shuffle_batches,
-)
+from layoutopt.sources.parquet_files import check_columns, list_visible
+from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.sources.source import Source, open_files
-from layoutopt.sources.vectors import check_features_by_arrow, evaluate_words
-from layoutopt.writer.task import WriteJob, gather_and_write
-from layoutopt.writer.task_result import PackedResults, TaskResult
+from layoutopt.sources.vectors import check_features_by_arrow
+from layoutopt.sql.schema import folder_values, list_files
+
+# Counting more takes as long as Spark takes to start.
+_MOST_FILES: Final = 1_000
+_MOST_ROWS: Final = 10_000_000
+_NONE: Final[Mapping[PlainValue, LayoutoptError]] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
-class ArrowRows(RowSource):
-    """The rows of a load that tasks read by Arrow."""
-
-    source: Source
-
-    def count_chunks(self, segment_rows: int) -> Sequence[Chunk]:
-        """Count chunks of neighbouring rows of large partitions."""
-        return self.source.chunks(segment_rows) if self.source.partition_rows else []
-
-    def write(self, job: WriteJob, segments: Sequence[Segment]) -> tuple[Iterable[TaskResult], Content]:
-        """Write each segment in a task, and sum the source by another reader.
-
-        Where files have rows of many segments, tasks first cut each file once, and shuffle the rows to the segments.
-
-        Raises:
-            NeedsSparkError: Arrow might read a file otherwise than Spark.
-            ContentMismatchError: a file was changed since it was counted.
-        """
-        source, plan = self.source, job.plan
-        job = replace(job, evaluate_rest=partial(evaluate_words, settings=plan.settings))
-        splits = [split for split, _ in source.splits]
-        ranges = segment_ranges(segments)
-        overlapping = [ranges.overlapping(split, values) for split, values in source.splits]
-        tasks = assign_splits(splits, overlapping, len(segments))
-        own = CutJob(plan.schema, plan.partition_by, ranges, tasks, by_segment=True)
-        results: Sequence[TaskResult | None]
-        try:
-            if reads_little_twice(own) or not self.can_shuffle(job):
-                results = map_in_groups(
-                    source.executor, len(segments), partial(_write_own_files, own, job), pack=PackedResults
-                )
-            else:
-                shared = replace(own, tasks=group_splits(splits), by_segment=False)
-                results = self.shuffle(shared, job)
-        except NeedsSparkError:
-            source.check_unchanged()
-            raise
-        return [result for result in results if result is not None], self.measure()
-
-    def can_shuffle(self, job: WriteJob) -> bool:
-        """Whether rows may lie in temporary files: those of an encrypted table may not."""
-        return not job.lent
-
-    def shuffle(self, cut: CutJob, job: WriteJob) -> Sequence[TaskResult | None]:
-        """Cut the rows into files of a temporary folder, and write the segments from these.
-
-        Raises:
-            TableError: the temporary folder is full.
-        """
-        try:
-            with TemporaryDirectory(prefix="layoutopt-") as folder:
-                written = self.source.executor.map(len(cut.tasks), partial(write_shuffle_batches, cut, None, folder))
-                write = partial(_write_shuffled, ShuffledRows.of(folder, written), job)
-                return map_in_groups(self.source.executor, len(cut.ranges.values), write, pack=PackedResults)
-        except OSError as error:
-            raise TableError(
-                f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
-                "was committed; make room there, or name another by TMPDIR"
-            ) from error
-
-    def measure(self) -> Content:
-        """Sum the source as DuckDB reads it."""
-        return self.source.sum()
+def open_door(source: str, plan: Plan) -> Door[LoadSource]:
+    """Return the door of a load by processes of this machine: what only Spark reads is refused."""
+    return Door(lambda _: open_local(source, plan), partial(refuse_spark, source))
 
 
-def _write_own_files(cut: CutJob, job: WriteJob, segment: int) -> TaskResult | None:
-    return _split_result(gather_and_write(job, read_segment_rows(cut, [segment])))
-
-
-def _write_shuffled(rows: ShuffledRows, job: WriteJob, segment: int) -> TaskResult | None:
-    return _split_result(gather_and_write(job, rows.read(segment, segment)))
-
-
-def _split_result(result: TaskResult | None) -> TaskResult | None:
-    return None if result is None else result.split()
-
-
-class LocalSource:
-    """A source of Parquet files, also of a Delta or Iceberg table: a :class:`~layoutopt.loading.load.LoadSource`.
+def open_local(
+    source: str,
+    plan: Plan,
+    executor: Executor | None = None,
+    *,
+    most_rows: int | None = None,
+    counts_here: bool = False,
+) -> Source:
+    """Open a source of Parquet files. Partitions in folders with a damaged file don't stop the others.
 
     Args:
         source: a path, or the name of a table.
         plan: the layout to load by.
+        executor: reads the files; None for processes of this machine, as many as the rows are worth.
         most_rows: more are refused; None for no bound.
-        choose_tasks: chooses the executor for so many rows (an estimate); None for processes of this machine.
-        only: the paths of the files to read; None for all.
+        counts_here: whether processes of this machine count few rows, so that Spark starts later.
 
     Raises:
         NeedsSparkError: Spark might read the files otherwise, the plan needs Spark, or there are more than
             ``most_rows`` rows.
         SourceError: a file is damaged.
     """
-
-    def __init__(
-        self,
-        source: str,
-        plan: Plan,
-        most_rows: int | None = None,
-        *,
-        choose_tasks: Callable[[int], Executor] | None = None,
-        only: Collection[str] | None = None,
-    ) -> None:
-        check_plan(plan)
-        if choose_tasks is None:
-            check_settings(plan)
-        if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
-            raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
-        files = list_source_files(source, plan.schema, plan.partition_by)
-        if only is not None:
-            files = tuple(file for file in files if file.path in only)
-            if len(files) != len(only):
-                raise NeedsSparkError(f"Spark lists other files of {source!r}")
-        rows = estimate_rows(files)
-        executor = (choose_tasks or _choose_processes)(rows)
-        if most_rows is not None and rows > most_rows:
-            raise NeedsSparkError(f"there are more than {most_rows} rows")
-        self._plan = plan
-        self._source = open_files(source, files, plan.schema, plan.partition_by, executor)
-        if most_rows is not None and sum(self._source.partition_rows.values()) > most_rows:
-            raise NeedsSparkError(f"there are more than {most_rows} rows")
-
-    def list_partitions(self) -> tuple[SourcePartition, ...]:
-        """List all partitions that have rows."""
-        return self._source.partitions
-
-    def select_partitions(self, texts: Sequence[str]) -> tuple[SourcePartition, ...]:
-        """Return the partitions that texts name."""
-        by = self._plan.partition_by
-        if by is None:
-            raise no_partitions(texts[0])
-        type = self._plan.schema.find(by).type
-        requests = [parse_request(text, by, type == "string") for text in texts]
-        values = {
-            None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in requests
-        }
-        by_value = {partition.value: partition for partition in self._source.partitions}
-        return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
-
-    def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
-        """Return the partitions from one value to another."""
-        by = self._plan.partition_by
-        if by is None:
-            raise no_partition_range()
-        return select_between(self._source.partitions, self._plan.schema.find(by).type, first, last)
-
-    def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
-        """Do nothing: rows are counted and selected by the same values."""
-
-    def open_rows(self, partitions: Sequence[SourcePartition] | None) -> ArrowRows:
-        """Open the rows of some partitions, or of all with None."""
-        return self.open_values(None if partitions is None else [partition.value for partition in partitions])
-
-    def open_values(self, wanted: Sequence[PlainValue] | None) -> ArrowRows:
-        """Open the rows of the partitions of some values, or of all with None."""
-        source = self._source.select(wanted)
-        for split, _ in source.splits[:1]:
-            check_features_by_arrow(source.cut_job((), source.schema.names), split, self._plan.features)
-        return ArrowRows(source)
-
-    def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
-        """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
-        schema, plan = self._plan.schema, table.catalog.plans[entries[-1].plan]
-        if {(c.name, c.type) for c in plan.schema.columns} != {(c.name, c.type) for c in schema.columns}:
-            return False
-        content, of_source = sum_whole_rows(self._source.select([partition.value]).read_again(), schema)
-        expected = content_of_entries(entries)
-        if content.rows != expected.rows or any(content.sums[name] != sum for name, sum in expected.sums.items()):
-            return False
-        written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
-        return sum_whole_rows(written, schema)[1] == of_source
+    check_plan(plan)
+    if executor is None:
+        check_settings(plan)
+    if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
+        raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
+    open_some = partial(_open, source, plan, executor, most_rows, counts_here)
+    try:
+        return open_some()
+    except LayoutoptError as error:
+        problems, readable = _find_damaged(source, plan)
+        if not problems or not readable:
+            raise
+        try:
+            return open_some(problems, readable)
+        except LayoutoptError:
+            raise error from None
 
 
-def select_between(
-    partitions: Iterable[SourcePartition], type: str, first: str | None, last: str | None
-) -> tuple[SourcePartition, ...]:
-    """Return the partitions whose value lies between two texts of a type; NULL never does.
+def _open(
+    source: str,
+    plan: Plan,
+    executor: Executor | None,
+    most_rows: int | None,
+    counts_here: bool,
+    problems: Mapping[PlainValue, LayoutoptError] = _NONE,
+    only: Collection[str] = (),
+) -> Source:
+    files = list_source_files(source, plan.schema, plan.partition_by)
+    if problems:
+        files = tuple(file for file in files if file.path in only)
+    rows = estimate_rows(files)
+    if most_rows is not None and rows > most_rows:
+        raise NeedsSparkError(f"there are more than {most_rows} rows")
+    are_few = counts_here and len(files) <= _MOST_FILES and rows <= _MOST_ROWS
+    counting = _choose_processes(rows) if executor is None or are_few else executor
+    opened = open_files(source, files, plan.schema, plan.partition_by, counting)
+    opened.executor = executor or counting
+    if most_rows is not None and sum(opened.partition_rows.values()) > most_rows:
+        raise NeedsSparkError(f"there are more than {most_rows} rows")
+    for split, _ in opened.splits[:1]:
+        check_features_by_arrow(opened.cut_job((), opened.schema.names), split, plan.features)
+    opened.problems = problems
+    return opened
+
+
+def _find_damaged(source: str, plan: Plan) -> tuple[dict[PlainValue, LayoutoptError], list[str]]:
+    """Return the errors of partitions with files that are no Parquet, and the paths of the others' files."""
+    by, root = plan.partition_by, Path(source)
+    if by is None or parse_source_name(source) is not None or not root.is_dir():
+        return {}, []
+    type = plan.schema.find(by).type
+    damaged: dict[PlainValue, LayoutoptError] = {}
+    paths: list[str] = []
+    for folder in list_visible(root.resolve()):
+        texts = {name.lower(): text for name, text in folder_values(f"{folder}/").items()}
+        if not folder.is_dir() or by.lower() not in texts:
+            return {}, []
+        files = [str(path) for path in list_visible(folder)]
+        problem = next(filter(None, map(_find_problem, files)), None)
+        if problem is None:
+            paths += files
+            continue
+        try:
+            text = texts[by.lower()]
+            damaged[None if text is None else parse_plain_value(text, type, "")] = problem
+        except SettingError:
+            return {}, []
+    return damaged, paths
+
+
+def find_damaged_file(source: str, plan: Plan) -> LayoutoptError | None:
+    """Return the error of a file that is no Parquet, and belongs to no day alone; None if there is none, or many files.
 
     Raises:
-        SettingError: a text is no value of the type.
+        SourceError: the source is the folder of a table of another format.
     """
-    ends = (("--from ", first), ("--to ", last))
-    low, high = (None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends)
-    return tuple(
-        partition
-        for partition in partitions
-        if partition.value is not None
-        and (low is None or low <= null_first_key(partition.value))
-        and (high is None or null_first_key(partition.value) <= high)
-    )
+    root = Path(absolute(source)) if parse_source_name(source) is None and not is_url(source) else None
+    if root is None or not root.exists() or _find_damaged(source, plan)[1]:
+        return None
+    files = list_files(root) if root.is_dir() else [root]
+    if len(files) > _MOST_FILES:
+        return None
+    return next(filter(None, (_find_problem(str(file)) for file in files)), None)
 
 
-def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:
-    """Yield the live rows of some entries of a table's partitions."""
-    read = plan_entries_read(table, entries)
-    return read_segments(table.catalog.files, read.segments, read.columns)
+def _find_problem(path: str) -> LayoutoptError | None:
+    try:
+        pq.read_metadata(path)
+    except (OSError, pa.ArrowException) as error:
+        if Path(path).read_bytes()[-len(ENCRYPTED) :] == ENCRYPTED:  # which Spark may have the key of
+            return None
+        return SourceError(f"the source's file {path!r} can't be read as Parquet ({error}); write it again")
+    return None
 
 
 def _choose_processes(rows: int) -> Executor:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, NoReturn, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from layoutopt.advice import (
     profile_filters,
     statements_of,
 )
-from layoutopt.errors import NeedsSparkError, PlanError, SchemaError, SettingError, SourceError, expected_names
+from layoutopt.errors import PlanError, SchemaError, SettingError, SourceError, expected_names
 from layoutopt.events import Progress, silent
 from layoutopt.external.current_reads import RowGroups, read_row_groups, sample_files
 from layoutopt.external.external_tables import open_snapshot, pin_version, read_schema
@@ -64,13 +64,13 @@ from layoutopt.planning.hold_out import (
     score_all,
     score_deviation,
 )
-from layoutopt.planning.plain_rows import open_plain_files
+from layoutopt.planning.plain_rows import check_are_many, open_plain_files
 from layoutopt.planning.rows import SourceRows
 from layoutopt.planning.sample_evaluation import BytesRead
 from layoutopt.planning.source_profile import SAMPLE_ROWS, SAMPLED_PARTITIONS
-from layoutopt.sources.listing import estimate_rows, list_source_files
+from layoutopt.sources.door import Door
+from layoutopt.sources.listing import list_source_files
 from layoutopt.sources.parquet_files import resolve_local_path
-from layoutopt.sources.shuffle import LEAST_ROWS
 from layoutopt.sql.expression_check import find_column
 from layoutopt.sql.order_statements import ENGINES, HILBERT, SORT, ZORDER, engines_for
 from layoutopt.sql.schema import list_files
@@ -151,17 +151,13 @@ class PlainSource:
     def open_rows(
         self, some: Sequence[SnapshotFile], columns: Sequence[str], document: FeaturesDocument, request: PlanRequest
     ) -> SourceRows:
-        """Open the rows of some of the files; there are no other rows to go on with where Arrow can't read these."""
+        """Open the rows of some of the files; NeedsSparkError where Arrow can't read these ends the advice by Arrow."""
         paths = {local_path(file.path) for file in some}
         files = [file for file in self.listed if file.path in paths]
         rows = open_plain_files(self.name, files, document, request)
         rows.warm_up()
         rows.prefetch()
-        return SourceRows(_refuse_rows, rows)
-
-
-def _refuse_rows() -> NoReturn:
-    raise NeedsSparkError("Arrow might read some rows otherwise")
+        return Door(lambda _: rows)
 
 
 def advise(
@@ -198,24 +194,24 @@ def advise(
     request = replace(request, source=pin_version(request.source))
     schema = _read_schema(request.source)
     log = None if schema is None else _read_log(request, schema, udfs, say)
+
+    def build(source: AdvisedSource) -> Advice:
+        if log is not None and _have_same_columns(log.schema, source.schema):
+            return _build_advice(source, request, log, say, tell)
+        return _build_advice(source, request, _read_log(request, source.schema, udfs, say), say, tell)
+
+    openers: list[Callable[[object], AdvisedSource]] = [lambda _: open_by_spark(request.source)]
     if by_arrow and log is not None:
-        try:
-            plain = _open_plain_source(request, log.schema, include_small)
-            if plain is not None:
-                return _build_advice(plain, request, log, say, tell)
-        except NeedsSparkError as error:
-            say(f"reading by Spark: {str(error).splitlines()[0]}")
-    source = open_by_spark(request.source)
-    if log is None or not _have_same_columns(log.schema, source.schema):
-        log = _read_log(request, source.schema, udfs, say)
-    return _build_advice(source, request, log, say, tell)
+        columns = log.schema
+        openers.insert(0, lambda _: _open_plain_source(request, columns, include_small))
+    return Door(*openers, say=say).read(build)
 
 
-def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bool) -> PlainSource | None:
-    """Open a source's plain files; None for few rows, if these are not included.
+def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bool) -> PlainSource:
+    """Open a source's plain files.
 
     Raises:
-        NeedsSparkError: Arrow might read the files otherwise than Spark.
+        NeedsSparkError: Arrow might read the files otherwise than Spark; or they have few rows, unless included.
     """
     name = parse_table_name(request.source)
     if name is None:
@@ -225,8 +221,8 @@ def _open_plain_source(request: AdviseRequest, schema: Schema, include_small: bo
         files = open_snapshot(name).files
     partition_by = _choose_partition_column(request.partition_by, files, schema)
     listed = list_source_files(request.source, schema, partition_by)
-    if not include_small and estimate_rows(listed) < LEAST_ROWS:
-        return None
+    if not include_small:
+        check_are_many(listed)
     return PlainSource(request.source, schema, files, listed)
 
 
@@ -416,7 +412,6 @@ def _try_layouts(
     features = all_features([fold.documents[THRESHOLD].features for fold in folds])
     document = replace(log.folds[0].documents[THRESHOLD], features=features, queries=tuple(queries))
     source_rows = source.open_rows(some, schema.names, document, planning)
-    source_rows.say = say
     sample_rows = SAMPLE_ROWS if by is None else SAMPLE_ROWS // SAMPLED_PARTITIONS
     evaluation = draw_evaluation(source_rows, planning, folds, say, sample_rows)
     groups = files.groups if len(some) == len(files.all) else read_row_groups(some, log.schema, queries)

@@ -259,7 +259,7 @@ def start_evaluation(
             "and leave out --tune"
         )
     rows = open_rows(document, resolve_names(request, document.schema), say)
-    rows.current.prefetch()
+    rows.source.prefetch()
     say("mining the queries that are not held out")
     folds = [Fold(_mine(document, training, thresholds), held) for training, held in parts]
     return draw_evaluation(rows, request, folds, say)
@@ -388,10 +388,8 @@ def score_all(
     if evaluation.rows is None:
         trials = [_score(worker, requests, threshold, number) for number in range(len(requests))]
     else:
-        with evaluation.rows.errors():
-            trials = evaluation.rows.current.tasks.map(
-                len(requests), partial(_score, worker, tuple(requests), threshold)
-            )
+        score = partial(_score, worker, tuple(requests), threshold)
+        trials = evaluation.rows.read(lambda rows: rows.tasks.map(len(requests), score))
     evaluation.evaluated += [trial for trial in trials if isinstance(trial, EvaluatedPlan)]
     return trials
 

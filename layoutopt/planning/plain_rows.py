@@ -261,8 +261,8 @@ def _import_blocking(number: int) -> None:
 
 def open_plain_rows(
     source: str, document: FeaturesDocument, request: PlanRequest, include_small: bool = False
-) -> PlainRows | None:
-    """Open a source's plain files; None where they have few rows, for which Spark is as good.
+) -> PlainRows:
+    """Open a source's plain files, unless they have few rows, for which Spark is as good.
 
     Args:
         source: a path.
@@ -271,13 +271,19 @@ def open_plain_rows(
         include_small: whether few rows are opened too.
 
     Raises:
-        NeedsSparkError: Arrow might read a file or a feature otherwise than Spark.
+        NeedsSparkError: Arrow might read a file or a feature otherwise than Spark, or there are few rows.
         SourceError: a file is damaged.
     """
     files = list_source_files(source, document.schema, request.partition_by)
-    if not include_small and estimate_rows(files) < LEAST_ROWS:
-        return None
+    if not include_small:
+        check_are_many(files)
     return open_plain_files(source, files, document, request)
+
+
+def check_are_many(files: Sequence[SnapshotFile]) -> None:
+    """Raise NeedsSparkError for files of few rows, which a session that runs reads as fast."""
+    if estimate_rows(files) < LEAST_ROWS:
+        raise NeedsSparkError(f"there are fewer than {LEAST_ROWS:,} rows")
 
 
 def open_plain_files(

@@ -150,7 +150,7 @@ def _propose(
         raise PlanError(f"no feature fits max_vectors={request.max_vectors}; raise max_vectors")
     counting.say(f"planning by {request.method}")
     if is_tried:
-        counting.rows.current.warm_up()
+        counting.rows.source.warm_up()
     planning = PlanningInput(request, document.schema, features, counting.queries, partitions, unit, known)
     return with_requested_order(build_plan(document, planning), request)
 

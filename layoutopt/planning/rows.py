@@ -7,20 +7,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from layoutopt.catalog.partition_names import PlainValue
-from layoutopt.errors import NeedsSparkError
-from layoutopt.events import Progress, silent
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column
 from layoutopt.model.vectors import VectorCounts
+from layoutopt.sources.door import Door
 from layoutopt.sources.executor import Batches, Executor
 from layoutopt.sources.segments import Chunk
 from layoutopt.writer.segment import FindWords
@@ -28,8 +24,6 @@ from layoutopt.writer.segment import FindWords
 if TYPE_CHECKING:
     from layoutopt.planning.sample_evaluation import RowSample, SampleRequest
     from layoutopt.planning.segment_evaluation import ChosenSegments
-
-T = TypeVar("T")
 
 
 class RowCounts(NamedTuple):
@@ -133,38 +127,5 @@ class Rows(ABC):
         """Let tasks import what they will need, in the background."""
 
 
-@dataclass(eq=False)
-class SourceRows:
-    """A source's rows, by Arrow as long as that can read them, then by Spark.
-
-    Attributes:
-        open_frame: opens the rows by Spark; starts a session where there is none.
-        plain: the rows by Arrow; None where only Spark can read them.
-        say: receives the reason when Spark has to read the rows.
-        errors: translates the engine's errors.
-    """
-
-    open_frame: Callable[[], Rows]
-    plain: Rows | None = None
-    say: Progress = silent
-    errors: Callable[[], AbstractContextManager[None]] = field(default=nullcontext)
-
-    @cached_property
-    def _frame(self) -> Rows:
-        return self.open_frame()
-
-    @property
-    def current(self) -> Rows:
-        """The rows by the engine that reads them now."""
-        return self._frame if self.plain is None else self.plain
-
-    def attempt(self, function: Callable[[Rows], T]) -> T:
-        """Return a function's value of the rows by Arrow, or by Spark where Arrow can't produce it."""
-        with self.errors():
-            if self.plain is not None:
-                try:
-                    return function(self.plain)
-                except (NeedsSparkError, pa.ArrowException) as error:
-                    self.plain = None
-                    self.say(f"reading by Spark: {str(error).splitlines()[0]}")
-            return function(self._frame)
+# A source's rows, by Arrow as long as that can read them, then by Spark.
+SourceRows: TypeAlias = Door[Rows]

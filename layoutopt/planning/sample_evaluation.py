@@ -56,7 +56,7 @@ def unit_in_bytes(
     """Measure the compressed bytes of a cell of each column, and of a tid, in a partition of a value and its rows."""
     wanted = min(_MEASURED_BLOCKS * request.block_rows, MEASURED_ROWS)
     sample = _draw_all_columns(rows, features, partition, wanted)
-    columns, segment_rows = rows.current.names, min(partition[1], request.segment_rows)
+    columns, segment_rows = rows.source.names, min(partition[1], request.segment_rows)
     return measure_unit(sample, columns, request.block_rows, segment_rows, request.codec, request.seed)
 
 
@@ -64,7 +64,7 @@ def _draw_all_columns(
     rows: SourceRows, features: FeatureSet, partition: tuple[PlainValue, int], wanted: int
 ) -> pa.Table:
     """Draw about ``wanted`` rows of a partition (its value and rows) with all columns, at most twice as many."""
-    return rows.attempt(lambda rows: rows.draw_all_columns(features, partition, wanted)).slice(0, 2 * wanted)
+    return rows.read(lambda rows: rows.draw_all_columns(features, partition, wanted)).slice(0, 2 * wanted)
 
 
 def measure_unit(
@@ -192,12 +192,12 @@ def draw_sample(
     ``features`` are all that plans to be evaluated have; ``columns`` those that plans and queries use, the partition
     column among them, all when None.
     """
-    counted = rows.attempt(lambda rows: rows.partition_rows)
+    counted = rows.read(lambda rows: rows.partition_rows)
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
-    names = tuple(rows.current.names)
+    names = tuple(rows.source.names)
     few = tuple(name for name in names if columns is None or name in columns) or names[:1]
     request = SampleRequest(features, partition_by, segment_rows, sampled, sample_rows, few)
-    sample = rows.attempt(lambda rows: rows.draw(request))
+    sample = rows.read(lambda rows: rows.draw(request))
     if len(few) == len(names) or not sample.segments:
         return sample
     middle = sample.segments[len(sample.segments) // 2]

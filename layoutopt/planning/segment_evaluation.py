@@ -147,7 +147,7 @@ def try_on_segments(rows: SourceRows, trials: Sequence[Trial], queries: Sequence
 
     The trials are of the same source, partitions and segments; each may have features of its own.
     """
-    return rows.attempt(partial(_run_trials, trials, queries))
+    return rows.read(partial(_run_trials, trials, queries))
 
 
 def _run_trials(trials: Sequence[Trial], queries: Sequence[Query], rows: Rows) -> list[TrialResult]:

@@ -75,7 +75,7 @@ def _count_within_memory(request: CountRequest, features: FeatureSet) -> tuple[F
     """Count vectors of as many of the heaviest features as fit the driver."""
     while True:
         try:
-            return features, request.rows.attempt(partial(_count, request, features))
+            return features, request.rows.read(partial(_count, request, features))
         except BoundError:
             if len(features) <= 1:
                 raise
@@ -93,14 +93,14 @@ def sample_histograms(request: CountRequest, features: FeatureSet) -> tuple[Part
     Raises:
         PlanError: the source has no rows.
     """
-    counted = request.rows.attempt(lambda rows: rows.partition_rows)
+    counted = request.rows.read(lambda rows: rows.partition_rows)
     if not counted:
         raise PlanError("the source has no rows to plan a layout from; give one with rows, or a method by order")
     sampled = {value: counted[value] for value in spread(list(counted), SAMPLED_PARTITIONS)}
     return _build_histograms(
         request,
         features,
-        request.rows.attempt(
+        request.rows.read(
             lambda rows: rows.count_some(features, request.bounded, request.select, sampled, SAMPLE_ROWS)
         ),
     )
@@ -111,7 +111,7 @@ def _build_histograms(
 ) -> tuple[PartitionHistogram, ...]:
     shares = feature_shares(features, request.queries)
     reached = _reached_by_bounds(request, counted.bounds, counted.columns)
-    partition_rows = request.rows.attempt(lambda rows: rows.partition_rows)
+    partition_rows = request.rows.read(lambda rows: rows.partition_rows)
     histograms = []
     for value in sorted(counted.vectors, key=null_first_key):
         query_weights, vectors = reached[value], counted.vectors[value]

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
+from tempfile import TemporaryDirectory, gettempdir
 from threading import Thread
 from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
-from layoutopt.errors import WorkerLostError
+from layoutopt.errors import TableError, WorkerLostError
 from layoutopt.events import report_step
+from layoutopt.sources.shuffle import CutJob, ShuffledRows, write_shuffle_batches
 
 # So many groups that a slow one delays little.
 _GROUPS_A_CORE: Final = 8
@@ -22,8 +24,20 @@ Batches = Iterable[pa.RecordBatch]
 Task = Callable[[Batches], Iterator[pa.RecordBatch]]
 
 
+# Returns a value for a segment's number and its rows.
+RowsFunction = Callable[[int, Batches], Value]
+# Returns values in a form in which many take less memory.
+Pack = Callable[[Sequence[Value]], Sequence[Value]]
+
+
 class Executor(Protocol):
-    """An executor of parallel tasks."""
+    """An executor of parallel tasks.
+
+    Attributes:
+        shuffles_openly: whether shuffled rows lie in files that others may read.
+    """
+
+    shuffles_openly: bool
 
     @property
     def cores(self) -> int:
@@ -41,12 +55,25 @@ class Executor(Protocol):
         """
         ...
 
+    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
+        """Cut a job's rows into segments, and return a function's value of each; None for those without rows.
+
+        Raises:
+            LayoutoptError: the function raised it in a task.
+        """
+        ...
+
+    def wait(self) -> None:
+        """Wait until tasks of a failed call write no more files."""
+
 
 class Processes:
     """Processes of this machine, one a core, that are reused until this process ends.
 
     ``cores`` defaults to those that this process may use; with one core, tasks run in this process.
     """
+
+    shuffles_openly = True
 
     def __init__(self, cores: int | None = None) -> None:
         self._cores = cores
@@ -82,6 +109,26 @@ class Processes:
             self._beginning = None
         return self._map(count, function)
 
+    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> Sequence[Value | None]:
+        """Shuffle by the files of a temporary folder.
+
+        Raises:
+            TableError: the temporary folder is full.
+        """
+        try:
+            with TemporaryDirectory(prefix="layoutopt-") as folder:
+                written = self.map(len(job.tasks), partial(write_shuffle_batches, job, None, folder))
+                run = partial(_call_with_rows, ShuffledRows.of(folder, written), function)
+                return map_in_groups(self, len(job.ranges.values), run, pack=pack)
+        except OSError as error:
+            raise TableError(
+                f"rows can't be stored in the temporary folder {gettempdir()!r} ({error.strerror or error}); nothing "
+                "was committed; make room there, or name another by TMPDIR"
+            ) from error
+
+    def wait(self) -> None:
+        """Do nothing: all tasks have ended."""
+
     def _map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
         # Imported here: neither reading a table nor Spark's workers need it.
         from joblib import Parallel, delayed
@@ -112,7 +159,7 @@ def map_in_groups(
     count: int,
     function: Callable[[int], Value],
     groups_a_core: int = _GROUPS_A_CORE,
-    pack: Callable[[Sequence[Value]], Sequence[Value]] = list,
+    pack: Pack[Value] = list,
 ) -> list[Value]:
     """Map as :class:`Executor` does, by a few tasks a core, since the function travels with each task.
 
@@ -125,12 +172,16 @@ def map_in_groups(
 
 def _map_group(
     function: Callable[[int], Value],
-    pack: Callable[[Sequence[Value]], Sequence[Value]],
+    pack: Pack[Value],
     count: int,
     groups: int,
     group: int,
 ) -> Sequence[Value]:
     return pack([function(number) for number in range(group, count, groups)])
+
+
+def _call_with_rows(rows: ShuffledRows, function: RowsFunction[Value], segment: int) -> Value:
+    return function(segment, rows.read(segment, segment))
 
 
 def _call(function: Callable[[int], Value], number: int) -> Value:

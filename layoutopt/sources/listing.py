@@ -33,7 +33,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources.executor import Executor
 from layoutopt.sources.parquet_files import check_columns, list_visible, open_plain, resolve_local_path
-from layoutopt.sources.split import Split, SplitCounts, encode_partitions, number_splits, partition_value
+from layoutopt.sources.split import FileSplit, count_partitions, number_splits, partition_value
 from layoutopt.sql.schema import folder_columns, folder_values
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_./=-]+")
@@ -150,7 +150,7 @@ def estimate_rows(files: Sequence[SnapshotFile]) -> int:
 
 def count_files(
     files: Sequence[SnapshotFile], schema: Schema, partition_by: str | None, executor: Executor
-) -> SplitCounts:
+) -> tuple[tuple[FileSplit, Mapping[PlainValue, int]], ...]:
     """Return the splits of files and their live rows by partition value; reads every file's footer.
 
     Raises:
@@ -184,7 +184,7 @@ def _read_footer(path: str) -> pq.FileMetaData:
 
 def _count_share(
     shares: Sequence[Sequence[SnapshotFile]], schema: Schema, partition_by: str | None, number: int
-) -> list[tuple[Split, Mapping[PlainValue, int]]]:
+) -> list[tuple[FileSplit, Mapping[PlainValue, int]]]:
     try:
         return [split for file in shares[number] for split in _count_file(file, schema, partition_by)]
     except UnicodeDecodeError as error:
@@ -193,7 +193,7 @@ def _count_share(
 
 def _count_file(
     file: SnapshotFile, schema: Schema, partition_by: str | None
-) -> Iterator[tuple[Split, Mapping[PlainValue, int]]]:
+) -> Iterator[tuple[FileSplit, Mapping[PlainValue, int]]]:
     """Yield the splits of a file that have live rows, without positions, and these rows by partition value."""
     with open_plain(file, schema) as (parquet, stored):
         if partition_by is not None and partition_by not in file.constants and not stored[partition_by]:
@@ -205,7 +205,7 @@ def _count_file(
         footer, size = parquet.metadata, Path(file.path).stat().st_size
         whole = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
         for read, part in _cut_reads(file, footer):
-            split = Split(in_file, read, 0, size * part // max(1, whole))
+            split = FileSplit(in_file, read, 0, size * part // max(1, whole))
             if not split.rows:
                 continue
             if partition_by is None or constant is not None:
@@ -213,10 +213,7 @@ def _count_file(
                 continue
             counts: dict[PlainValue, int] = {}
             for rows, _ in split.read_rows(schema, [partition_by]):
-                keys = encode_partitions(rows, partition_by)
-                counted = keys.indices.value_counts()
-                values = keys.dictionary.take(counted.field("values")).to_pylist()
-                for value, count in zip(values, counted.field("counts").to_pylist(), strict=True):
+                for value, count in count_partitions(rows, partition_by).items():
                     counts[value] = counts.get(value, 0) + count
             yield split, counts
 

@@ -1,8 +1,12 @@
-"""A source: the rows of Parquet files of any origin, which tasks of an executor read by Arrow, in splits."""
+"""A source: rows in Parquet files of any origin, which tasks of an executor read by Arrow, in splits.
+
+What only Spark reads is spooled to such files first (:mod:`layoutopt.spark.loading.spool`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import ceil
@@ -10,19 +14,33 @@ from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
+from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.load_check import Content
-from layoutopt.catalog.partition_names import PlainValue, null_first_key
-from layoutopt.errors import ContentMismatchError, NeedsSparkError, SourceError
+from layoutopt.catalog.partition_entry import PartitionEntry
+from layoutopt.catalog.partition_names import (
+    PlainValue,
+    no_partition_range,
+    no_partitions,
+    null_first_key,
+    parse_plain_value,
+    parse_request,
+)
+from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.errors import ContentMismatchError, LayoutoptError, NeedsSparkError, SourceError
+from layoutopt.evaluation.checksum import is_hashable
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourcePartition
 from layoutopt.model.arrays import spread
+from layoutopt.model.layout import Plan
 from layoutopt.model.schema import Column, Schema
+from layoutopt.scan.read import read_segments
+from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.sources.executor import Executor, map_in_groups
 from layoutopt.sources.listing import count_files, read_version
 from layoutopt.sources.profile import CHUNK, KEY, ROWS, ChunkCountJob
-from layoutopt.sources.second_reader import read_by_duckdb, sum_rows
+from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows, sum_written
 from layoutopt.sources.segments import Chunk, chunk_bits, chunks_from_counts
 from layoutopt.sources.shuffle import NO_RANGES, CutJob, group_splits
-from layoutopt.sources.split import Split, SplitCounts, partition_value
+from layoutopt.sources.split import FileSplit, Split, SplitCounts, partition_value
 
 # At most this many tasks a core, since the driver receives the result of each.
 _TASKS_A_CORE: Final = 8
@@ -57,7 +75,7 @@ class TaskJob(Protocol[T]):
 
 @dataclass(eq=False)
 class Source:
-    """The rows of some partitions of a source.
+    """The rows of some partitions of a source, and a second reader that sums them.
 
     Methods raise NeedsSparkError where Arrow might read a file otherwise than Spark.
 
@@ -70,6 +88,7 @@ class Source:
         executor: runs the tasks.
         partition_rows: the rows of each partition by its value, NULL first.
         values: the partitions; None for all.
+        problems: the errors of partitions of which a file can't be read.
     """
 
     name: str
@@ -80,26 +99,47 @@ class Source:
     executor: Executor
     partition_rows: Mapping[PlainValue, int]
     values: frozenset[PlainValue] | None = None
+    problems: Mapping[PlainValue, LayoutoptError] = field(default_factory=dict)
     _chunks: dict[int, list[Chunk]] = field(default_factory=dict)
+
+    @property
+    def reader(self) -> str:
+        """What reads the source: ``arrow`` or ``spark``."""
+        return "spark" if self.carries_words else "arrow"
+
+    @property
+    def carries_words(self) -> bool:
+        """Whether rows carry the words of features, and values of indexes, that only Spark computes."""
+        return False
 
     @cached_property
     def partitions(self) -> tuple[SourcePartition, ...]:
-        """All partitions that have rows, with the versions of their files."""
+        """All partitions that have rows, with the versions of their files, by value; NULL is first."""
         versions = {listed.file.path: listed.version for listed in self.files}
         files: dict[PlainValue, dict[str, SourceFile]] = {}
         for split, counts in self.splits:
+            assert isinstance(split, FileSplit), "only files are listed"
             for value in counts:
                 files.setdefault(value, {})[split.file.path] = versions[split.file.path]
-        return tuple(
+        readable = [
             SourcePartition(value, tuple(sorted(files[value].values(), key=lambda file: file.uri)), rows)
             for value, rows in self.partition_rows.items()
-        )
+        ]
+        damaged = [SourcePartition(value, (), problem=error) for value, error in self.problems.items()]
+        return tuple(sorted([*readable, *damaged], key=lambda partition: null_first_key(partition.value)))
 
     def select(self, values: Iterable[PlainValue] | None) -> Source:
-        """Return the rows of the partitions of some values, or all with None."""
-        if values is None or self.partition_by is None:
+        """Return the rows of the partitions of some values, or all with None.
+
+        Raises:
+            LayoutoptError: one of them can't be read.
+        """
+        some = None if values is None else frozenset(values)
+        for value, error in self.problems.items():
+            if some is None or value in some:
+                raise error
+        if some is None or self.partition_by is None:
             return self
-        some = frozenset(values)
         rows = {value: count for value, count in self.partition_rows.items() if value in some}
         splits = tuple((split, counts) for split, counts in self.splits if not counts.keys().isdisjoint(rows))
         files = []
@@ -107,7 +147,81 @@ class Source:
             constant = partition_value(listed.file, self.schema, self.partition_by)
             if constant is None or constant[0] in some:
                 files.append(listed)
-        return replace(self, files=files, splits=splits, partition_rows=rows, values=some, _chunks={})
+        return replace(self, files=files, splits=splits, partition_rows=rows, values=some, problems={}, _chunks={})
+
+    def list_partitions(self) -> tuple[SourcePartition, ...]:
+        """List all partitions that have rows, and those that can't be read."""
+        return self.partitions
+
+    def select_partitions(self, texts: Sequence[object]) -> tuple[SourcePartition, ...]:
+        """Return the partitions that texts of ``--partition`` name.
+
+        Raises:
+            SettingError: a text is no value of the partition column.
+        """
+        by = self.partition_by
+        if by is None:
+            raise no_partitions(texts[0])
+        type = self.schema.find(by).type
+        requests = [parse_request(text, by, type == "string") for text in texts]
+        values = {
+            None if text is None else parse_plain_value(text, type, f"--partition {by}="): None for text in requests
+        }
+        by_value = {partition.value: partition for partition in self.partitions}
+        return tuple(by_value.get(value, SourcePartition(value, ())) for value in values)
+
+    def select_range(self, first: str | None, last: str | None) -> tuple[SourcePartition, ...]:
+        """Return the partitions from one value to another; NULL never is between them.
+
+        Raises:
+            SettingError: a text is no value of the partition column.
+        """
+        if self.partition_by is None:
+            raise no_partition_range()
+        type, ends = self.schema.find(self.partition_by).type, (("--from ", first), ("--to ", last))
+        low, high = (
+            None if text is None else null_first_key(parse_plain_value(text, type, flag)) for flag, text in ends
+        )
+        return tuple(
+            partition
+            for partition in self.partitions
+            if partition.value is not None
+            and (low is None or low <= null_first_key(partition.value))
+            and (high is None or null_first_key(partition.value) <= high)
+        )
+
+    def check_reachable(self, partitions: Sequence[SourcePartition]) -> None:
+        """Do nothing: rows are counted and selected by the same values."""
+
+    def check_rows(self, partitions: Sequence[SourcePartition] | None) -> None:
+        """Raise the error of partitions that can't be read."""
+        self.select(None if partitions is None else [partition.value for partition in partitions])
+
+    def open_rows(self, partitions: Sequence[SourcePartition] | None, beside: TableFiles) -> Source:
+        """Return the rows of some partitions, or of all with None, to be written to a table.
+
+        Raises:
+            NeedsSparkError: the table is encrypted, and DuckDB is to read nested columns back.
+        """
+        nested = next((column.name for column in self.schema.columns if not is_hashable(column.type)), None)
+        if nested is not None and not beside.is_plain:
+            raise NeedsSparkError(f"the column {nested!r} of an encrypted table is nested")
+        return self.select(None if partitions is None else [partition.value for partition in partitions])
+
+    def close(self) -> None:
+        """Remove files that were written to read these rows; there are none."""
+
+    def holds_same_rows(self, partition: SourcePartition, table: Table, entries: Sequence[PartitionEntry]) -> bool:
+        """Return whether a partition's entries hold its rows, by rows, column checksums, and hashes of whole rows."""
+        plan = table.catalog.plans[entries[-1].plan]
+        if {(c.name, c.type) for c in plan.schema.columns} != {(c.name, c.type) for c in self.schema.columns}:
+            return False
+        content, of_source = sum_whole_rows(self.select([partition.value]).read_again(), self.schema)
+        expected = content_of_entries(entries)
+        if content.rows != expected.rows or any(content.sums[name] != sum for name, sum in expected.sums.items()):
+            return False
+        written = (pa.Table.from_batches([batch]) for batch in read_entries(table, entries))
+        return sum_whole_rows(written, self.schema)[1] == of_source
 
     def sum(self) -> Content:
         """Return the rows and column checksums as DuckDB reads them: of all files, whatever rows Arrow counted there.
@@ -125,6 +239,10 @@ class Source:
         self.check_unchanged()
         sums = {name: sum(part.sums.get(name, 0) for part in parts) for name in self.schema.names}
         return Content(sum(part.rows for part in parts[::shares]), sums)
+
+    def sum_written(self, files: TableFiles, plan: Plan, schema: Schema, blocks: pa.Table) -> Mapping[str, int]:
+        """Return the checksums of columns that tasks can't hash (nested, collated), from a layout's blocks."""
+        return sum_written(files, schema, blocks["file"].unique().to_pylist())
 
     def read_again(self) -> Iterator[pa.Table]:
         """Yield the rows as DuckDB reads them, in this process."""
@@ -144,6 +262,19 @@ class Source:
                     f"{listed.file.path!r} was changed during the load; nothing was committed, load again once it no "
                     "longer changes"
                 )
+
+    def sum_again(self) -> Content:
+        """Sum once more, where what was written has other sums."""
+        return self.sum()
+
+    @contextmanager
+    def checks_changes(self) -> Iterator[None]:
+        """Raise ContentMismatchError, if files were changed, for any error of reading them within the block."""
+        try:
+            yield
+        except LayoutoptError:
+            self.check_unchanged()
+            raise
 
     def chunks(self, segment_rows: int) -> list[Chunk]:
         """Return chunks of neighbouring rows, in file order; a partition that fits into one segment is one chunk."""
@@ -216,6 +347,12 @@ def open_files(
         raise SourceError(f"a file of {name!r} was removed meanwhile ({error}); load again") from error
     splits = count_files(files, schema, partition_by, executor)
     return Source(name, schema, partition_by, listed, splits, executor, count_partition_rows(splits))
+
+
+def read_entries(table: Table, entries: Sequence[PartitionEntry]) -> Iterator[pa.RecordBatch]:
+    """Yield the live rows of some entries of a table's partitions."""
+    read = plan_entries_read(table, entries)
+    return read_segments(table.catalog.files, read.segments, read.columns)
 
 
 def _sum_columns(

@@ -32,8 +32,6 @@ def start() -> NoReturn:
 @pytest.fixture
 def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
     monkeypatch.chdir(tmp_path)
-    for name in ("SPARK_ENV_LOADED", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR"):
-        monkeypatch.delenv(name, raising=False)
     pq.write_table(ROWS, "rows.parquet")
     pyarrow.orc.write_table(ROWS, "rows.orc")
     Path("log.sql").write_text("SELECT id FROM t WHERE kind = 'air';\n" * 4)

@@ -56,6 +56,11 @@ def test_the_verbs_are_those_with_settings() -> None:
     assert set(commands()) == set(VERBS)
 
 
+def test_without_arguments_the_help_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == DONE
+    assert "From a log to a table" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_verb_has_help_and_an_example(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = help_of(verb, capsys)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 
+from layoutopt.api.up import guess_partition_column, list_row_groups
 from layoutopt.cli import up as going_up
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
@@ -56,11 +57,11 @@ def up(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 
 def guess(source: str) -> str | None:
-    return going_up.guess_partition_column(source, going_up.list_row_groups(source))
+    return guess_partition_column(source, list_row_groups(source))
 
 
 def describe(source: str) -> object:
-    return going_up.describe_source(source, going_up.list_row_groups(source))
+    return going_up.describe_source(source, list_row_groups(source))
 
 
 def test_a_table_a_report_and_settings_are_written_once(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

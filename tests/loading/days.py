@@ -11,7 +11,7 @@ from layoutopt.catalog.history import history
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.cli.app import main
 from layoutopt.loading.load import LoadsReport, run_load
-from layoutopt.loading.readable_days import open_readable
+from layoutopt.loading.local_source import open_door
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import open_table
 from tests.scan.builder import building
@@ -38,7 +38,7 @@ class Days:
 
     def load(self, **given: Any) -> LoadsReport:
         values: dict[str, Any] = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"}
-        return run_load(open_readable, LoadRequest(**(values | given)))
+        return run_load(open_door, LoadRequest(**(values | given)))
 
     def run(self, *words: str) -> int:
         flags = ["--plan", str(self.root / "plan.json"), "--executor", "local"]

@@ -20,7 +20,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.loading import append as module
 from layoutopt.loading import partition_rows
 from layoutopt.loading.append import AppendReport, Join, append_few_rows, append_locally
-from layoutopt.loading.local_source import LocalSource, check_plan, check_settings
+from layoutopt.loading.local_source import check_plan, check_settings, open_local
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.index_spec import IndexSpec
 from layoutopt.model.predicates import Call, Col
@@ -28,6 +28,7 @@ from layoutopt.model.requests import AppendRequest
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources.parquet_files import check_columns
+from layoutopt.sources.source import Source
 from layoutopt.writer.task import write_and_measure
 from layoutopt.writer.task_result import LoadReport, TaskResult
 from tests.scan.builder import build, building
@@ -220,10 +221,8 @@ def test_appends_go_on_by_the_newest_plan_where_an_older_one_was_loaded_since(tm
     assert found == [{"n": 280, "x": 180}]
 
 
-def opened(
-    source: object, by: str | None = "year", schema: Schema = SCHEMA, most_rows: int | None = None
-) -> LocalSource:
-    return LocalSource(str(source), building(schema, (), partition_by=by).plan, most_rows)
+def opened(source: object, by: str | None = "year", schema: Schema = SCHEMA, most_rows: int | None = None) -> Source:
+    return open_local(str(source), building(schema, (), partition_by=by).plan, most_rows=most_rows)
 
 
 def test_an_empty_text_names_a_partition(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from layoutopt.external.listing import UNNAMED
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport, run_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door, open_local
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.model.schema import Column, Schema
@@ -40,7 +40,7 @@ from layoutopt.scan.table import open_table
 from layoutopt.sources import listing
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
-from layoutopt.sources.split import Split, plain_partition_values
+from layoutopt.sources.split import FileSplit, plain_partition_values
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.queries import FEW_QUERIES
@@ -72,7 +72,7 @@ class Place:
 
     def load(self, **given: Any) -> LoadsReport:
         values: dict[str, Any] = {"source": str(self.source), "table_path": self.table, "plan": self.root / "plan.json"}
-        return run_load(LocalSource, LoadRequest(**(values | given)))
+        return run_load(open_door, LoadRequest(**(values | given)))
 
     def check(self, rows: pa.Table) -> None:
         table = open_table(self.table)
@@ -201,14 +201,14 @@ def _change_a_value(table: pa.Table) -> pa.Table:
 def test_rows_that_arrow_reads_otherwise_than_duckdb_are_not_committed(
     damage: Callable[[pa.Table], pa.Table], place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest = Split.read_rows
+    honest = FileSplit.read_rows
 
-    def read(split: Split, schema: Schema, names: Sequence[str], **more: Any) -> Iterator[tuple[pa.Table, int]]:
+    def read(split: FileSplit, schema: Schema, names: Sequence[str], **more: Any) -> Iterator[tuple[pa.Table, int]]:
         for rows, low in honest(split, schema, names, **more):
             yield damage(rows) if "id" in names else rows, low  # partitions are counted by their column alone
 
     place.write(some_rows(90))
-    monkeypatch.setattr(Split, "read_rows", read)
+    monkeypatch.setattr(FileSplit, "read_rows", read)
     with pytest.raises(LayoutoptError, match="nothing was committed") as error:
         place.load()
     assert isinstance(error.value, ContentMismatchError)
@@ -219,7 +219,7 @@ def test_rows_that_were_not_counted_are_missed(place: Place, monkeypatch: pytest
     """The second reader sums whole files, whatever the first one counted."""
     honest = listing._count_file
 
-    def count(*given: Any) -> Iterator[tuple[Split, Any]]:
+    def count(*given: Any) -> Iterator[tuple[FileSplit, Any]]:
         for split, counts in honest(*given):
             yield split, {value: rows for value, rows in counts.items() if value != 1995}
 
@@ -252,7 +252,7 @@ def test_rows_of_encrypted_tables_are_not_stored_in_the_clear(
     def never(*given: Any, **more: Any) -> None:
         raise AssertionError("rows are stored in a temporary folder")
 
-    monkeypatch.setattr("layoutopt.loading.local_source.TemporaryDirectory", never)
+    monkeypatch.setattr("layoutopt.sources.executor.TemporaryDirectory", never)
     with pytest.raises(AssertionError):
         place.load()
     secret = str(tmp_path / "secret")
@@ -305,7 +305,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
     read = open_table(place.table).scan(columns=["id", "places"]).to_arrow().sort_by("id")
     assert read["places"].to_pylist() == places.to_pylist()
     assert verify(open_table(place.table)).ok
-    honest = Split.read_rows
+    honest = FileSplit.read_rows
 
     def lose_a_name(*given: Any, **more: Any) -> Iterator[tuple[pa.Table, int]]:
         for rows, low in honest(*given, **more):
@@ -313,7 +313,7 @@ def test_nested_columns_are_loaded_and_proved(tmp_path: Path, monkeypatch: pytes
             cells[3] = cells[3][:1]
             yield rows.set_column(1, "places", pa.array(cells, rows["places"].type)), low
 
-    monkeypatch.setattr(Split, "read_rows", lose_a_name)
+    monkeypatch.setattr(FileSplit, "read_rows", lose_a_name)
     with pytest.raises(ContentMismatchError, match="differs from the source in places; nothing was committed"):
         place.load(replace=True)
 
@@ -379,5 +379,5 @@ def test_a_plan_of_another_session_needs_spark(place: Place) -> None:
     place.write(some_rows(3))
     there = building(SCHEMA, CONDITIONS, partition_by="seen").plan
     with pytest.raises(NeedsSparkError, match="partitions are by a timestamp"):
-        LocalSource(str(place.source), there)
+        open_local(str(place.source), there)
     assert isinstance(there, Plan)

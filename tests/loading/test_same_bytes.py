@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from layoutopt.external.external_tables import read_schema
 from layoutopt.loading import local_source
 from layoutopt.loading.load import run_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door
 from layoutopt.model.requests import LoadRequest
 from layoutopt.sources import listing, shuffle, split
 from layoutopt.sources.executor import Processes
@@ -64,6 +64,6 @@ def test_blocks_are_the_same_for_any_number_of_tasks_and_size_of_splits(
                 patch.setattr(split, "_ROWS_AT_ONCE", rows_at_once)
                 table = Path(folder, f"{cores}-{most_read}")
                 plan_file = Path(folder, "plan.json")
-                run_load(LocalSource, LoadRequest(source=source, table_path=str(table), plan=plan_file))
+                run_load(open_door, LoadRequest(source=source, table_path=str(table), plan=plan_file))
             digests.add(digest_data(table))
     assert len(digests) == 1

@@ -22,7 +22,7 @@ from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.append import append_locally
 from layoutopt.loading.load import LoadsReport, run_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door
 from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.model.schema import Schema
 from layoutopt.scan.table import open_table
@@ -50,7 +50,7 @@ def load(source: str, root: Path, by: str | None = None, **given: Any) -> LoadsR
     if not plan.exists():
         plan.write_bytes(building(read_schema(source), ("id > 3",), partition_by=by).plan.dumps())
     names: dict[str, Any] = {"source": source, "table_path": str(root / "table"), "plan": plan}
-    return run_load(LocalSource, LoadRequest(**(names | given)))
+    return run_load(open_door, LoadRequest(**(names | given)))
 
 
 def stored(root: Path) -> list[dict[str, Any]]:

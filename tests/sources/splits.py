@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.scan.segments import FileRead
-from layoutopt.sources.split import Split
+from layoutopt.sources.split import FileSplit, Split
 
 
 def split_of(path: Path, low: int = 0, groups: Sequence[int] | None = None, deleted: Sequence[int] = ()) -> Split:
@@ -24,4 +24,4 @@ def split_of(path: Path, low: int = 0, groups: Sequence[int] | None = None, dele
         bitmaps.append(pack_positions(np.array(places)) if places else None)
     read = FileRead(str(path), tuple(range(len(counts))), tuple(counts), deleted=tuple(bitmaps) if any(bitmaps) else ())
     names = tuple(footer.schema.to_arrow_schema().names)
-    return Split(SnapshotFile(str(path), names), read if groups is None else read.only(groups), low, 1)
+    return FileSplit(SnapshotFile(str(path), names), read if groups is None else read.only(groups), low, 1)

@@ -33,7 +33,7 @@ from layoutopt.sources.shuffle import (
     read_split,
     write_shuffle_batches,
 )
-from layoutopt.sources.split import POSITION_BITS, Split
+from layoutopt.sources.split import POSITION_BITS, FileSplit, Split
 from layoutopt.writer.segment import pack_shuffle_batch, unpack_shuffle_batches
 from tests.sources.splits import split_of
 
@@ -220,6 +220,6 @@ def test_segments_of_a_split_are_found_by_value_and_position(
         if value in values and first < low + rows and low < stop
     ]
     assert (
-        sorted(ranges.overlapping(Split(SnapshotFile("x", ()), FileRead("x", (0,), (rows,)), low, 1), values))
+        sorted(ranges.overlapping(FileSplit(SnapshotFile("x", ()), FileRead("x", (0,), (rows,)), low, 1), values))
         == expected
     )

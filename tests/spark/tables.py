@@ -17,6 +17,7 @@ from layoutopt.model.query import Query
 from layoutopt.model.schema import Schema
 from layoutopt.model.values import compare
 from layoutopt.planning.rows import SourceRows
+from layoutopt.sources.door import Door
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
 from layoutopt.sql.scans import TableScan
@@ -149,4 +150,4 @@ def plan_of(
 
 def source_rows(frame: DataFrame, partition_by: str | None) -> SourceRows:
     """Rows as planning reads them by Spark."""
-    return SourceRows(lambda: FrameRows(frame, partition_by))
+    return Door(lambda _: FrameRows(frame, partition_by))

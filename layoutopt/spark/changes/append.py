@@ -7,7 +7,7 @@ small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optim
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from functools import partial
 
 from pyspark.sql import SparkSession
 
@@ -17,16 +17,18 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
-from layoutopt.loading.append import AppendReport, open_entries
-from layoutopt.loading.partition_rows import PartitionRows
+from layoutopt.loading.append import AppendReport, OpenEntries
+from layoutopt.loading.load import LoadSource
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
 from layoutopt.scan.table import Table
+from layoutopt.sources.door import Door
+from layoutopt.sources.source import Source
 from layoutopt.spark.changes.spark_change import SparkChange, newest_checked_plan
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import AnySession, start_session
-from layoutopt.spark.loading.job import SparkRows
-from layoutopt.spark.loading.load import SparkSource
+from layoutopt.spark.core.workers import SparkTasks
+from layoutopt.spark.loading.load import open_by_session, open_in_tasks
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -42,17 +44,15 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
 
-    def open_rows(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> SparkRows:
+    def by_arrow(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
+        return append.open_entries(table, plan, entries, SparkTasks(spark))
+
+    def by_spark(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
         change = SparkChange(path, table, newest_checked_plan(spark, table.catalog), spark)
-        opened = change.open_rows(change.read(entries), repr(path))
+        return change.open_rows(change.read(entries), repr(path))
 
-        def open_faster() -> PartitionRows:
-            return replace(open_entries(table, plan, entries, change.executor), wait=opened.wait_for_tasks)
-
-        return replace(opened, open_faster=open_faster)
-
-    with translate_spark_errors(repr(path)):
-        return append.compact_small_entries(path, keys, open_rows, watch)
+    door = Door[OpenEntries](lambda _: by_arrow, lambda _: by_spark, errors=partial(translate_spark_errors, repr(path)))
+    return door.read(lambda open_rows: append.compact_small_entries(path, keys, open_rows, watch))
 
 
 def append_rows(
@@ -60,13 +60,22 @@ def append_rows(
 ) -> AppendReport:
     """Append by Spark as :func:`layoutopt.loading.append.append_rows` does."""
 
-    def open_source(source: str, catalog: Catalog) -> SparkSource:
-        if callable(spark) and catalog.plans:
-            check_source(source, current_plan(catalog).schema, "the table")
-        session = start_session(spark)
-        return SparkSource(session, source, newest_checked_plan(session, catalog), "the table")
+    def open_door(source: str, catalog: Catalog) -> Door[LoadSource]:
+        openers = [partial(open_to_append, spark, source, catalog, by_arrow=by_arrow) for by_arrow in (True, False)]
+        return Door(*(lambda _, opener=opener: opener() for opener in openers), say=say, log=log)
 
     def compact(path: str, keys: Collection[str], watch: Stages) -> LoadReport | None:
         return compact_small_entries(start_session(spark), path, keys, watch)
 
-    return append.append_rows(open_source, request, compact, say, log)
+    return append.append_rows(open_door, request, compact, say, log)
+
+
+def open_to_append(spark: AnySession, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:
+    """Open a source by Spark, to append it to a table; or for Spark's tasks, which read it ``by_arrow``."""
+    if callable(spark) and catalog.plans:
+        check_source(source, current_plan(catalog).schema, "the table")
+    plan = current_plan(catalog)
+    if by_arrow and catalog.plans:
+        return open_in_tasks(spark, source, plan, "the table")
+    newest_checked_plan(start_session(spark), catalog)
+    return open_by_session(spark, source, plan, "the table")

@@ -30,7 +30,9 @@ from layoutopt.model.schema import schema_ddl
 from layoutopt.model.types import quote_name, type_sql
 from layoutopt.scan.table import Table, open_own_table, plan_read
 from layoutopt.scan.table_read import TableRead
+from layoutopt.sources.door import Door
 from layoutopt.sources.executor import Executor
+from layoutopt.sources.source import Source
 from layoutopt.spark.catalyst.rule import get_analyzed_plan
 from layoutopt.spark.changes.located_rows import LocatedRows, is_true, locate_rows, translate_expression_errors
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -39,8 +41,8 @@ from layoutopt.spark.core.partition_values import partition_column
 from layoutopt.spark.core.sessions import AnySession
 from layoutopt.spark.core.source import conform_columns, measure_content, open_source
 from layoutopt.spark.core.workers import SparkTasks
-from layoutopt.spark.loading.job import SparkRows
 from layoutopt.spark.loading.source_files import source_partitions
+from layoutopt.spark.loading.spool import spool
 from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.spark.session.enabling import plan_reads, table_to_dataframe, with_functions
 from layoutopt.sql.scans import TableScan
@@ -184,9 +186,9 @@ class SparkChange(TableChange[DataFrame]):
         """Return the rows of both."""
         return rows.select(*map(quote_name, self.plan.schema.names)).unionByName(others)
 
-    def open_rows(self, rows: DataFrame, name: str) -> SparkRows:
+    def open_rows(self, rows: DataFrame, name: str) -> Source:
         """Open rows for a load by the plan."""
-        return SparkRows(conform_columns(rows, self.plan.schema), self.plan.partition_by, name)
+        return spool(conform_columns(rows, self.plan.schema), self.plan, name, self.table.catalog.files)
 
     @contextmanager
     def translate_errors(self, assignments: Sequence[str]) -> Iterator[None]:
@@ -202,7 +204,7 @@ def change_by_spark(
     spark: AnySession, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS
 ) -> ChangeReport:
     """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
-    return change_rows(partial(open_for_change, spark), request, say, log)
+    return change_rows(Door(lambda _: partial(open_for_change, spark)), request, say, log)
 
 
 def open_for_change(spark: AnySession, path: str, check: Callable[[Table], None] | None = None) -> SparkChange:

@@ -11,24 +11,30 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TypeVar
+from itertools import chain
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
 from pyspark import cloudpickle
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from layoutopt.errors import decode_error
 from layoutopt.model.schema import SEGMENT
-from layoutopt.sources.executor import Batches, Task
-from layoutopt.spark.core.failures import MISSING_PACKAGE
+from layoutopt.sources.executor import Batches, Pack, RowsFunction, Task
+from layoutopt.sources.shuffle import CutJob, cut_rows
+from layoutopt.spark.core.failures import MISSING_PACKAGE, translate_spark_errors
+from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.core.versions import repartition_by_id, to_arrow
+from layoutopt.writer.segment import SHUFFLE_BATCH_TYPES, unpack_shuffle_batches
 
 Value = TypeVar("Value")
+
+_VALUES: Final = "number bigint, value binary"
+_LONGEST_WAIT: Final = 4.0  # seconds; Spark ends a Python worker two seconds after it gave its task up
 
 
 @contextmanager
@@ -88,33 +94,54 @@ def run_in_workers(spark: SparkSession, count: int, function: Callable[[int], Va
     """Return a function's values for 0 .. ``count`` - 1, each from a task; function and values travel pickled.
 
     Raises:
-        LayoutoptError: the function raised it in a task.
+        LayoutoptError: the function raised it in a task; as
+            :func:`~layoutopt.spark.core.failures.translate_spark_errors`.
         pyspark.errors.PySparkException: anything else failed there.
     """
     numbers = spark.range(0, count, 1, max(1, count))
-    try:
-        results = to_arrow(map_in_workers(numbers, partial(_call, function), "number bigint, value binary"))
-    except (PySparkException, Py4JJavaError) as error:
-        original = decode_error(str(error))
-        if original is None:
-            raise
-        raise original from error
-    values = dict(zip(results["number"].to_pylist(), results["value"].to_pylist(), strict=True))
-    return [cloudpickle.loads(values[number]) for number in range(count)]
+    values = _collect_values(map_in_workers(numbers, partial(_call, function), _VALUES))
+    return [values[number] for number in range(count)]
+
+
+def _collect_values(results: DataFrame) -> dict[int, Any]:
+    """Return the values by their numbers; raises as :func:`run_in_workers`."""
+    with translate_spark_errors("the source"):
+        table = to_arrow(results)
+    numbers = table["number"].to_pylist()
+    return {number: cloudpickle.loads(table["value"][row].as_buffer()) for row, number in enumerate(numbers)}
 
 
 def _call(function: Callable[[int], object], batches: Batches) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         for number in batch.column(0).to_pylist():
-            value = cloudpickle.dumps(function(number))  # type: ignore[no-untyped-call]
-            yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([value])})
+            yield _pack_value(number, function(number))
+
+
+def _call_with_rows(function: RowsFunction[object], batches: Batches) -> Iterator[pa.RecordBatch]:
+    """Yield a function's value for a segment, all of whose shuffle batches these are; nothing for none."""
+    rest = iter(batches)
+    first = next((batch for batch in rest if batch.num_rows), None)
+    if first is not None:
+        segment: int = first.column(SEGMENT)[0].as_py()
+        yield _pack_value(segment, function(segment, unpack_shuffle_batches(chain([first], rest))))
+
+
+def _pack_value(number: int, value: object) -> pa.RecordBatch:
+    pickled: bytes = cloudpickle.dumps(value)  # type: ignore[no-untyped-call]
+    return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "value": pa.array([pickled])})
 
 
 class SparkTasks:
-    """Tasks of a Spark session, as :class:`~layoutopt.sources.executor.Executor`."""
+    """Tasks of a session, which is started once it is needed: an :class:`~layoutopt.sources.executor.Executor`."""
 
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
+    shuffles_openly = False  # or as the session is configured
+
+    def __init__(self, spark: AnySession) -> None:
+        self._start = spark
+
+    @property
+    def _spark(self) -> SparkSession:
+        return start_session(self._start)
 
     @property
     def cores(self) -> int:
@@ -127,6 +154,22 @@ class SparkTasks:
     def map(self, count: int, function: Callable[[int], Value]) -> list[Value]:
         """Map as :func:`run_in_workers` does."""
         return run_in_workers(self._spark, count, function)
+
+    def shuffle(self, job: CutJob, function: RowsFunction[Value], pack: Pack[Value] = list) -> list[Value | None]:
+        """Cut the rows, and shuffle them to the tasks that call the function, in one job."""
+        count = len(job.ranges.values)
+        numbers = self._spark.range(0, len(job.tasks), 1, len(job.tasks))
+        batches = map_in_workers(numbers, partial(cut_rows, job), SHUFFLE_BATCH_TYPES)
+        values = _collect_values(map_segments(batches, count, partial(_call_with_rows, function), _VALUES))
+        return [values.get(segment) for segment in range(count)]
+
+    def wait(self) -> None:
+        """Wait some seconds while tasks run: after one of a job has failed, others still write files."""
+        until = time.monotonic() + _LONGEST_WAIT
+        with suppress(AttributeError, Py4JError, OSError):  # the session may have been stopped, Java may have ended
+            tracker = self._spark.sparkContext._jsc.sc().statusTracker()
+            while any(info.numRunningTasks() for info in tracker.getExecutorInfos()) and time.monotonic() < until:
+                time.sleep(0.05)
 
 
 def map_segments(rows: DataFrame, segments: int, task: Task, schema: str) -> DataFrame:

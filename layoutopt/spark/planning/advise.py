@@ -26,6 +26,7 @@ from layoutopt.model.udf import Udf
 from layoutopt.planning import advise as planning
 from layoutopt.planning.advise import Tell, ignore_estimate
 from layoutopt.planning.rows import SourceRows
+from layoutopt.sources.door import Door
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.sessions import has_local_paths, start_early, start_session
 from layoutopt.spark.core.versions import file_metadata
@@ -84,9 +85,8 @@ class FrameSource:
         check_features(self.frame.sparkSession, document.features, "the log")
         rows = self.frame if len(some) == len(self.files) else select_file_rows(self.frame, self.name, some)
         narrow = rows.select(*map(quote_name, columns))
-        return SourceRows(
-            lambda: FrameRows(narrow, request.partition_by), errors=partial(translate_spark_errors, repr(self.name))
-        )
+        errors = partial(translate_spark_errors, repr(self.name))
+        return Door(lambda _: FrameRows(narrow, request.partition_by), errors=errors)
 
 
 def open_frame_source(spark: AnySession, name: str) -> FrameSource:

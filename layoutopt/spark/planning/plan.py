@@ -7,11 +7,10 @@ which takes a second to import, is imported only for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Progress, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.methods.interface import PlanningCache, PlanRequest
@@ -21,8 +20,9 @@ from layoutopt.planning import automatic, plan
 from layoutopt.planning.hold_out import EvaluatedPlan
 from layoutopt.planning.plain_rows import open_plain_rows
 from layoutopt.planning.plan import DEFAULTS
-from layoutopt.planning.rows import SourceRows
+from layoutopt.planning.rows import Rows, SourceRows
 from layoutopt.planning.segment_evaluation import TrialResult
+from layoutopt.sources.door import Door
 from layoutopt.spark.core.failures import translate_spark_errors
 
 if TYPE_CHECKING:
@@ -97,10 +97,8 @@ def open_source_rows(
     Raises:
         SettingError, SchemaError, SourceError: as :func:`layoutopt.planning.plan.make_plan`.
     """
-    partition_by, plain = request.partition_by, None
     if callable(spark) and isinstance(source, str):
         check_source(source, document.schema, "the features file")
-    open_frame = cache(partial(open_by_spark, spark, source, document, partition_by))
     is_local = isinstance(source, str | Path)
     if not callable(spark):
         from layoutopt.spark.core.functions import check_features
@@ -108,16 +106,13 @@ def open_source_rows(
 
         check_features(spark, document.features, "the features file")
         is_local = is_local and has_local_paths(spark)
+    openers: list[Callable[[object], Rows]] = [lambda _: open_by_spark(spark, source, document, request.partition_by)]
     if is_local:
-        try:
-            # Few rows alone are not worth starting Spark.
-            plain = open_plain_rows(str(source), document, request, include_small=callable(spark))
-        except NeedsSparkError as error:
-            open_frame()  # first: it may raise that there is no such source
-            say(f"reading by Spark: {str(error).splitlines()[0]}")
-    if plain is None:
-        open_frame()
-    return SourceRows(open_frame, plain, say, partial(translate_spark_errors, name_source(source)))
+        # Few rows alone are not worth starting Spark.
+        openers.insert(0, lambda _: open_plain_rows(str(source), document, request, include_small=callable(spark)))
+    rows = Door(*openers, say=say, errors=partial(translate_spark_errors, name_source(source)))
+    rows.source  # noqa: B018 - errors of opening it come first
+    return rows
 
 
 def name_source(source: DataFrame | str | Path) -> str:

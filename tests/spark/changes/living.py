@@ -20,11 +20,11 @@ import pytest
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.changes.commit import ChangeReport
+from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Stages, silent
-from layoutopt.loading import load as loading
 from layoutopt.loading.append import AppendReport, append_few_rows
 from layoutopt.loading.load import run_load as run_local_load
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_door
 from layoutopt.maintenance.partial_rewrite import mix_plans
 from layoutopt.model.feature import Feature, FeatureSet
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
@@ -43,7 +43,7 @@ from layoutopt.spark.changes.append import append_rows, compact_small_entries
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
 from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
-from layoutopt.spark.loading import job
+from layoutopt.spark.loading import load as spark_load
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
 from tests.spark.tables import document, is_value, plan_of
@@ -110,6 +110,10 @@ _BEGUN = TemporaryDirectory()
 _KINDS: dict[tuple[Scheme | None, int, int, str | None], int] = {}
 
 
+def _refuse(*_: object) -> None:
+    raise NeedsSparkError("a test lets Spark read everything")
+
+
 @dataclass
 class Living:
     """A table, its model (rows by id), and what both were at each snapshot."""
@@ -173,12 +177,11 @@ class Living:
         plan = self.root / "plan.json"
         settings = LoadRequest(source=source, table_path=self.path, plan=plan, replace=replace, encrypt=self.encrypt)
         if self.encrypt is None and self.written % 3 == 0:
-            run_local_load(LocalSource, settings)
+            run_local_load(open_door, settings)
         else:
             with pytest.MonkeyPatch.context() as patch:
-                if self.written % 3 == 1:  # tasks read the files by Arrow
-                    patch.setattr(job, "LEAST_ROWS", 1)
-                    patch.setattr(loading, "LEAST_ROWS", 1)
+                if self.written % 3 == 2:  # what Arrow can't read is spooled
+                    patch.setattr(spark_load, "open_in_tasks", _refuse)
                 run_load(self.spark, settings)
         days = {row[1] for row in rows}
         self.model = {key: row for key, row in self.model.items() if row[1] not in days}

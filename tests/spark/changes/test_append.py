@@ -22,7 +22,7 @@ from layoutopt.inspect.status import current_plan
 from layoutopt.inspect.verify import verify
 from layoutopt.loading import append as compaction
 from layoutopt.loading.append import append_few_rows
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_local
 from layoutopt.model.requests import AppendRequest, LoadRequest
 from layoutopt.report.changes import print_append
 from layoutopt.scan.table import open_table
@@ -50,7 +50,7 @@ def test_both_read_the_same_of_a_source_and_write_the_same(spark: SparkSession, 
     spark.createDataFrame(rows, COLUMNS).coalesce(1).write.parquet(source)
     schema = open_table(living.path).schema
     seen = source_partitions(conform_columns(open_source(spark, source), schema), source, "day")
-    assert LocalSource(source, current_plan(Catalog.open(living.path))).list_partitions() == seen
+    assert open_local(source, current_plan(Catalog.open(living.path))).list_partitions() == seen
 
     by_spark = living.appended(source)
     without = append_few_rows(AppendRequest(table_path=other, source=source), no_join)

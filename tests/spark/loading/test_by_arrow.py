@@ -18,24 +18,23 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from layoutopt.catalog.commit import ensure_table_root
 from layoutopt.catalog.storage.filesystem import TableFiles
-from layoutopt.errors import SourceError
+from layoutopt.errors import NeedsSparkError, SourceError
 from layoutopt.events import EventLog, Stages
 from layoutopt.external.external_tables import read_schema
 from layoutopt.inspect.verify import verify
-from layoutopt.loading import local_source
+from layoutopt.loading import write
 from layoutopt.loading.load import Basis
 from layoutopt.loading.load import load as load_rows
-from layoutopt.loading.local_source import LocalSource
+from layoutopt.loading.local_source import open_local
 from layoutopt.model.feature import FeatureSet, SessionSettings
 from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.scan.table import Table, open_table
 from layoutopt.sources.shuffle import CutJob, assign_splits
-from layoutopt.sources.split import Split
+from layoutopt.sources.source import Source
+from layoutopt.sources.split import FileSplit
 from layoutopt.spark.core.source import open_source, schema_of
-from layoutopt.spark.loading import job
+from layoutopt.spark.core.workers import SparkTasks
 from layoutopt.spark.loading import load as loading
-from layoutopt.writer.task import WriteJob
-from layoutopt.writer.task_result import TaskResult
 from tests.effort import long_too
 from tests.external.tables import delta_table, hinted, iceberg_table
 from tests.scan.builder import feature_of
@@ -141,11 +140,18 @@ def _comparable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(pa.string()) if pa.types.is_floating(f.type) else f for f in schema])
 
 
-def loaded(spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan, least: int = 1, **more: Any) -> Loaded:
-    """Load by Arrow where the source has so many rows."""
+def refuse(*_: object) -> Source:
+    raise NeedsSparkError("a test lets Spark read everything")
+
+
+def loaded(
+    spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan, *, by_arrow: bool = True, **more: Any
+) -> Loaded:
+    """Load by Arrow where that can read the source."""
     events = StringIO()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(job, "LEAST_ROWS", least)
+        if not by_arrow:
+            patch.setattr(loading, "open_in_tasks", refuse)
         loading.load(spark, source, path, plan, stages=Stages(log=EventLog(events)), **more)
     stages = [json.loads(line) for line in events.getvalue().splitlines()]
     return Loaded(open_table(str(path)), [stage["read_by"] for stage in stages if stage.get("stage") == "write"])
@@ -153,7 +159,7 @@ def loaded(spark: SparkSession, source: DataFrame | str, path: Path, plan: Plan,
 
 def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **more: Any) -> Loaded:
     """Load by Spark, by Arrow in Spark's tasks, and without Spark, and see that nothing differs."""
-    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9, **more)
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, by_arrow=False, **more)
     of_arrow = loaded(spark, source, tmp_path / "by-arrow", plan, **more)
     assert (of_spark.read_by, of_arrow.read_by) == (["spark"], ["arrow"])
     # To Arrow, files come in the order of their names, and to Spark of their sizes: segments of several files differ.
@@ -171,7 +177,7 @@ def check_both(spark: SparkSession, source: str, tmp_path: Path, plan: Plan, **m
 def loaded_locally(source: str, path: Path, plan: Plan) -> Loaded:
     """Load without Spark."""
     base = ensure_table_root(TableFiles(str(path)))
-    load_rows(LocalSource(source, plan).open_rows(None), str(path), plan, Basis(base, source), Stages())
+    load_rows(open_local(source, plan), str(path), plan, Basis(base, source), Stages())
     return Loaded(open_table(str(path)), ["arrow"])
 
 
@@ -226,7 +232,7 @@ def test_nested_columns_are_loaded_without_spark(spark: SparkSession, tmp_path: 
     rows = every_type(spark, 120)
     source = written(rows, tmp_path / "source")
     plan = a_plan(rows, by)
-    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, by_arrow=False)
     local = loaded_locally(source, tmp_path / "local", plan)
     assert local.rows() == of_spark.rows()
     assert verify(local.table).ok
@@ -277,7 +283,7 @@ def test_nested_columns_of_other_writers_are_read_alike(spark: SparkSession, tmp
     rows = open_source(spark, source)
     assert {c.name: c.type for c in read_schema(source).columns} == {c.name: c.type for c in schema_of(rows).columns}
     plan = a_plan(rows, None)
-    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, least=10**9)
+    of_spark = loaded(spark, source, tmp_path / "by-spark", plan, by_arrow=False)
     assert loaded_locally(source, tmp_path / "local", plan).rows() == of_spark.rows()
 
 
@@ -297,13 +303,13 @@ def test_tasks_read_what_they_write_where_files_are_of_few_segments(
     plan = a_plan(open_source(spark, source), partition_by)
     with pytest.MonkeyPatch.context() as patch:
         shuffled: list[CutJob] = []
-        shuffle = job.SparkFiles.shuffle
+        shuffle = SparkTasks.shuffle
 
-        def noted(files: job.SparkFiles, cut: CutJob, of: WriteJob) -> Sequence[TaskResult]:
+        def noted(tasks: SparkTasks, cut: CutJob, *more: Any) -> Sequence[Any]:
             shuffled.append(cut)
-            return shuffle(files, cut, of)
+            return shuffle(tasks, cut, *more)
 
-        patch.setattr(job.SparkFiles, "shuffle", noted)
+        patch.setattr(SparkTasks, "shuffle", noted)
         assert loaded(spark, source, tmp_path / "table", plan).read_by == ["arrow"]
     assert [len(cut.tasks) for cut in shuffled] == ([] if by_segment else [1])
 
@@ -425,21 +431,21 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
     change: str,
     partition_by: str | None,
 ) -> None:
-    """The comparison with what Spark reads is what makes reading by Arrow safe; nothing of the first try is left."""
+    """The comparison with a second reader is what makes reading by Arrow safe; nothing of the first try is left."""
 
-    def changed(split: Split) -> Split:
+    def changed(split: FileSplit) -> FileSplit:
         if change == "other counts":
             return replace(split, read=replace(split.read, rows=(split.read.rows[0] - 1, *split.read.rows[1:])))
         return replace(split, file=replace(split.file, path=another_file))
 
-    def assign(*args: Any) -> tuple[tuple[Split, ...], ...]:
-        tasks = assign_splits(*args)
+    def assign(*args: Any) -> tuple[tuple[FileSplit, ...], ...]:
+        tasks: Any = assign_splits(*args)
         if change == "fewer rows":
             return ((), *tasks[1:])
         return tuple(tuple(changed(split) for split in splits) for splits in tasks)
 
-    monkeypatch.setattr(local_source, "assign_splits", assign)
-    monkeypatch.setattr(local_source, "reads_little_twice", lambda job: True)
+    monkeypatch.setattr(write, "assign_splits", assign)
+    monkeypatch.setattr(write, "reads_little_twice", lambda job: True)
     plan = a_plan(open_source(spark, one_file), partition_by, segment_rows=40)
     table = loaded(spark, one_file, tmp_path / "table", plan)
     assert table.read_by == ["arrow", "spark"]
@@ -458,13 +464,3 @@ def test_a_damaged_file_is_named(spark: SparkSession, rows: DataFrame, source: s
     damaged.write_bytes(content)
     with pytest.raises(SourceError, match=damaged.name):
         loaded(spark, str(copy), tmp_path / "table", plan)
-
-
-@pytest.mark.long
-def test_rows_that_lie_scattered_are_left_to_spark(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rows = few_rows(spark)
-    source = written(rows, tmp_path / "source")
-    monkeypatch.setattr(job, "MOST_SMALL_PIECES", 3)
-    assert loaded(spark, source, tmp_path / "table", a_plan(rows, "year")).read_by == ["spark"]

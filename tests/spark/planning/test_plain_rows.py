@@ -35,7 +35,7 @@ from layoutopt.sources import source as sources
 from layoutopt.sources.executor import Processes, Value
 from layoutopt.sources.segments import cut_segments
 from layoutopt.sources.shuffle import CutJob, group_splits, read_split
-from layoutopt.sources.split import Split
+from layoutopt.sources.split import FileSplit, Split
 from layoutopt.spark.core.segments import count_chunks, with_positions
 from layoutopt.spark.core.source import open_source, schema_of
 from layoutopt.spark.planning.frame_rows import FrameRows
@@ -99,18 +99,18 @@ def both(
     """The rows as tasks read them by Arrow, and as Spark has them."""
     frame = open_source(spark, source)
     rows = asked(frame, source, partition_by, conditions)
-    assert isinstance(rows.current, PlainRows)
+    assert isinstance(rows.source, PlainRows)
     return rows, source_rows(frame, partition_by)
 
 
 def plain_of(rows: SourceRows) -> PlainRows:
-    assert isinstance(rows.current, PlainRows)
-    return rows.current
+    assert isinstance(rows.source, PlainRows)
+    return rows.source
 
 
 def frame_of(rows: SourceRows) -> DataFrame:
-    assert isinstance(rows.current, FrameRows)
-    return rows.current.frame
+    assert isinstance(rows.source, FrameRows)
+    return rows.source.frame
 
 
 def asked(
@@ -151,8 +151,8 @@ def test_what_is_counted_is_what_spark_counts(
     features = features_of(CONDITIONS, schema)
     conditions = [is_value(schema, "n", "<", 0), is_value(schema, "d", ">", 3.0), is_value(schema, "text", "=", "a")]
     queries = document(schema, conditions).queries
-    assert dict(plain.current.partition_rows) == frame.current.partition_rows
-    assert list(plain.current.partition_rows) == list(frame.current.partition_rows)
+    assert dict(plain.source.partition_rows) == frame.source.partition_rows
+    assert list(plain.source.partition_rows) == list(frame.source.partition_rows)
     of = [CountRequest(each, queries, schema, 10_000, print) for each in (plain, frame)]
     (some, by_arrow), (same, by_spark) = (count_histograms(one, features) for one in of)
     assert some == same == features
@@ -215,10 +215,11 @@ def test_plans_are_the_same_where_all_rows_are_looked_at(
     rows = kinds_and_shops(spark, 600, 3)
     source = source_of(600, 3)
     of, request = simple_document(rows), PlanRequest(method=method, partition_by="day", block_rows=20)
-    assert isinstance(asked(open_source(spark, source), source, "day").current, PlainRows)
+    assert isinstance(asked(open_source(spark, source), source, "day").source, PlainRows)
     by_arrow = make_plan(spark, source, of, request, never)
     monkeypatch.setattr(plain_rows, "LEAST_ROWS", 10**9)
-    assert not isinstance(asked(open_source(spark, source), source, "day").current, PlainRows)
+    few = asked(open_source(spark, source), source, "day", say=lambda _: None)
+    assert not isinstance(few.source, PlainRows)
     assert by_arrow == make_plan(spark, source, of, request)
 
 
@@ -247,7 +248,7 @@ def test_a_file_that_only_spark_reads_rightly_leaves_the_rest_to_spark(
     make_sparks_own(smallest)
     frame = open_source(spark, str(source))
     told: list[str] = []
-    assert not isinstance(asked(frame, str(source), "day", say=told.append).current, PlainRows)
+    assert not isinstance(asked(frame, str(source), "day", say=told.append).source, PlainRows)
     assert [smallest.name in sentence for sentence in told if "rules of its own" in sentence] == [True]
     told.clear()
     assert make_plan(spark, str(source), of, BY_DAY, told.append) == expected
@@ -298,16 +299,16 @@ def test_samples_of_many_rows_are_blocked_side_by_side(
     monkeypatch.setattr(sample_evaluation, "_MANY_ROWS", 1)
     plain_of(plain).source.executor = Counted()
     assert try_on_segments(plain, [trial], of.queries) == alone
-    assert asked_for[-1] == plain.current.tasks.cores
+    assert asked_for[-1] == plain.source.tasks.cores
 
 
 def test_features_that_only_spark_can_tell_are_asked_of_spark(spark: SparkSession, source_of: SourceOf) -> None:
     source = source_of(100, 2)
     frame = open_source(spark, source)
-    assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]).current, PlainRows)
+    assert isinstance(asked(frame, source, None, ["substring(text, 1, 1) = 'a'"]).source, PlainRows)
     told: list[str] = []
     assert not isinstance(
-        asked(frame, source, None, ["cast(cast(id AS double) AS string) = '1.0'"], told.append).current, PlainRows
+        asked(frame, source, None, ["cast(cast(id AS double) AS string) = '1.0'"], told.append).source, PlainRows
     )
     assert len(told) == 1
     assert told[0].startswith("reading by Spark: ")
@@ -339,7 +340,7 @@ def test_only_files_with_rows_of_the_segments_are_read(
 def test_rows_are_drawn_on_the_way_to_segments_as_by_themselves(spark: SparkSession, tmp_path: Path) -> None:
     plain, frame = both(spark, written(kinds_and_shops(spark, 4_000, 4), tmp_path / "source"), "day")
     (first, *_) = cut_segments(count_chunks(with_positions(frame_of(frame)), "day", 1000), 1000)
-    of_two = dict(list(plain.current.partition_rows.items())[1:3])
+    of_two = dict(list(plain.source.partition_rows.items())[1:3])
     plan = plan_of(simple_document(frame_of(frame)), partition_by="day")
     request = SampleRequest(FeatureSet(()), "day", 1000, of_two, 30, ("id", "day"))
     for shares in (1, 2):
@@ -364,7 +365,7 @@ def test_cells_are_measured_on_rows_of_a_few_files(
         return group_splits(splits, most)
 
     monkeypatch.setattr(sources, "group_splits", watched)
-    ((value, rows),) = plain.current.partition_rows.items()
+    ((value, rows),) = plain.source.partition_rows.items()
     request = PlanRequest(partition_by="day", block_rows=500)
     features = features_of(["shop = 1"], plain_of(plain).source.schema)
     by_arrow, by_spark = (unit_in_bytes(each, features, (value, rows), request) for each in (plain, frame))
@@ -376,7 +377,7 @@ def test_cells_are_measured_on_rows_of_a_few_files(
 
 def test_so_many_tasks_at_most_read_all_splits() -> None:
     splits = [
-        Split(SnapshotFile(f"/{number}", ()), FileRead(f"/{number}", (0,), (1,)), number, 1 << 24)
+        FileSplit(SnapshotFile(f"/{number}", ()), FileRead(f"/{number}", (0,), (1,)), number, 1 << 24)
         for number in range(40)
     ]
     assert [len(task) for task in group_splits(splits)] == [2] * 20
@@ -447,27 +448,26 @@ def test_a_session_has_its_say_before_files_are_read_without_it(
 ) -> None:
     rows, source = kinds_and_shops(spark, 100, 2), source_of(100, 2)
     of, request = simple_document(rows), PlanRequest(partition_by="day")
-    assert isinstance(open_source_rows(spark, source, of, request, never).current, PlainRows)
+    assert isinstance(open_source_rows(spark, source, of, request, never).source, PlainRows)
     elsewhere = replace(of, features=replace(of.features, settings=SessionSettings(time_zone="Asia/Tokyo")))
     with pytest.raises(SettingError, match="Asia/Tokyo"):
         make_plan(spark, source, elsewhere, request)
     monkeypatch.setattr("layoutopt.spark.core.sessions.has_local_paths", lambda session: False)
-    assert not isinstance(open_source_rows(spark, source, of, request, never).current, PlainRows)
+    assert not isinstance(open_source_rows(spark, source, of, request, never).source, PlainRows)
 
 
 def test_where_a_value_is_not_read_cells_are_measured_by_spark(
     spark: SparkSession, source_of: SourceOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, _ = both(spark, source_of(100, 2), "day")
     told: list[str] = []
-    plain.say = told.append
+    plain = asked(open_source(spark, source_of(100, 2)), source_of(100, 2), "day", say=told.append)
     sample = draw_sample(
         plain, features_of(["kind = 1"], plain_of(plain).source.schema), "day", 1000, columns={"day", "kind"}
     )
 
-    def refuse(split: Split, *given: object, **more: object) -> NoReturn:
+    def refuse(split: FileSplit, *given: object, **more: object) -> NoReturn:
         raise NeedsSparkError(f"{split.file.path!r} has values that Spark reads by rules of its own")
 
-    monkeypatch.setattr(Split, "read_rows", refuse)
+    monkeypatch.setattr(FileSplit, "read_rows", refuse)
     assert (sample.unit(plain_of(plain).source.schema.names, 20, "zstd", 0).cell > 0).all()
     assert ["rules of its own" in sentence for sentence in told] == [True]
