@@ -9,7 +9,7 @@ sums, minus the removed rows, plus the added rows. The load fails if the written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Generic
 
@@ -152,22 +152,19 @@ def commit_change(
 def write_rows(
     change: TableChange[Rows],
     operation: str,
-    values: Sequence[PlainValue] | None,
+    values: Sequence[PlainValue],
     new_rows: NewRows[Rows],
     watch: Stages,
     *,
-    fingerprints: Mapping[str, str] | None = None,
-    counts: Mapping[str, int] | None = None,
     marks: Marks | None = None,
     shares: bool = True,
 ) -> LoadReport:
     """Write rows by the plan of a change: all rows of some partitions, or with ``marks`` rows beside those that remain.
 
     Args:
-        values: the partitions' values; None if they are unknown.
+        values: the partitions' values.
         new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
-        fingerprints: by partition key, the digest of the source files whose rows the partition still has.
-        counts: by partition key, the number of its rows, so that they are not counted.
+        marks: the rows that go.
         shares: as of :class:`~layoutopt.loading.load.Basis`.
 
     Raises:
@@ -175,14 +172,11 @@ def write_rows(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    if counts is None:
-        counts = {change.names.key(values[0]): new_rows.content.rows} if values is not None and len(values) == 1 else {}
     basis = Basis(
         change.table.catalog.snapshot,
         f"the table {change.path!r}",
-        values=None if change.plan.partition_by is None or values is None else tuple(values),
-        fingerprints=fingerprints or {},
-        rows=counts,
+        values=None if change.plan.partition_by is None else tuple(values),
+        rows={change.names.key(values[0]): new_rows.content.rows} if len(values) == 1 else {},
         content=new_rows.content,
         operation=operation,
         marks=marks,

@@ -6,28 +6,22 @@ small entries are compacted; see :mod:`layoutopt.maintenance.compaction`. `optim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from functools import partial
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.table import Catalog
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
-from layoutopt.loading.append import AppendReport, OpenEntries
+from layoutopt.loading.append import AppendReport
 from layoutopt.loading.load import LoadSource
-from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.source import Source
-from layoutopt.spark.changes.spark_change import SparkChange, newest_checked_plan
-from layoutopt.spark.core.failures import translate_spark_errors
+from layoutopt.spark.changes.spark_change import newest_checked_plan, open_entries_door
 from layoutopt.spark.core.sessions import AnySession, start_session
-from layoutopt.spark.core.workers import SparkTasks
 from layoutopt.spark.loading.load import open_by_session, open_in_tasks
 from layoutopt.writer.task_result import LoadReport
 
@@ -43,15 +37,7 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
         CommitConflictError: another commit changed one of the entries.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-
-    def by_arrow(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
-        return append.open_entries(table, plan, entries, SparkTasks(spark))
-
-    def by_spark(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
-        change = SparkChange(path, table, newest_checked_plan(spark, table.catalog), spark)
-        return change.open_rows(change.read(entries), repr(path))
-
-    door = Door[OpenEntries](lambda _: by_arrow, lambda _: by_spark, errors=partial(translate_spark_errors, repr(path)))
+    door = open_entries_door(spark, path)
     return door.read(lambda open_rows: append.compact_small_entries(path, keys, open_rows, watch))
 
 

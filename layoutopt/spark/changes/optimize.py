@@ -17,12 +17,12 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.partition_entry import PartitionEntry
-from layoutopt.changes.commit import NewRows, write_rows
 from layoutopt.config.fields import parse_age
 from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import current_plan
+from layoutopt.loading.load import Basis, load
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
@@ -32,9 +32,8 @@ from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
 from layoutopt.spark.changes.replan import Target, check_flags, find_target, read_fitting_plan
-from layoutopt.spark.changes.spark_change import SparkChange, open_for_change
+from layoutopt.spark.changes.spark_change import SparkChange, open_entries_door, open_for_change
 from layoutopt.spark.core.sessions import AnySession
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.workload.analyze import check_log
 from layoutopt.workload.log import read_log
 from layoutopt.writer.task_result import LoadReport
@@ -262,8 +261,17 @@ def _rewrite_partition(
         return None
     if level is not None:
         return write_layouts(change, level.rewrite(entries), watch)
-    sources = {key: entries[0].source} if entries[0].source is not None else {}
-    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
     known = change.names.values_of(entries)
     values = change.read_stored_values([key]) if known is None else tuple(known.values())
-    return write_rows(change, "optimize", values, new_rows, watch, fingerprints=sources)
+    basis = Basis(
+        change.table.catalog.snapshot,
+        f"the table {path!r}",
+        values=None if plan.partition_by is None else values,
+        fingerprints={key: entries[0].source} if entries[0].source is not None else {},
+        rows={key: sum(entry.live_rows for entry in entries)},
+        content=content_of_entries(entries),
+        operation="optimize",
+    )
+    live = [entry for entry in entries if entry.live_rows]
+    door = open_entries_door(spark, path)
+    return door.read(lambda open_rows: load(open_rows(change.table, plan, live), path, plan, basis, watch))

@@ -23,6 +23,7 @@ from layoutopt.changes.verbs import change_rows
 from layoutopt.errors import NotATableError, SettingError
 from layoutopt.events import NO_EVENTS, EventLog, Progress, silent
 from layoutopt.inspect.status import current_plan
+from layoutopt.loading.append import OpenEntries, open_entries
 from layoutopt.model.layout import Plan
 from layoutopt.model.predicates import FALSE, Filter
 from layoutopt.model.requests import ChangeRequest, MergeRequest
@@ -223,6 +224,20 @@ def open_for_change(spark: AnySession, path: str, check: Callable[[Table], None]
         spark = spark()
     table = open_own_table(path, udfs=tuple(find_declared_udfs(spark).values()))
     return SparkChange(path, table, newest_checked_plan(spark, table.catalog), spark)
+
+
+def open_entries_door(spark: SparkSession, path: str) -> Door[OpenEntries]:
+    """Return the door of a table's own rows: tasks read them by Arrow, or Spark reads them."""
+
+    def by_arrow(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
+        return open_entries(table, plan, entries, SparkTasks(spark))
+
+    def by_spark(table: Table, plan: Plan, entries: Sequence[PartitionEntry]) -> Source:
+        newest_checked_plan(spark, table.catalog)
+        change = SparkChange(path, table, plan, spark)
+        return change.open_rows(change.read(entries), f"the table {path!r}")
+
+    return Door(lambda _: by_arrow, lambda _: by_spark, errors=partial(translate_spark_errors, repr(path)))
 
 
 def newest_checked_plan(spark: SparkSession, catalog: Catalog) -> Plan:
