@@ -53,10 +53,13 @@ SPARK_SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
+if draws_same_examples():  # a short run: compiling what runs once, over few rows, takes longer; see `compiled`
+    SPARK_SETTINGS |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 # Programs that tests start have sessions of their own, which are to be quick too.
-os.environ.setdefault("SPARK_CONF_DIR", str(Path(__file__).parent / "fixtures" / "spark"))
+INSTALLATION = Path(__file__).parent / "fixtures" / "spark"
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"--properties-file {INSTALLATION / 'spark-defaults.conf'} pyspark-shell")
 
 # Several processes of tests share the cores already: what plans by processes of its own starts none, but where a test
 # is about them.
@@ -90,16 +93,15 @@ def has_manifests(request: pytest.FixtureRequest) -> Iterator[bool]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Switch the shadow check off or to texts for a test that is marked so."""
-    before = os.environ[SWITCH]
-    if item.get_closest_marker("unshadowed"):
-        os.environ[SWITCH] = "0"
-    elif before == FILTERS_ONLY and item.get_closest_marker("checks_texts"):
-        os.environ[SWITCH] = "1"
-    try:
+    """Set the environment of a test: its shadow check and, where it needs Spark, an installation that verbs take."""
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("unshadowed"):
+            patch.setenv(SWITCH, "0")
+        elif os.environ[SWITCH] == FILTERS_ONLY and item.get_closest_marker("checks_texts"):
+            patch.setenv(SWITCH, "1")
+        if item.get_closest_marker("spark") and "SPARK_CONF_DIR" not in os.environ:
+            patch.setenv("SPARK_CONF_DIR", str(INSTALLATION))
         return (yield)
-    finally:
-        os.environ[SWITCH] = before
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

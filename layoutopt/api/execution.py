@@ -146,7 +146,8 @@ class Execution:
                 raise NeedsSparkError(f"there are {rows:,} rows")
             return opened
 
-        return Door[LoadSource](open_here, open_in_tasks, open_by_spark, say=say, log=log)
+        door: Door[LoadSource] = Door(open_here, open_in_tasks, open_by_spark, say=say, log=log)
+        return door
 
     def append(self, request: AppendRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> AppendReport:
         """Append as :func:`layoutopt.loading.append.append_rows`."""

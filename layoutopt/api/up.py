@@ -45,8 +45,8 @@ class UpReport(Summarised):
 
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""
-        read = self.evaluation.summarise()
-        return {"table": self.table, "method": self.plan.method, "partition_by": self.plan.partition_by, **read}
+        chosen = {"method": self.plan.method, "partition_by": self.plan.partition_by}
+        return {**self.evaluation.summarise(), "table": self.table, **chosen}
 
 
 def up(

@@ -41,7 +41,7 @@ def check_source(source: str, wanted: Schema | None, document: str, *, more: boo
     table = parse_table_name(source)
     if table is not None:
         schema, is_whole = open_snapshot(table).schema, True
-    elif _is_elsewhere(source):
+    elif is_elsewhere(source):
         return None
     else:
         check_is_no_table(source)
@@ -52,7 +52,7 @@ def check_source(source: str, wanted: Schema | None, document: str, *, more: boo
     return schema
 
 
-def _is_elsewhere(source: str) -> bool:
+def is_elsewhere(source: str) -> bool:
     """Return whether a path may lie on another machine, or is a pattern."""
     prefix, path = _PREFIX.match(source), parse_path(source).path
     if path == source and prefix is not None and not Path(source).exists():

@@ -21,6 +21,7 @@ from layoutopt.catalog.storage.footers import ENCRYPTED
 from layoutopt.errors import LayoutoptError, NeedsSparkError, SettingError, SourceError
 from layoutopt.evaluation.expressions import select_for_spark
 from layoutopt.external.formats import parse_source_name
+from layoutopt.external.source_check import is_elsewhere
 from layoutopt.loading.load import LoadSource
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.layout import Plan
@@ -69,7 +70,8 @@ def open_local(
     check_plan(plan)
     if executor is None:
         check_settings(plan)
-    if parse_source_name(source) is None and not is_url(source) and not Path(absolute(source)).exists():
+    is_path = parse_source_name(source) is None and not is_url(source)
+    if is_path and not Path(absolute(source)).exists() and not is_elsewhere(source):
         raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
     open_some = partial(_open, source, plan, executor, most_rows, counts_here)
     try:

@@ -80,7 +80,7 @@ def gather_segment(
         )
     received_names = frozenset(table.column_names)
     names = [name for name in plan.schema.names if whole or name in received_names]
-    columns = _widen_offsets(_to_stored_types(table.select(names))).combine_chunks(POOL)
+    columns = _widen_offsets(to_stored_types(table.select(names))).combine_chunks(POOL)
     computed = select_for_spark(spec.subject for spec in plan.indexes)
     values = {
         expr: table[name]
@@ -113,7 +113,7 @@ def sort_by_position(table: pa.Table) -> pa.Table:
     return pa.concat_tables([table.slice(starts[part], stops[part] - starts[part]) for part in parts])
 
 
-def _to_stored_types(table: pa.Table) -> pa.Table:
+def to_stored_types(table: pa.Table) -> pa.Table:
     """Cast timestamps to UTC, and make nested fields nullable, since Parquet refuses nulls under a null struct."""
     for i, column in enumerate(table.schema):
         stored = _stored_type(column.type)

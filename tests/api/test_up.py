@@ -18,7 +18,7 @@ def test_rows_are_laid_out_for_their_log(tmp_path: Path, monkeypatch: pytest.Mon
     log.write_text("SELECT id FROM t WHERE country = 'FR';\n" * 8)
     report = layoutopt.up(ROWS.to_pandas(), log, tmp_path / "out", partition_by="country")
     assert (report.table, report.load.partitions) == (str(tmp_path / "out" / "table"), ("DE", "FR", "PL"))
-    assert repr(report).startswith(f"UpReport(table={report.table!r}, method='")
+    assert repr(report).startswith(f"UpReport(table={report.table!r}, queries=8, ")
     assert report.evaluation.totals.rows_scanned == 8 * 200
     assert layoutopt.load(ROWS, report.table, tmp_path / "out" / "plan.json").already == ("DE", "FR", "PL")
     assert layoutopt.open_table(report.table).rows == 600

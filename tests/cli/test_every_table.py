@@ -199,7 +199,6 @@ FOLDERS = ("no value", "other names", "other order", "other depth", "beside fold
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder beside a log."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SPARK_CONF_DIR")  # planning would start Spark with it
     log = "SELECT id FROM t WHERE kind = 'buy';\nSELECT id FROM t WHERE id < 9 AND kind = 'view';\n" * 3
     Path("log.sql").write_text(log)
     (tmp_path / "rows").mkdir()

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 from layoutopt.catalog.deletion_vectors import pack_positions
 from layoutopt.external.snapshot import SnapshotFile
 from layoutopt.scan.segments import FileRead
-from layoutopt.sources.split import FileSplit, Split
+from layoutopt.sources.split import FileSplit
 
 
-def split_of(path: Path, low: int = 0, groups: Sequence[int] | None = None, deleted: Sequence[int] = ()) -> Split:
+def split_of(path: Path, low: int = 0, groups: Sequence[int] | None = None, deleted: Sequence[int] = ()) -> FileSplit:
     """A split of a file's row groups, without deleted rows (places in the file)."""
     footer = pq.read_metadata(path)
     counts = [footer.row_group(group).num_rows for group in range(footer.num_row_groups)]

@@ -31,7 +31,7 @@ from layoutopt.sources.profile import (
     profile_rows,
 )
 from layoutopt.sources.shuffle import CutJob, SegmentRanges
-from layoutopt.sources.split import POSITION_BITS, Split
+from layoutopt.sources.split import POSITION_BITS, FileSplit, Split
 from tests.effort import examples
 from tests.scan.builder import feature_of, holds
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
@@ -139,8 +139,9 @@ def test_the_same_rows_are_drawn_however_files_are_read(tmp_path: Path, by: str 
     assert found == [row for row in rows.select(["id", "year"]).to_pylist() if row in found]  # as they lie
 
 
-def in_two(split: Split) -> list[Split]:
+def in_two(split: Split) -> list[FileSplit]:
     """The split cut after some of its row groups, as large files are."""
+    assert isinstance(split, FileSplit)
     groups = range(len(split.read.row_groups))
     first, second = (replace(split, read=split.read.only(some)) for some in (groups[:3], groups[3:]))
     assert 0 < first.rows < split.rows
@@ -149,6 +150,8 @@ def in_two(split: Split) -> list[Split]:
 
 def test_what_only_spark_can_tell_is_left_to_it(tmp_path: Path) -> None:
     job = job_over(tmp_path, some_rows(20), 1, None)
-    pq.write_table(some_rows(30), job.tasks[0][0].file.path)
+    (split,) = job.tasks[0]
+    assert isinstance(split, FileSplit)
+    pq.write_table(some_rows(30), split.file.path)
     with pytest.raises(NeedsSparkError, match="expected 10"):
         DrawJob(job, {}).run_task(0)

@@ -44,7 +44,7 @@ FAR = 1 << POSITION_BITS
 kinds = st.sampled_from([None, "", "a", "b", "ü"])
 
 
-def source(folder: Path, *files: list[str | None]) -> list[Split]:
+def source(folder: Path, *files: list[str | None]) -> list[FileSplit]:
     """Files of these kinds, each in row groups of three rows, under rising ids."""
     splits, first = [], 0
     for number, held in enumerate(files):

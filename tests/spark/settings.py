@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 UNCOMPILED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 """For texts that are evaluated once, over few rows: compiling them takes longer."""
+COMPILED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+"""As users have it, which the shared session of short runs has not."""
 
 
 def new_session(spark: SparkSession, settings: Mapping[str, str] = UNCOMPILED) -> SparkSession:

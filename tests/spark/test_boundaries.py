@@ -39,7 +39,7 @@ pytestmark = pytest.mark.spark
 
 Bits = np.ndarray[Any, Any]
 ROWS = rows()
-WIDE, ARMS, EACH = 400, 8, 8
+WIDE, ARMS, EACH = 400, 8, 6
 
 BEYOND = [
     condition.format(c=name, l=literal)

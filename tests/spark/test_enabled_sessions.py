@@ -23,6 +23,7 @@ from layoutopt.spark.session import enabling
 from tests.scan.builder import build, building
 from tests.scan.tables import CONDITIONS, SCHEMA, some_rows
 from tests.spark.session.answers import answer, skipped
+from tests.spark.settings import COMPILED, new_session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,8 +46,8 @@ def path(tmp_path: Path, rows: pa.Table) -> Path:
 
 @pytest.fixture
 def session(spark: SparkSession, path: Path) -> Iterator[SparkSession]:
-    """An enabled session that knows the table as t, and its content from no file as s."""
-    session = spark.newSession()
+    """An enabled session that compiles and knows the table as t, and its content from no file as s."""
+    session = new_session(spark, COMPILED)
     register(session, "t", str(path))
     session.createDataFrame(some_rows()).createOrReplaceTempView("s")
     enable(session)

@@ -42,6 +42,7 @@ from layoutopt.spark.core.source import checksum_column, content_columns, conten
 from layoutopt.spark.core.versions import to_arrow
 from layoutopt.spark.core.workers import SparkTasks, map_in_workers
 from layoutopt.spark.session.readers import PARQUET_OPTIONS, read_in_workers
+from layoutopt.writer.segment import to_stored_types
 
 if TYPE_CHECKING:
     from layoutopt.encryption.table_keys import TableKeys
@@ -170,11 +171,15 @@ def _make_folder(spark: SparkSession, beside: TableFiles) -> tuple[TableFiles, C
         from layoutopt.encryption.table_keys import TableKeys  # slow to import
 
         keys = (TableKeys(os.urandom(_KEY_BYTES)),)
-    if str(spark.sparkContext.master).startswith("local"):
+    if _runs_here(spark):
         folder = TemporaryDirectory(prefix="layoutopt-", ignore_cleanup_errors=True)
         return TableFiles(folder.name, lent=keys), folder.cleanup
     path = f"{CATALOG}/spool-{secrets.token_hex(8)}"
     return TableFiles(beside.full_path(path), lent=keys), partial(beside.delete_folder, path)
+
+
+def _runs_here(spark: SparkSession) -> bool:
+    return str(spark.sparkContext.master).startswith("local")
 
 
 def _list_splits(
@@ -225,10 +230,10 @@ def _combine_batches(batches: Batches, names: Sequence[str]) -> Iterator[pa.Tabl
             pending.append(batch.rename_columns(list(names)))
             size += batch.nbytes
         if size >= _GROUP_BYTES:
-            yield pa.Table.from_batches(pending)
+            yield to_stored_types(pa.Table.from_batches(pending))
             pending, size = [], 0
     if pending:
-        yield pa.Table.from_batches(pending)
+        yield to_stored_types(pa.Table.from_batches(pending))
 
 
 def _count_rows(rows: pa.Table, partition_by: str | None) -> dict[PlainValue, int]:

@@ -15,9 +15,17 @@ import pytest
 from layoutopt.catalog.partition_names import PartitionNames
 from layoutopt.config.files import make_settings
 from layoutopt.config.settings import LoadSettings
-from layoutopt.errors import ContentMismatchError, LayoutoptError, MissingPartitionError, SettingError, SourceError
+from layoutopt.errors import (
+    ContentMismatchError,
+    LayoutoptError,
+    MissingPartitionError,
+    NeedsSparkError,
+    SettingError,
+    SourceError,
+)
 from layoutopt.inspect.verify import verify
 from layoutopt.loading.load import LoadsReport
+from layoutopt.loading.write import write_segments
 from layoutopt.methods.interface import PlanRequest
 from layoutopt.model.feature import SessionSettings
 from layoutopt.model.features_document import FeaturesDocument
@@ -26,8 +34,8 @@ from layoutopt.model.requests import LoadRequest
 from layoutopt.planning.sample_evaluation import draw_sample
 from layoutopt.scan.table import Table, open_table
 from layoutopt.spark import disable, enable, register
+from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.partition_values import is_one_of
-from layoutopt.spark.core.segments import with_segments
 from layoutopt.spark.loading.load import load, run_load
 from layoutopt.spark.loading.source_files import source_partitions
 from layoutopt.spark.planning.plan import make_plan
@@ -271,9 +279,9 @@ def _one_key(patch: pytest.MonkeyPatch) -> None:
 
 def _lost_route(patch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
-        return with_segments(*given).where("p IS NULL OR p <> 'b'")
+        return with_feature_words(*given).where("p IS NULL OR p <> 'b'")
 
-    patch.setattr("layoutopt.spark.loading.job.with_segments", losing)
+    patch.setattr("layoutopt.spark.loading.spool.with_feature_words", losing)
 
 
 def _lost_partition(patch: pytest.MonkeyPatch) -> None:
@@ -286,10 +294,15 @@ def of_four(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return Place(tmp_path_factory.mktemp("four"), session, ["'b'", "'c'", "'null'", "NULL"])
 
 
+def refuse(*_: object) -> None:
+    raise NeedsSparkError("a test lets Spark read everything")
+
+
 @pytest.mark.parametrize("broken", [_no_nulls, _one_key, _lost_route, _lost_partition])
 def test_a_load_that_would_lose_a_partition_is_refused(of_four: Place, broken: Break) -> None:
     name = broken.__name__
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("layoutopt.spark.loading.load.open_in_tasks", refuse)
         broken(patch)
         with pytest.raises((ContentMismatchError, SourceError)):
             of_four.load(name)
@@ -301,12 +314,12 @@ def test_values_that_stand_for_others_rows_are_refused(session: SparkSession, tm
     """Names are compared with what was measured of the rows."""
     place = Place(tmp_path, session, ["'b'", "'c'"])
 
-    def to_the_other(spark: Any, rows: Any, segments: Any, by: Any) -> Any:
+    def to_the_other(rows: Any, job: Any, segments: Any) -> Any:
         first, second = segments
-        return with_segments(spark, rows, (replace(first, value=second.value), replace(second, value=first.value)), by)
+        return write_segments(rows, job, (replace(first, value=second.value), replace(second, value=first.value)))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("layoutopt.spark.loading.job.with_segments", to_the_other)
+        patch.setattr("layoutopt.loading.load.write_segments", to_the_other)
         with pytest.raises(ContentMismatchError, match="got rows of other partitions"):
             place.load()
 

@@ -438,8 +438,10 @@ def test_what_arrow_reads_otherwise_than_spark_is_read_by_spark(
             return replace(split, read=replace(split.read, rows=(split.read.rows[0] - 1, *split.read.rows[1:])))
         return replace(split, file=replace(split.file, path=another_file))
 
-    def assign(*args: Any) -> tuple[tuple[FileSplit, ...], ...]:
+    def assign(*args: Any) -> Any:
         tasks: Any = assign_splits(*args)
+        if args[0][0].spool is not None:
+            return tasks
         if change == "fewer rows":
             return ((), *tasks[1:])
         return tuple(tuple(changed(split) for split in splits) for splits in tasks)

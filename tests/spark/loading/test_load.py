@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -37,16 +37,17 @@ from layoutopt.model.requests import AppendRequest
 from layoutopt.model.vectors import pack
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes.append import append_rows
-from layoutopt.spark.core.segments import with_segments
+from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.source import content_of, schema_of
 from layoutopt.spark.loading.load import load
-from layoutopt.writer.task import WriteJob, write_segment
+from layoutopt.writer.task import WriteJob, gather_and_write
+from layoutopt.writer.task_result import TaskResult
 from tests.spark.tables import document, every_type, is_value, plan_of, simple_document, simple_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 
 def data_files(table: Path) -> set[str]:
@@ -267,18 +268,19 @@ def test_columns_may_have_the_names_that_a_load_might_want(spark: SparkSession, 
     assert [tuple(row) for row in found] == [(7,) * len(names)]
 
 
-def write_twice(kept: int, job: WriteJob, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_twice(kept: int, job: WriteJob, segment: int, batches: Iterable[pa.RecordBatch]) -> TaskResult | None:
     """Two attempts of a task that both write and end well, as where Spark speculates; one's result is kept."""
     held = list(batches)
-    attempts = [list(write_segment(job, held)) for _ in range(2)]
-    return iter(attempts[kept])
+    results = [gather_and_write(job, held) for _ in range(2)]
+    return [None if result is None else result.split() for result in results][kept]
 
 
 @pytest.mark.parametrize("kept", [0, 1])
 def test_of_two_attempts_that_both_write_only_one_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: int
 ) -> None:
-    monkeypatch.setattr("layoutopt.spark.loading.job.write_segment", partial(write_twice, kept))
+    monkeypatch.setattr("layoutopt.loading.write._write_rows", partial(write_twice, kept))
+    monkeypatch.setattr("layoutopt.loading.write.reads_little_twice", lambda job: False)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source), partition_by="day")).rows == 400
     named = {file for _, blocks in Catalog.open(str(tmp_path / "t")).block_tables() for file in blocks.files}
@@ -431,7 +433,7 @@ def test_rows_lost_on_the_way_are_noticed(
 ) -> None:
     before = copied(unpartitioned, tmp_path / "t")
     source = simple_rows(spark)
-    monkeypatch.setattr("layoutopt.spark.loading.job.with_segments", losing(lambda df: df.where("id <> 7")))
+    monkeypatch.setattr("layoutopt.spark.loading.spool.with_feature_words", losing(lambda df: df.where("id <> 7")))
     with pytest.raises(ContentMismatchError, match="400 rows in the source but 399"):
         load(spark, source, tmp_path / "t", plan_of(simple_document(source)))
     assert data_files(tmp_path / "t") == before
@@ -445,7 +447,7 @@ def test_a_changed_value_is_noticed_by_its_column(
     plan = plan_of(document(schema, [is_value(schema, "flag", "=", True)]))
     changed = "transform(list, x -> if(x = 17, 18, x))"
     monkeypatch.setattr(
-        "layoutopt.spark.loading.job.with_segments",
+        "layoutopt.spark.loading.spool.with_feature_words",
         losing(lambda df: df.selectExpr("* EXCEPT (list)", f"{changed} AS list")),
     )
     with pytest.raises(ContentMismatchError, match="differs from the source in list;"):
@@ -453,8 +455,8 @@ def test_a_changed_value_is_noticed_by_its_column(
 
 
 def losing(change: Callable[[DataFrame], DataFrame]) -> Callable[..., DataFrame]:
-    """A ``with_segments`` whose result is tampered with."""
-    return lambda *arguments: change(with_segments(*arguments))
+    """A ``with_feature_words`` whose result is tampered with."""
+    return lambda *arguments: change(with_feature_words(*arguments))
 
 
 def test_observed_too_often_is_summed_again(
@@ -463,7 +465,7 @@ def test_observed_too_often_is_summed_again(
     def doubled(values: Mapping[str, int], columns: Sequence[str]) -> Content:
         return content_of({name: 2 * n for name, n in values.items()}, columns)
 
-    monkeypatch.setattr("layoutopt.spark.loading.job.content_of", doubled)
+    monkeypatch.setattr("layoutopt.spark.loading.spool.content_of", doubled)
     source = simple_rows(spark)
     assert load(spark, source, tmp_path / "t", plan_of(simple_document(source))).rows == 400
 
