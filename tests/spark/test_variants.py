@@ -91,6 +91,7 @@ def test_conditions_mean_what_they_mean_to_spark(rows: DataFrame) -> None:
         assert scan.filter.root == TRUE, text
 
 
+@pytest.mark.usefixtures("compiled")  # Spark interprets no shredded variants
 @pytest.mark.parametrize("shredded", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_table_of_variants(spark: SparkSession, tmp_path: Path, shredded: bool) -> None:
     form = "a int, b struct<c string>" if shredded else ""
