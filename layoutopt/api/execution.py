@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from layoutopt.catalog.table import Catalog
+    from layoutopt.changes.commit import ChangeReport
     from layoutopt.events import Stages
     from layoutopt.external.snapshot import SourcePartition
     from layoutopt.loading.append import AppendReport
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from layoutopt.methods.interface import PlanRequest
     from layoutopt.model.features_document import FeaturesDocument
     from layoutopt.model.layout import Plan
-    from layoutopt.model.requests import AppendRequest, LoadRequest
+    from layoutopt.model.requests import AppendRequest, ChangeRequest, LoadRequest
     from layoutopt.planning.hold_out import EvaluatedPlan
     from layoutopt.sources.door import Door
     from layoutopt.spark.core.sessions import AnySession
@@ -167,6 +168,25 @@ class Execution:
         from layoutopt.spark.changes.append import append_rows
 
         return append_rows(self.spark, request, say, log)
+
+    def change(self, request: ChangeRequest, say: Progress = silent, log: EventLog = NO_EVENTS) -> ChangeReport:
+        """Delete, update or merge rows as :func:`layoutopt.changes.verbs.change_rows`."""
+        from layoutopt.changes.arrow_change import open_without_spark
+        from layoutopt.changes.verbs import change_rows
+        from layoutopt.loading.append import MOST_ROWS
+        from layoutopt.sources.door import Door, refuse_spark
+
+        by_spark = self.executor != LOCAL and has_pyspark()
+        openers: list[Callable[[Exception | None], Any]] = []
+        if self.executor == LOCAL or (self.executor == AUTO and not (by_spark and self.reason)):
+            openers.append(lambda _: partial(open_without_spark, MOST_ROWS if by_spark else None))
+        openers.append(self._open_for_change if by_spark else partial(refuse_spark, request.table_path))
+        return change_rows(Door(*openers, say=say, log=log), request, say, log)
+
+    def _open_for_change(self, reason: Exception | None) -> Any:
+        from layoutopt.spark.changes.spark_change import open_for_change
+
+        return partial(open_for_change, self.spark)
 
     def _open_to_append(self, by_arrow: bool, source: str, catalog: Catalog) -> LoadSource:
         from layoutopt.spark.changes.append import open_to_append

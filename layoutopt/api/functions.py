@@ -34,6 +34,7 @@ from layoutopt.model.requests import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from layoutopt.changes.commit import ChangeReport
     from layoutopt.features.analysis import Features
     from layoutopt.inspect.evaluate import Evaluation
     from layoutopt.loading.append import AppendReport
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from layoutopt.model.udf import Udf
     from layoutopt.scan.table import Table
     from layoutopt.spark.changes.optimize import OptimizeReport
-    from layoutopt.spark.changes.pipeline import ChangeReport
     from layoutopt.workload.analyze import Analysis
 
 
@@ -175,12 +175,10 @@ def delete(
     """Delete the rows of a table for which a condition is TRUE.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.spark.changes.dml.delete_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.delete_rows`.
     """
-    from layoutopt.spark.changes.dml import delete_rows
-
     request = make_request(DeleteRequest, options, table_path=str(table))
-    return delete_rows(open_execution(executor).spark, request, progress or silent)
+    return open_execution(executor).change(request, progress or silent)
 
 
 @takes_options(UpdateRequest, "table_path")
@@ -190,12 +188,10 @@ def update(
     """Assign new values to columns of some rows of a table.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.spark.changes.dml.update_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.update_rows`.
     """
-    from layoutopt.spark.changes.dml import update_rows
-
     request = make_request(UpdateRequest, options, table_path=str(table))
-    return update_rows(open_execution(executor).spark, request, progress or silent)
+    return open_execution(executor).change(request, progress or silent)
 
 
 @takes_options(MergeRequest, "source", "table_path")
@@ -210,13 +206,11 @@ def merge(
     """Replace the rows of a table that have a key of a source, and insert the source's other rows.
 
     Raises:
-        LayoutoptError: as :func:`layoutopt.spark.changes.dml.merge_rows`.
+        LayoutoptError: as :func:`layoutopt.changes.verbs.merge_rows`.
     """
-    from layoutopt.spark.changes.dml import merge_rows
-
     with source_name(source) as name:
         request = make_request(MergeRequest, options, source=name, table_path=str(table))
-        return merge_rows(open_execution(executor, source).spark, request, progress or silent)
+        return open_execution(executor, source).change(request, progress or silent)
 
 
 @takes_options(OptimizeRequest, "table_path")

@@ -23,9 +23,7 @@ from layoutopt.config.settings import (
 from layoutopt.model.requests import AppendRequest, DeleteRequest, MergeRequest, OptimizeRequest, UpdateRequest
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from layoutopt.spark.changes.pipeline import ChangeReport
+    from layoutopt.model.requests import ChangeRequest
 
     Changing = DeleteSettings | UpdateSettings | MergeSettings
 
@@ -42,7 +40,7 @@ def append(settings: AppendSettings, session: Session) -> None:
 
     start_quickly()
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_append
+    from layoutopt.report.changes import print_append
 
     request = settings.to_request(AppendRequest)
     with event_log(settings.log_json) as log, session.working("appending", log) as work:
@@ -57,9 +55,7 @@ def delete(settings: DeleteSettings, session: Session) -> None:
 
     Writes deletion vectors for few rows, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import delete_rows
-
-    _change(settings, settings.to_request(DeleteRequest), session, "deleting", delete_rows)
+    _change(settings, settings.to_request(DeleteRequest), session, "deleting")
 
 
 @add_verb(
@@ -72,9 +68,7 @@ def update(settings: UpdateSettings, session: Session) -> None:
 
     Writes few rows to new files, and rewrites the affected partitions for many.
     """
-    from layoutopt.spark.changes.dml import update_rows
-
-    _change(settings, settings.to_request(UpdateRequest), session, "updating", update_rows)
+    _change(settings, settings.to_request(UpdateRequest), session, "updating")
 
 
 @add_verb(
@@ -87,9 +81,7 @@ def merge(settings: MergeSettings, session: Session) -> None:
 
     Replaces rows with the same key, inserts new ones, and deletes those of --delete-when.
     """
-    from layoutopt.spark.changes.dml import merge_rows
-
-    _change(settings, settings.to_request(MergeRequest), session, "merging", merge_rows)
+    _change(settings, settings.to_request(MergeRequest), session, "merging")
 
 
 @add_verb(verbs, OptimizeSettings, example="layoutopt optimize tables/events --budget-share 0.1")
@@ -100,7 +92,7 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     log's queries from the table's rows. With --auto, rewrites only where it pays.
     """
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_optimize
+    from layoutopt.report.changes import print_optimize
     from layoutopt.spark.changes.optimize import optimize_table
 
     request = settings.to_request(OptimizeRequest, curve=settings.plot is not None)
@@ -113,14 +105,16 @@ def optimize(settings: OptimizeSettings, session: Session) -> None:
     session.show(report.to_json(), lambda console: print_optimize(console, report))
 
 
-def _change(
-    settings: Changing, request: object, session: Session, title: str, change: Callable[..., ChangeReport]
-) -> None:
+def _change(settings: Changing, request: ChangeRequest, session: Session, title: str) -> None:
+    from layoutopt.cli.startup import start_quickly
+
+    start_quickly()
     from layoutopt.events import event_log
-    from layoutopt.report.inspections import print_change
+    from layoutopt.report.changes import print_change
 
     with event_log(settings.log_json) as log, session.working(title, log) as work:
-        report = change(prepare_spark(session, table=settings.table_path), request, work.say, log)
+        execution = make_execution(session, settings.executor, table=settings.table_path)
+        report = execution.change(request, work.say, log)
     session.show(report.to_json(), lambda console: print_change(console, report))
 
 

@@ -52,7 +52,7 @@ def refresh(settings: RefreshSettings, session: Session) -> None:
 
 def _refresh(session: Session, into: str, source: str, table: str | None, choose: ChooseIndexes | None) -> None:
     from layoutopt.external import refresh as refreshing
-    from layoutopt.report.inspections import print_refresh
+    from layoutopt.report.changes import print_refresh
 
     with session.working("indexing") as work:
         report = refreshing.refresh(into, source, table, choose, work.step)
@@ -100,7 +100,7 @@ def publish(settings: PublishSettings, session: Session) -> None:
     Shows the newest snapshot over the same files, without rewriting them.
     """
     from layoutopt.publish import publishing
-    from layoutopt.report.inspections import print_publish
+    from layoutopt.report.changes import print_publish
 
     place = publishing.publication(settings.table_path, settings.format, settings.to)
     if settings.forget:

@@ -95,8 +95,8 @@ Executor = Annotated[
     Literal["auto", "local", "spark"],
     Field(
         description="what runs the tasks: `local`, processes of this machine; `spark`; or `auto`: these processes for "
-        "Parquet files, Delta and Iceberg tables of up to 10 million rows (`append`: 100,000), and Spark for the rest, "
-        "if PySpark is installed"
+        "Parquet files, Delta and Iceberg tables of up to 10 million rows (of changes: 100,000), and Spark for "
+        "the rest, if PySpark is installed"
     ),
 ]
 
@@ -542,6 +542,7 @@ class DeleteSettings(VerbSettings):
         description="leave no copy: rewrite the partitions, then remove all older snapshots and their files at once, "
         "even if queries or loads still use them",
     )
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 
@@ -555,6 +556,7 @@ class UpdateSettings(VerbSettings):
     where: Text = Field(description="the rows, as a condition in Spark's SQL; rows for which it is NULL do not match")
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 
@@ -572,6 +574,7 @@ class MergeSettings(VerbSettings):
     )
     publish: PublishTo = ()
     rewrite_share: RewriteShare = REWRITE_SHARE
+    executor: Executor = "auto"
     log_json: EventLog = None
 
 

@@ -30,23 +30,39 @@ def evaluate_conditions(schema: Schema, conditions: Sequence[str], rows: pa.Tabl
     Raises:
         QueryError: DuckDB may differ from Spark, or fails on a row, perhaps on one that no query reads.
     """
+    values = _evaluate(bits_query(schema, tuple(conditions), time_zone), rows, time_zone)
+    return [np.asarray(column, dtype=np.bool_) for column in values.columns]
+
+
+def evaluate_expressions(schema: Schema, expressions: Sequence[str], rows: pa.Table, time_zone: str) -> pa.Table:
+    """Return the values of expressions in Spark's dialect, in Spark's types; as :func:`evaluate_conditions`."""
+    return _evaluate(values_query(schema, tuple(expressions), time_zone), rows, time_zone)
+
+
+def _evaluate(query: PortableSql, rows: pa.Table, time_zone: str) -> pa.Table:
     # Imported here because checks that decide without it need no DuckDB.
     from layoutopt.evaluation.engine import EngineQuery, EngineView, answer
 
-    query = bits_query(schema, tuple(conditions), time_zone)
-    placed = rows.append_column(_PLACE, pa.array(np.arange(rows.num_rows, dtype=np.int64)))
+    places = pa.array(np.arange(rows.num_rows, dtype=np.int64))
+    placed = pa.table([*rows.columns, places], [*rows.column_names, _PLACE])
     view = EngineView("t", placed.schema, lambda: iter(placed.to_batches()))
-    bits = answer(EngineQuery(query.sql, query.columns, (view,), time_zone, False, query.functions, query.uses_times))
-    order = np.argsort(np.asarray(bits.column(0)))
-    return [np.asarray(column, dtype=np.bool_)[order] for column in bits.columns[1:]]
+    values = answer(EngineQuery(query.sql, query.columns, (view,), time_zone, False, query.functions, query.uses_times))
+    return values.take(pa.array(np.argsort(np.asarray(values.column(0))))).drop_columns([_PLACE])
+
+
+def bits_query(schema: Schema, conditions: tuple[str, ...], time_zone: str) -> PortableSql:
+    """Return a query for each row's place and whether the row makes each condition TRUE; raises QueryError."""
+    return values_query(
+        schema, tuple(f"CASE WHEN {condition} THEN TRUE ELSE FALSE END" for condition in conditions), time_zone
+    )
 
 
 @lru_cache(maxsize=1000)
-def bits_query(schema: Schema, conditions: tuple[str, ...], time_zone: str) -> PortableSql:
-    """Return a query for each row's place and whether the row makes each condition TRUE; raises QueryError."""
-    bits = ", ".join(f"CASE WHEN {text} THEN TRUE ELSE FALSE END AS c{i}" for i, text in enumerate(conditions))
+def values_query(schema: Schema, expressions: tuple[str, ...], time_zone: str) -> PortableSql:
+    """Return a query for each row's place and the values of expressions there; raises QueryError."""
+    values = ", ".join(f"{text} AS c{i}" for i, text in enumerate(expressions))
     schema = Schema((*schema.columns, Column(_PLACE, "bigint")))
-    return portable_sql(f"SELECT {_PLACE}, {bits} FROM t", {"t": schema}, "t", time_zone)
+    return portable_sql(f"SELECT {_PLACE}, {values} FROM t", {"t": schema}, "t", time_zone)
 
 
 @lru_cache(maxsize=1000)

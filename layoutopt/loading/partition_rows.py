@@ -74,7 +74,7 @@ def live_rows(table: Table, plan: Plan, entries: Sequence[PartitionEntry], execu
     files = table.catalog.files.for_tasks()
     for entry in entries:
         for segment in plan_entries_read(table, [entry]).segments:
-            rows = max(sum(sum(file.live_rows) for file in layout.files) for layout in segment.layouts)
+            rows = segment.live_rows
             read = partial(_read_live_rows, files, segment, plan.schema)
             size = entry.bytes * rows // max(1, entry.rows)
             splits.append((values[entry.key], ReadSplit(read, 0, size, rows)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from layoutopt.model.methods import DEFAULT_BLOCK_ROWS
 
@@ -200,6 +200,10 @@ class MergeRequest:
     delete_when: str | None = None
     rewrite_share: float = REWRITE_SHARE
     publish: tuple[str, ...] = ()
+
+
+# What changes rows of a table.
+ChangeRequest: TypeAlias = DeleteRequest | UpdateRequest | MergeRequest
 
 
 @dataclass(frozen=True, kw_only=True)

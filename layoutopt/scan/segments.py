@@ -95,6 +95,11 @@ class SegmentRead:
     layouts: tuple[LayoutRead, ...]
 
     @property
+    def live_rows(self) -> int:
+        """The number of rows to be read of the layout with most, without deleted ones."""
+        return max(sum(sum(file.live_rows) for file in layout.files) for layout in self.layouts)
+
+    @property
     def has_deletes(self) -> bool:
         """Whether a row group to be read has a deleted row."""
         return any(file.deleted for layout in self.layouts for file in layout.files)

@@ -121,3 +121,26 @@ def find_column(flag: str, name: str, schema: Schema) -> Column:
         return schema.find(name)
     except SchemaError as error:
         raise SettingError(f"{flag}: {error}") from error
+
+
+def find_plain_columns(text: str, schema: Schema) -> tuple[Column, ...] | None:
+    """Return the columns of an expression of a row's own values; None where it may be something else to Spark.
+
+    ``text`` has passed :func:`check_expression`. Subqueries, aggregates and qualified names are something else.
+
+    >>> schema = Schema((Column("id", "int"), Column("kind", "string")))
+    >>> find_plain_columns("id = 7 AND id > 2", schema), find_plain_columns("t.id = 7", schema)
+    ((Column(name='id', type='int', nullable=True),), None)
+    """
+    try:
+        tree = parse_statement(f"SELECT ({text}\n)")
+    except StatementError:
+        return None
+    (item,) = tree.expressions
+    if not isinstance(item, exp.Paren) or item.find(exp.Query, exp.Subquery, exp.AggFunc, exp.Window, exp.Star):
+        return None
+    names = {column.name.lower() for column in item.find_all(exp.Column)}
+    if any(len(column.parts) > 1 for column in item.find_all(exp.Column)):
+        return None
+    columns = tuple(column for column in schema.columns if column.name.lower() in names)
+    return columns if len(columns) == len(names) else None

@@ -155,9 +155,7 @@ def test_nothing_decides_what_is_read_without_being_checked() -> None:
     assert {name for name, text in texts.items() if re.search(r"(?<![.\w])(?<!def )prune\(", text)} == {
         "scan/opened_table.py"
     }
-    assert {name for name, text in texts.items() if ".all_rows_of(" in text} == {
-        "loading/local_source.py", "spark/changes/partial_rewrite.py", "spark/loading/verify.py"
-    }  # fmt: skip
+    assert {name for name, text in texts.items() if ".all_rows_of(" in text} == {"scan/table.py"}
     assert {name for name, text in texts.items() if ".decide(" in text} == {
         "scan/table.py", "inspect/audit.py"
     }  # fmt: skip

@@ -20,7 +20,7 @@ from layoutopt.model.layout import ByVectors, Layout, Plan, Scheme
 from layoutopt.model.predicates import TRUE, to_sql
 from layoutopt.model.requests import DeleteRequest, UpdateRequest
 from layoutopt.spark import disable, enable, read_table, register
-from layoutopt.spark.changes.dml import delete_rows, update_rows
+from layoutopt.spark.changes.spark_change import change_by_spark
 from layoutopt.spark.core.source import measure_content, open_source, schema_of, with_binaries
 from layoutopt.spark.loading.load import load
 from layoutopt.sql.scans import find_scans
@@ -147,9 +147,9 @@ def test_column_groups_with_variants_are_put_together(spark: SparkSession, rows:
 @pytest.mark.long
 def test_rows_with_variants_are_deleted_and_updated(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
     load(spark, rows, str(tmp_path / "t"), planned(rows))
-    delete_rows(spark, DeleteRequest(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
+    change_by_spark(spark, DeleteRequest(table_path=str(tmp_path / "t"), where="try_variant_get(v, '$.a', 'int') = 5"))
     change = UpdateRequest(table_path=str(tmp_path / "t"), assignments=("v = parse_json('[7]')",), where="id = 1")
-    update_rows(spark, change)
+    change_by_spark(spark, change)
     assert verify(layoutopt.open_table(str(tmp_path / "t"))).problems == ()
     session = spark.newSession()
     register(session, "t", str(tmp_path / "t"))

@@ -11,7 +11,6 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
-from layoutopt.catalog.entries import content_of_entries
 from layoutopt.catalog.table import Catalog
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.source_check import check_source
@@ -19,14 +18,11 @@ from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
 from layoutopt.loading.load import LoadSource
-from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, mark_replaced
 from layoutopt.model.requests import AppendRequest
 from layoutopt.sources.door import Door
-from layoutopt.spark.changes.affected_rows import newest_checked_plan, open_for_change
-from layoutopt.spark.changes.pipeline import NewRows, write_rows
+from layoutopt.spark.changes.spark_change import newest_checked_plan, open_entries_door
 from layoutopt.spark.core.sessions import AnySession, start_session
 from layoutopt.spark.loading.load import open_by_session, open_in_tasks
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -41,15 +37,8 @@ def compact_small_entries(spark: SparkSession, path: str, keys: Collection[str],
         CommitConflictError: another commit changed one of the entries.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    change = open_for_change(spark, path)
-    entries = find_small_entries(change.table.catalog.snapshot, keys)
-    if not entries:
-        return None
-    live = [entry for entry in entries if entry.live_rows]
-    counts = {key: sum(entry.live_rows for entry in live if entry.key == key) for key in {entry.key for entry in live}}
-    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
-    values, marks = change.get_known_values(live), mark_replaced(entries)
-    return write_rows(change, COMPACTION, values, new_rows, watch, counts=counts, marks=marks)
+    door = open_entries_door(spark, path)
+    return door.read(lambda open_rows: append.compact_small_entries(path, keys, open_rows, watch))
 
 
 def append_rows(

@@ -22,6 +22,7 @@ from layoutopt.errors import CommitConflictError, SettingError, expected_names
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.inspect.drift import Prospect, estimate_prospects
 from layoutopt.inspect.status import current_plan
+from layoutopt.loading.load import Basis, load
 from layoutopt.maintenance.candidates import Candidate, gain_curve, sort_by_gain, spend_budget
 from layoutopt.maintenance.rewrite_policy import RewriteRule
 from layoutopt.model.layout import Plan
@@ -29,12 +30,10 @@ from layoutopt.model.requests import DELETED_SHARE, OptimizeRequest
 from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_after
 from layoutopt.scan.table import Table, open_own_table
-from layoutopt.spark.changes.affected_rows import TableChange, open_for_change
 from layoutopt.spark.changes.partial_rewrite import Level, Parts, find_parts, write_layouts
-from layoutopt.spark.changes.pipeline import NewRows, write_rows
 from layoutopt.spark.changes.replan import Target, check_flags, find_target, read_fitting_plan
+from layoutopt.spark.changes.spark_change import SparkChange, open_entries_door, open_for_change
 from layoutopt.spark.core.sessions import AnySession
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.workload.analyze import check_log
 from layoutopt.workload.log import read_log
 from layoutopt.writer.task_result import LoadReport
@@ -256,13 +255,23 @@ def _rewrite_partition(
     Raises:
         CommitConflictError: another commit changed the partition.
     """
-    change = TableChange(spark, path, open_own_table(path), plan)
+    change = SparkChange(path, open_own_table(path), plan, spark)
     entries = change.table.catalog.snapshot.by_key.get(key, ())
     if not entries or is_up_to_date(entries, plan):
         return None
     if level is not None:
         return write_layouts(change, level.rewrite(entries), watch)
-    sources = {key: entries[0].source} if entries[0].source is not None else {}
-    new_rows = NewRows(rows_of_entries(spark, change.table, entries), content_of_entries(entries))
-    values = change.get_known_values(entries) or change.read_stored_values([key])
-    return write_rows(change, "optimize", values, new_rows, watch, fingerprints=sources)
+    known = change.names.values_of(entries)
+    values = change.read_stored_values([key]) if known is None else tuple(known.values())
+    basis = Basis(
+        change.table.catalog.snapshot,
+        f"the table {path!r}",
+        values=None if plan.partition_by is None else values,
+        fingerprints={key: entries[0].source} if entries[0].source is not None else {},
+        rows={key: sum(entry.live_rows for entry in entries)},
+        content=content_of_entries(entries),
+        operation="optimize",
+    )
+    live = [entry for entry in entries if entry.live_rows]
+    door = open_entries_door(spark, path)
+    return door.read(lambda open_rows: load(open_rows(change.table, plan, live), path, plan, basis, watch))

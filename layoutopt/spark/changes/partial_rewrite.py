@@ -46,16 +46,17 @@ from layoutopt.maintenance.partial_rewrite import (
 from layoutopt.model.arrays import Floats, Ints, Words, spread
 from layoutopt.model.feature import FeatureSet
 from layoutopt.model.layout import Plan, Scheme
-from layoutopt.model.predicates import TRUE, Filter, columns_of
+from layoutopt.model.predicates import columns_of
 from layoutopt.model.query import Query
 from layoutopt.model.schema import PLACE, POSITION, SEGMENT, TID
 from layoutopt.model.vectors import words_for
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, SegmentRead, plan_file_reads
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.scan.table_read import TableRead, exclude_blocks
-from layoutopt.spark.changes.affected_rows import SEGMENT_NUMBER, TableChange, locate_rows
+from layoutopt.spark.changes.located_rows import SEGMENT_NUMBER, locate_rows
 from layoutopt.spark.changes.replan import Target
+from layoutopt.spark.changes.spark_change import SparkChange
 from layoutopt.spark.core.failures import translate_spark_errors
 from layoutopt.spark.core.featurize import with_feature_words
 from layoutopt.spark.core.functions import check_plan
@@ -65,7 +66,6 @@ from layoutopt.spark.core.workers import map_segments
 from layoutopt.spark.loading.dry_run import dry_run_loads
 from layoutopt.spark.loading.job import discard_files_after
 from layoutopt.spark.session.readers import read_to_dataframe
-from layoutopt.sql.scans import TableScan
 from layoutopt.writer.dry_run import needed_columns
 from layoutopt.writer.load_ids import ANY_FAILURE, COMMIT_REFUSALS, check_block_numbers, first_block, fresh_load_id
 from layoutopt.writer.segment import GatheredSegment
@@ -120,7 +120,7 @@ def can_rewrite_partially(table: Table, entry: PartitionEntry) -> bool:
 
 
 def write_layouts(
-    change: TableChange,
+    change: SparkChange,
     work: PartialRewrite,
     watch: Stages,
     at: CommitHook = lambda point: None,
@@ -168,7 +168,7 @@ def write_layouts(
 
 
 def _write_blocks(
-    change: TableChange, work: PartialRewrite, kept: BlockTable, load_id: str
+    change: SparkChange, work: PartialRewrite, kept: BlockTable, load_id: str
 ) -> tuple[pa.Table, Words, int]:
     """Return the written blocks, checked against the table's sums, the kept blocks' union vectors, and the segments."""
     entry, plan = work.entry, work.plan
@@ -230,13 +230,12 @@ def _measure_kept_blocks(files: TableFiles, reads: Sequence[Sequence[FileRead]],
 
 
 def _read_partition(table: Table, work: PartialRewrite) -> TableRead:
-    scan = TableScan(table.name, table.name, work.columns, Filter.of(TRUE))
-    pruned = table.all_rows_of([work.entry], scan.columns)
-    return TableRead(table, scan, tuple(plan for plan in pruned if plan.source.plan.digest == work.entry.plan))
+    read = plan_entries_read(table, [work.entry], work.columns)
+    return replace(read, pruned=tuple(plan for plan in read.pruned if plan.source.plan.digest == work.entry.plan))
 
 
 def _collect_blocks(
-    change: TableChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[TaskResult]
+    change: SparkChange, work: PartialRewrite, reads: Sequence[SegmentRead], results: Sequence[TaskResult]
 ) -> pa.Table:
     """Return the blocks of all task results, in their order.
 
@@ -500,14 +499,13 @@ def _sample_segments(
     spark: SparkSession, table: Table, entries: Sequence[PartitionEntry], columns: Sequence[str]
 ) -> DataFrame:
     """Return the rows of some evenly spread segments of the entries; other columns are NULL."""
-    scan = TableScan(table.name, table.name, tuple(columns), Filter.of(TRUE))
-    plans = table.all_rows_of(entries, scan.columns)
-    (pruned,) = (plan for plan in plans if plan.source.plan.digest == entries[0].plan)
+    read = plan_entries_read(table, entries, columns)
+    (pruned,) = (plan for plan in read.pruned if plan.source.plan.digest == entries[0].plan)
     segment_of = pruned.source.segment_of
     segments = np.unique(segment_of[pruned.read])
     rows = sum(entry.rows for entry in entries)
     sample = spread(segments.tolist(), max(1, round(len(segments) * _ENOUGH_ROWS / max(1, rows))))
-    return read_to_dataframe(spark, TableRead(table, scan, (exclude_blocks(pruned, ~np.isin(segment_of, sample)),)))
+    return read_to_dataframe(spark, replace(read, pruned=(exclude_blocks(pruned, ~np.isin(segment_of, sample)),)))
 
 
 def _choose_kept(

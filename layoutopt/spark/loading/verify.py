@@ -43,7 +43,7 @@ from layoutopt.inspect.verify import (
 from layoutopt.model.predicates import TRUE, Filter
 from layoutopt.model.schema import Schema
 from layoutopt.model.types import quote_name
-from layoutopt.scan.table import Table
+from layoutopt.scan.table import Table, plan_entries_read
 from layoutopt.scan.table_read import TableRead
 from layoutopt.sources.executor import Batches
 from layoutopt.spark.core.failures import translate_spark_errors
@@ -165,8 +165,7 @@ def holds_same_rows(spark: SparkSession, rows: DataFrame, table: Table, entries:
 
 def rows_of_entries(spark: SparkSession, table: Table, entries: Sequence[PartitionEntry]) -> DataFrame:
     """Return the rows of some entries of a table's partitions."""
-    scan = TableScan(table.name, table.name, table.schema.names, Filter.of(TRUE))
-    return read_to_dataframe(spark, TableRead(table, scan, table.all_rows_of(entries, scan.columns)))
+    return read_to_dataframe(spark, plan_entries_read(table, entries))
 
 
 def _whole_row_sum(fields: Sequence[StructField]) -> SparkColumn:

@@ -19,6 +19,7 @@ import pytest
 
 from layoutopt.catalog.commit import restore
 from layoutopt.catalog.storage.filesystem import TableFiles
+from layoutopt.changes.commit import ChangeReport
 from layoutopt.errors import NeedsSparkError
 from layoutopt.events import Stages, silent
 from layoutopt.loading.append import AppendReport, append_few_rows
@@ -38,12 +39,10 @@ from layoutopt.model.requests import (
 )
 from layoutopt.model.schema import Column, Schema
 from layoutopt.scan.table import Table, open_own_table, open_table
-from layoutopt.spark.changes.affected_rows import TableChange
 from layoutopt.spark.changes.append import append_rows, compact_small_entries
-from layoutopt.spark.changes.dml import delete_rows, merge_rows, update_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
-from layoutopt.spark.changes.pipeline import ChangeReport
+from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
 from layoutopt.spark.loading import load as spark_load
 from layoutopt.spark.loading.load import run_load
 from tests.effort import examples
@@ -194,14 +193,14 @@ class Living:
         return append_rows(self.spark, AppendRequest(table_path=self.path, source=source, **given))
 
     def deleted(self, where: str, **given: Any) -> ChangeReport:
-        return delete_rows(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
+        return change_by_spark(self.spark, DeleteRequest(table_path=self.path, where=where, **given))
 
     def updated(self, where: str, *texts: str, **given: Any) -> ChangeReport:
         settings = UpdateRequest(table_path=self.path, assignments=texts or ("kind = 7",), where=where, **given)
-        return update_rows(self.spark, settings)
+        return change_by_spark(self.spark, settings)
 
     def merged(self, source: str, **given: Any) -> ChangeReport:
-        return merge_rows(self.spark, MergeRequest(table_path=self.path, source=source, on=("id",), **given))
+        return change_by_spark(self.spark, MergeRequest(table_path=self.path, source=source, on=("id",), **given))
 
     def optimized(self, **given: Any) -> OptimizeReport:
         return optimize_table(self.spark, OptimizeRequest(table_path=self.path, **given))
@@ -270,7 +269,7 @@ class Living:
         entry = choice.choice(able)
         old = plans[entry.plan]
         plan, kept = drawn(old, choice)
-        write_layouts(TableChange(self.spark, self.path, table, old), PartialRewrite(entry, plan, kept), Stages(silent))
+        write_layouts(SparkChange(self.path, table, old, self.spark), PartialRewrite(entry, plan, kept), Stages(silent))
         return entry.key
 
     def restore(self, number: int) -> None:

@@ -20,12 +20,12 @@ from layoutopt.cli.console import DONE
 from layoutopt.errors import AlreadyLoadedError, TableError
 from layoutopt.inspect.status import current_plan
 from layoutopt.inspect.verify import verify
+from layoutopt.loading import append as compaction
 from layoutopt.loading.append import append_few_rows
 from layoutopt.loading.local_source import open_local
 from layoutopt.model.requests import AppendRequest, LoadRequest
-from layoutopt.report.inspections import print_append
+from layoutopt.report.changes import print_append
 from layoutopt.scan.table import open_table
-from layoutopt.spark.changes import pipeline
 from layoutopt.spark.changes.append import append_rows
 from layoutopt.spark.core.source import conform_columns, open_source
 from layoutopt.spark.loading.load import run_load
@@ -126,7 +126,7 @@ def test_what_appends_left_is_joined(begin: Begin, monkeypatch: pytest.MonkeyPat
         living.model |= {row[0]: row for row in rows}
         living.delete("price > 2.5")
 
-    before_next_call(monkeypatch, pipeline, "load", late)
+    before_next_call(monkeypatch, compaction, "mark_replaced", late)
     assert living.appended(living.source(rows)).joined is None  # somebody deleted rows of what was to be joined
     assert entries() == [3, 3, 3]
     living.check()
@@ -139,7 +139,7 @@ def test_what_appends_left_is_joined(begin: Begin, monkeypatch: pytest.MonkeyPat
         raise TableError("no room is left")
 
     rows = living.new_rows(6)
-    before_next_call(monkeypatch, pipeline, "load", full)
+    before_next_call(monkeypatch, compaction, "mark_replaced", full)
     report = living.appended(living.source(rows))
     living.model |= {row[0]: row for row in rows}
     assert report.load is not None
@@ -161,7 +161,7 @@ def test_loads_and_changes_know_of_each_other(
     living.append(2)
     assert run_load(spark, settings).loads == ()  # its rows are there; others beside them are no reason to load
     with monkeypatch.context() as patch:
-        for name in ("loading.load.count_chunks", "changes.affected_rows.TableChange.read_values"):
+        for name in ("loading.load.count_chunks", "changes.spark_change.SparkChange.list_values"):
             patch.setattr(f"layoutopt.spark.{name}", None)  # the catalog knows the rows and values of what is joined
         assert living.optimize() == 2
     assert run_load(spark, settings).loads == ()

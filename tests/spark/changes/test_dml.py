@@ -18,6 +18,7 @@ from layoutopt.catalog.publications import Publication
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
 from layoutopt.catalog.vacuum import vacuum
+from layoutopt.changes import commit
 from layoutopt.cli.app import main
 from layoutopt.cli.console import BAD_USAGE, DONE
 from layoutopt.errors import (
@@ -36,7 +37,7 @@ from layoutopt.publish.publishing import publish
 from layoutopt.scan.table import Table, open_table
 from layoutopt.serve.tables import ServedTable
 from layoutopt.spark import disable, enable, read_table, register
-from layoutopt.spark.changes import affected_rows, dml, pipeline
+from layoutopt.spark.changes import spark_change
 from layoutopt.spark.loading.load import run_load
 from tests.effort import long_too
 from tests.spark.changes.living import COLUMNS, NAMES, SCHEMES, Begin, Living, before_next_call, comparable, made, typed
@@ -163,21 +164,21 @@ def test_a_delete_of_nothing_writes_nothing(spark: SparkSession, tmp_path: Path,
 @pytest.mark.long
 def test_rows_that_do_not_add_up_are_not_committed(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     living = begin("gsop-r")
-    honest, assign = affected_rows.matching_rows, dml._assign
+    honest, assign = spark_change.SparkChange.match, spark_change._assign
 
     def refused(match: str = "", share: float = 1) -> None:
         with pytest.raises(ContentMismatchError, match=match):
             living.updated(SOME, rewrite_share=share)
 
     with monkeypatch.context() as patch:  # a query that skipped a row too many would find too few rows
-        patch.setattr(affected_rows, "matching_rows", lambda *of: honest(*of).where("id > 12"))
+        patch.setattr(spark_change.SparkChange, "match", lambda *of: honest(*of).where("id > 12"))
         refused(share=0)
         with pytest.raises(ContentMismatchError):
             living.deleted(SOME, rewrite_share=0)
-    monkeypatch.setattr(dml, "_assign", lambda *of: assign(*of).where("id > 12"))
+    monkeypatch.setattr(spark_change, "_assign", lambda *of: assign(*of).where("id > 12"))
     refused()
     changed = "id", "day", "kind", "id + 0.5D AS price", "text"
-    monkeypatch.setattr(dml, "_assign", lambda *of: assign(*of).selectExpr(*changed))
+    monkeypatch.setattr(spark_change, "_assign", lambda *of: assign(*of).selectExpr(*changed))
     refused("differs from the source in price")
     living.check()
     assert TableFiles(living.path).list(DELETES) == ()
@@ -185,7 +186,7 @@ def test_rows_that_do_not_add_up_are_not_committed(begin: Begin, monkeypatch: py
 
 def test_rows_that_come_meanwhile_are_not_lost(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     living = begin("gsop-r")
-    before_next_call(monkeypatch, pipeline, "load", lambda: living.append(9))
+    before_next_call(monkeypatch, commit, "load", lambda: living.append(9))
     with pytest.raises(CommitConflictError, match="by another commit"):
         living.deleted("kind = 2", rewrite_share=0)
     living.check()
@@ -197,7 +198,7 @@ def test_rows_that_come_meanwhile_are_not_lost(begin: Begin, monkeypatch: pytest
 def test_a_delete_that_meets_others(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that are appended meanwhile stay; of two deletes of one partition the later one tries again."""
     living = begin("sop", 30)
-    meanwhile = partial(before_next_call, monkeypatch, pipeline, "commit_deletes")
+    meanwhile = partial(before_next_call, monkeypatch, commit, "commit_deletes")
     meanwhile(lambda: living.append(6))
     there = len(living.model)
     deleted = living.deleted("kind = 2", rewrite_share=1).deleted
@@ -217,7 +218,7 @@ def test_a_delete_that_meets_others(begin: Begin, monkeypatch: pytest.MonkeyPatc
 def test_updates_and_merges_that_meet_others(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     """An update lets others append; a merge does not, since they may bring the keys that it found to be new."""
     living = begin("sop")
-    meanwhile = partial(before_next_call, monkeypatch, pipeline, "load")
+    meanwhile = partial(before_next_call, monkeypatch, commit, "load")
     meanwhile(lambda: living.append(6))
     assert living.updated("id IN (3, 9)", rewrite_share=1).updated == 2
     living.model |= {key: (*living.model[key][:2], 7, *living.model[key][3:]) for key in (3, 9)}
@@ -252,7 +253,7 @@ def test_a_delete_that_dies_is_made_or_not(begin: Begin, scheme: str, monkeypatc
             if reached == point:
                 raise KilledError
 
-        monkeypatch.setattr(pipeline, "commit_deletes", partial(commit_deletes, at=die))
+        monkeypatch.setattr(commit, "commit_deletes", partial(commit_deletes, at=die))
         with pytest.raises(KilledError):
             living.deleted(f"id = {number}", rewrite_share=1)
         monkeypatch.undo()
@@ -413,13 +414,13 @@ def test_deleting_one_row_in_a_hundred_costs_little(
 
 def test_a_merge_reads_only_where_its_keys_may_be(spark: SparkSession) -> None:
     def among(rows: DataFrame, *keys: str) -> str:
-        return str(dml._key_condition(rows, keys))
+        return str(spark_change.key_condition(rows, keys))
 
     feed, none = (spark.createDataFrame(rows, COLUMNS) for rows in ([made(4, generation=1)], []))
     assert among(feed, "id") == among(feed, "id", "price") == "Column<'and(true, in(id, 4))'>"
     assert among(none, "id") == "Column<'and(true, false)'>"
     texts = spark.createDataFrame([(1, 1, 1, 0.5, "it's"), (2, 1, 1, 0.5, "a\\b")], COLUMNS)
-    assert texts.where(dml._key_condition(texts, ["text"])).count() == 2
+    assert texts.where(spark_change.key_condition(texts, ["text"])).count() == 2
     assert among(spark.range(5, 3000), "id") == "Column<'and(true, and(>=(id, 5), <=(id, 2999)))'>"
 
 

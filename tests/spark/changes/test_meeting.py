@@ -158,7 +158,7 @@ def killed_at(point: str, number: int = 1) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("layoutopt.loading.load.commit_load", dying(commit_load))
-        patch.setattr("layoutopt.spark.changes.pipeline.commit_deletes", dying(commit_deletes))
+        patch.setattr("layoutopt.changes.commit.commit_deletes", dying(commit_deletes))
         yield
 
 

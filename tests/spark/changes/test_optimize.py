@@ -21,7 +21,7 @@ from layoutopt.inspect.verify import verify
 from layoutopt.maintenance.candidates import Candidate
 from layoutopt.model.layout import Plan, Scheme
 from layoutopt.model.requests import OptimizeRequest
-from layoutopt.report.inspections import print_optimize
+from layoutopt.report.changes import print_optimize
 from layoutopt.scan.table import open_table
 from layoutopt.spark.changes import optimize
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table

@@ -30,10 +30,10 @@ from layoutopt.model.predicates import Filter
 from layoutopt.model.requests import DeleteRequest, OptimizeRequest
 from layoutopt.scan.table import open_own_table, open_table
 from layoutopt.spark.changes import partial_rewrite as alone
-from layoutopt.spark.changes.affected_rows import TableChange, locate_rows
-from layoutopt.spark.changes.dml import delete_rows
+from layoutopt.spark.changes.located_rows import locate_rows
 from layoutopt.spark.changes.optimize import OptimizeReport, optimize_table
 from layoutopt.spark.changes.partial_rewrite import PartialRewrite, can_rewrite_partially, write_layouts
+from layoutopt.spark.changes.spark_change import SparkChange, change_by_spark
 from layoutopt.spark.core.source import schema_of
 from layoutopt.spark.loading.load import load
 from layoutopt.writer.task_result import LoadReport
@@ -82,7 +82,7 @@ class Apart:
     def write(
         self, wanted: PartialRewrite, at: Callable[[str], None] = lambda point: None, snapshot: int | None = None
     ) -> LoadReport:
-        place = TableChange(self.spark, self.path, open_own_table(self.path, snapshot=snapshot), self.old)
+        place = SparkChange(self.path, open_own_table(self.path, snapshot=snapshot), self.old, self.spark)
         return write_layouts(place, wanted, Stages(silent), at)
 
     def check(self) -> None:
@@ -170,7 +170,7 @@ def test_whoever_changes_the_partition_first_wins(apart: Apart, rows: int) -> No
     if rows == 800:
         apart.write(wanted)
     else:
-        delete_rows(apart.spark, DeleteRequest(table_path=apart.path, where="id = 3"))
+        change_by_spark(apart.spark, DeleteRequest(table_path=apart.path, where="id = 3"))
     with pytest.raises(CommitConflictError, match="another commit"):
         apart.write(wanted, snapshot=0)
     files = {file.path for file in TableFiles(apart.path).walk("data")}
@@ -211,7 +211,7 @@ def test_every_type_is_proved_at_its_place(spark: SparkSession, tmp_path: Path) 
     for entry in table.catalog.partitions:
         assert can_rewrite_partially(table, entry)
         write_layouts(
-            TableChange(spark, path, open_own_table(path), old), PartialRewrite(entry, plan, (0,)), Stages(silent)
+            SparkChange(path, open_own_table(path), old, spark), PartialRewrite(entry, plan, (0,)), Stages(silent)
         )
     assert {entry.plan for entry in Catalog.open(path).partitions} == {plan.digest}
     assert verify(open_table(path)).ok

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import layoutopt.spark as skipping
 from layoutopt.cli.app import main
 from layoutopt.errors import SourceError, SourceIndexError
-from layoutopt.spark.changes.affected_rows import open_for_change
+from layoutopt.spark.changes.spark_change import open_for_change
 from tests.effort import long_too
 from tests.external.folders import index, opened, write
 from tests.external.tables import delete_positions, delta_table, first_file, hinted

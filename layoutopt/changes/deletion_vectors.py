@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from layoutopt.catalog.blocks import BlockTable
 from layoutopt.catalog.deletion_vectors import (
@@ -25,19 +23,14 @@ from layoutopt.catalog.load_check import Content
 from layoutopt.catalog.partition_entry import EntryName, PartitionEntry
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
+from layoutopt.changes.affected_rows import SegmentRows
 from layoutopt.errors import ContentMismatchError
 from layoutopt.events import Stages
 from layoutopt.model.arrays import Ints
 from layoutopt.model.schema import TID
 from layoutopt.scan.files import BATCH_ROWS, read_files
 from layoutopt.scan.segments import FileRead, plan_file_reads
-from layoutopt.sources.executor import Batches
-from layoutopt.spark.changes.affected_rows import SegmentRows, TableChange
-from layoutopt.spark.core.failures import translate_spark_errors
-from layoutopt.spark.core.versions import to_arrow
-from layoutopt.spark.core.workers import map_in_workers
-
-_TASK_RESULT = "work int, layout int, block bigint, rows bigint, places binary"
+from layoutopt.sources.executor import Executor, map_in_groups
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +50,16 @@ class _SegmentTask:
     layouts: tuple[_SegmentLayout, ...]
 
 
-def make_marks(change: TableChange, matches: Sequence[SegmentRows], watch: Stages, *, exclusive: bool = False) -> Marks:
+def make_marks(
+    catalog: Catalog, matches: Sequence[SegmentRows], executor: Executor, watch: Stages, *, exclusive: bool = False
+) -> Marks:
     """Return the deletion vectors of rows in every layout, and the content that is deleted afterwards.
 
     Args:
+        catalog: the table's, at the snapshot in which the rows were found.
+        matches: the rows.
+        executor: its tasks look for rows with tids in every layout of their segments.
+        watch: times the stage.
         exclusive: see ``alone`` of :class:`~layoutopt.catalog.deletion_vectors.Marks`.
 
     Raises:
@@ -69,7 +68,6 @@ def make_marks(change: TableChange, matches: Sequence[SegmentRows], watch: Stage
     """
     if not matches:
         return Marks({}, {}, exclusive)
-    catalog = change.table.catalog
     by_entry: dict[EntryName, list[SegmentRows]] = {}
     for match in matches:
         by_entry.setdefault(match.entry.name, []).append(match)
@@ -77,7 +75,7 @@ def make_marks(change: TableChange, matches: Sequence[SegmentRows], watch: Stage
         tables = [catalog.blocks(group[0].entry) for group in by_entry.values()]
         _check_block_ids(tables)
         old = map(vectors_of, tables)
-        vectors = _unite_by_block([*old, *_make_vectors(change.spark, catalog, matches)])
+        vectors = _unite_by_block([*old, *_make_vectors(catalog, matches, executor)])
         counts["blocks"] = len(vectors)
     deleted = {name: _measure_deleted(group[0].entry, group) for name, group in by_entry.items()}
     return Marks(deleted, vectors, exclusive)
@@ -106,13 +104,13 @@ def _unite_by_block(parts: Iterable[Mapping[int, bytes]]) -> dict[int, bytes]:
     return vectors
 
 
-def _make_vectors(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentRows]) -> Iterator[dict[int, bytes]]:
+def _make_vectors(catalog: Catalog, matches: Sequence[SegmentRows], executor: Executor) -> Iterator[dict[int, bytes]]:
     for match in matches:
         if not match.source.plan.scheme.has_tids:
             yield _vectors_from_positions(match)
     with_tids = [match for match in matches if match.source.plan.scheme.has_tids]
     if with_tids:
-        yield _vectors_from_tids(spark, catalog, with_tids)
+        yield _vectors_from_tids(catalog, with_tids, executor)
 
 
 def _vectors_from_positions(match: SegmentRows) -> dict[int, bytes]:
@@ -137,29 +135,26 @@ def _find_segment_blocks(match: SegmentRows) -> Ints:
     return match.source.blocks_of_segment(match.read.layouts[0].files[0].path)
 
 
-def _vectors_from_tids(spark: SparkSession, catalog: Catalog, matches: Sequence[SegmentRows]) -> dict[int, bytes]:
+def _vectors_from_tids(catalog: Catalog, matches: Sequence[SegmentRows], executor: Executor) -> dict[int, bytes]:
     """Return the vectors of rows with tids, by reading the tids of every layout of their segments.
 
     Raises:
         ContentMismatchError: a layout with master columns lacks one of the rows.
     """
     tasks = [_SegmentTask(match.places, _list_layouts(match)) for match in matches]
-    files = catalog.files.for_tasks()
-    numbers = spark.range(0, len(tasks), 1, min(len(tasks), 4 * spark.sparkContext.defaultParallelism))
-    with translate_spark_errors(repr(catalog.files.root)):
-        results = to_arrow(map_in_workers(numbers, partial(_find_tids, files, tasks), _TASK_RESULT))
-    rows: dict[tuple[int, int], int] = {}
-    for task, layout, count in zip(*(results[name].to_pylist() for name in ("work", "layout", "rows")), strict=True):
-        rows[task, layout] = rows.get((task, layout), 0) + count
-    for number, match in enumerate(matches):
+    results = map_in_groups(executor, len(tasks), partial(_find_tids, catalog.files.for_tasks(), tasks))
+    vectors: dict[int, bytes] = {}
+    for match, by_layout in zip(matches, results, strict=True):
         for index, layout in enumerate(match.source.plan.scheme.layouts):
-            count = rows.get((number, index), 0)
+            blocks = by_layout.get(index, {})
+            count = sum(rows for rows, _ in blocks.values())
             if count > match.rows or (layout.master and count != match.rows):
                 raise ContentMismatchError(
                     f"layout {index} has {count} of {match.rows} rows to be deleted in segment {match.read.segment} "
                     f"of partition {match.entry.key!r}; nothing was deleted, run `layoutopt verify`"
                 )
-    return dict(zip(results["block"].to_pylist(), results["places"].to_pylist(), strict=True))
+            vectors |= {block: places for block, (_, places) in blocks.items()}
+    return vectors
 
 
 def _list_layouts(match: SegmentRows) -> tuple[_SegmentLayout, ...]:
@@ -173,25 +168,17 @@ def _list_layouts(match: SegmentRows) -> tuple[_SegmentLayout, ...]:
     return tuple(layouts)
 
 
-def _find_tids(files: TableFiles, tasks: Sequence[_SegmentTask], batches: Batches) -> Iterator[pa.RecordBatch]:
-    """Find the tids of segments in the blocks of each layout; runs in tasks."""
-    for number in (number for batch in batches for number in batch.column(0).to_pylist()):
-        tids = unpack_positions(tasks[number].tids)
-        for layout in tasks[number].layouts:
-            yield _find_in_layout(files, number, tids, layout)
+def _find_tids(
+    files: TableFiles, tasks: Sequence[_SegmentTask], number: int
+) -> dict[int, dict[int, tuple[int, bytes]]]:
+    """Return how many of a segment's tids each block of its layouts has, and their positions; runs in tasks."""
+    tids = unpack_positions(tasks[number].tids)
+    return {layout.layout: _find_in_layout(files, tids, layout) for layout in tasks[number].layouts}
 
 
-def _find_in_layout(files: TableFiles, number: int, wanted: Ints, layout: _SegmentLayout) -> pa.RecordBatch:
-    """Return the positions of some tids (ascending) in the blocks of a layout; blocks without any are left out."""
+def _find_in_layout(files: TableFiles, wanted: Ints, layout: _SegmentLayout) -> dict[int, tuple[int, bytes]]:
+    """Return the number and positions of some tids (ascending) in the blocks of a layout that have any."""
     batches = read_files(files, layout.files, [TID], BATCH_ROWS)
     tids = np.concatenate([np.zeros(0, np.int64), *(batch.column(0).to_numpy().astype(np.int64) for batch in batches)])
-    positions = _split_by_block(np.flatnonzero(np.isin(tids, wanted)), layout.blocks, layout.files)
-    return pa.RecordBatch.from_pydict(
-        {
-            "work": pa.array([number] * len(positions), pa.int32()),
-            "layout": pa.array([layout.layout] * len(positions), pa.int32()),
-            "block": pa.array(list(positions), pa.int64()),
-            "rows": pa.array([len(places) for places in positions.values()], pa.int64()),
-            "places": pa.array([pack_positions(places) for places in positions.values()], pa.binary()),
-        }
-    )
+    by_block = _split_by_block(np.flatnonzero(np.isin(tids, wanted)), layout.blocks, layout.files)
+    return {block: (len(positions), pack_positions(positions)) for block, positions in by_block.items()}

@@ -9,10 +9,9 @@ sums, minus the removed rows, plus the added rows. The load fails if the written
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-
-from pyspark.sql import DataFrame
+from typing import Generic
 
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes
 from layoutopt.catalog.entries import content_of_entries
@@ -21,14 +20,11 @@ from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PlainValue
 from layoutopt.catalog.paths import new_load_id
 from layoutopt.catalog.vacuum import VacuumReport
+from layoutopt.changes.affected_rows import AffectedRows, Rows, TableChange
+from layoutopt.changes.deletion_vectors import make_marks
 from layoutopt.events import Stages
 from layoutopt.loading.load import Basis, load
 from layoutopt.model.summary import Summarised
-from layoutopt.spark.changes.affected_rows import RemovedRows, TableChange
-from layoutopt.spark.changes.deletion_vectors import make_marks
-from layoutopt.spark.core.source import conform_columns
-from layoutopt.spark.loading.spool import spool
-from layoutopt.spark.loading.verify import rows_of_entries
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -81,7 +77,7 @@ class ChangeReport(Summarised):
 
 
 @dataclass(frozen=True, eq=False)
-class NewRows:
+class NewRows(Generic[Rows]):
     """Rows to write.
 
     Attributes:
@@ -89,12 +85,12 @@ class NewRows:
         content: their number, and the checksums of the columns for which these are known beforehand.
     """
 
-    rows: DataFrame
+    rows: Rows
     content: Content
 
 
 @dataclass(frozen=True, eq=False)
-class RowChange:
+class RowChange(Generic[Rows]):
     """The rows that go and the rows that come.
 
     Attributes:
@@ -106,16 +102,16 @@ class RowChange:
         shares: as of :class:`~layoutopt.loading.load.Basis`, where partitions are rewritten.
     """
 
-    removed: RemovedRows
-    rewritten: Callable[[DataFrame], DataFrame]
-    added: NewRows | None = None
+    removed: AffectedRows[Rows]
+    rewritten: Callable[[Rows], Rows]
+    added: NewRows[Rows] | None = None
     values: Sequence[PlainValue] = ()
     exclusive: bool = False
     shares: bool = True
 
 
 def commit_change(
-    change: TableChange, operation: str, report: ChangeReport, row_change: RowChange, watch: Stages
+    change: TableChange[Rows], operation: str, report: ChangeReport, row_change: RowChange[Rows], watch: Stages
 ) -> ChangeReport:
     """Mark the removed rows and write the added ones, or rewrite their partitions, in one commit.
 
@@ -128,21 +124,23 @@ def commit_change(
     """
     removed, added = row_change.removed, row_change.added
     if removed.segments is None:
-        values = tuple(dict.fromkeys((*change.read_values(removed.rows), *row_change.values)))
+        values = tuple(dict.fromkeys((*change.list_values(removed.rows), *row_change.values)))
         entries = change.entries(values)
-        rewritten = row_change.rewritten(rows_of_entries(change.spark, change.table, entries))
+        rewritten = row_change.rewritten(change.read(entries))
         none = Content(0, dict.fromkeys(removed.content.sums, 0))
         content = _change_content(entries, removed.content, none if added is None else added.content)
         return replace(
             report,
             load=write_rows(change, operation, values, NewRows(rewritten, content), watch, shares=row_change.shares),
         )
-    marks = make_marks(change, removed.segments, watch, exclusive=row_change.exclusive)
+    catalog = change.table.catalog
+    with change.translate_errors(()):
+        marks = make_marks(catalog, removed.segments, change.executor, watch, exclusive=row_change.exclusive)
     if added is not None and added.content.rows:
-        load = write_rows(change, operation, change.read_values(added.rows), added, watch, marks=marks)
+        load = write_rows(change, operation, change.list_values(added.rows), added, watch, marks=marks)
         load_id, number = load.load_id, load.snapshot
     else:
-        load, load_id, catalog = None, new_load_id(), change.table.catalog
+        load, load_id = None, new_load_id()
         with watch.stage("commit", "committing") as counts:
             number = commit_deletes(catalog.files, catalog.snapshot, load_id, marks, operation=operation).number
             counts["snapshot"] = number
@@ -152,24 +150,21 @@ def commit_change(
 
 
 def write_rows(
-    change: TableChange,
+    change: TableChange[Rows],
     operation: str,
-    values: Sequence[PlainValue] | None,
-    new_rows: NewRows,
+    values: Sequence[PlainValue],
+    new_rows: NewRows[Rows],
     watch: Stages,
     *,
-    fingerprints: Mapping[str, str] | None = None,
-    counts: Mapping[str, int] | None = None,
     marks: Marks | None = None,
     shares: bool = True,
 ) -> LoadReport:
     """Write rows by the plan of a change: all rows of some partitions, or with ``marks`` rows beside those that remain.
 
     Args:
-        values: the partitions' values; None if they are unknown.
+        values: the partitions' values.
         new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
-        fingerprints: by partition key, the digest of the source files whose rows the partition still has.
-        counts: by partition key, the number of its rows, so that they are not counted.
+        marks: the rows that go.
         shares: as of :class:`~layoutopt.loading.load.Basis`.
 
     Raises:
@@ -177,22 +172,17 @@ def write_rows(
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    if counts is None:
-        counts = {change.names.key(values[0]): new_rows.content.rows} if values is not None and len(values) == 1 else {}
     basis = Basis(
         change.table.catalog.snapshot,
         f"the table {change.path!r}",
-        values=None if change.plan.partition_by is None or values is None else tuple(values),
-        fingerprints=fingerprints or {},
-        rows=counts,
+        values=None if change.plan.partition_by is None else tuple(values),
+        rows={change.names.key(values[0]): new_rows.content.rows} if len(values) == 1 else {},
         content=new_rows.content,
         operation=operation,
         marks=marks,
         shares=shares,
     )
-    plan = change.plan
-    rows = spool(conform_columns(new_rows.rows, plan.schema), plan, basis.source, change.table.catalog.files)
-    return load(rows, change.path, plan, basis, watch)
+    return load(change.open_rows(new_rows.rows, basis.source), change.path, change.plan, basis, watch)
 
 
 def _change_content(entries: Sequence[PartitionEntry], removed: Content, added: Content) -> Content:
