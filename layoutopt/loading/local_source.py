@@ -104,12 +104,12 @@ def _open(
     are_few = counts_here and len(files) <= _MOST_FILES and rows <= _MOST_ROWS
     counting = _choose_processes(rows) if executor is None or are_few else executor
     opened = open_files(source, files, plan.schema, plan.partition_by, counting)
-    opened.executor = executor or counting
     if most_rows is not None and sum(opened.partition_rows.values()) > most_rows:
         raise NeedsSparkError(f"there are more than {most_rows} rows")
     for split, _ in opened.splits[:1]:
         check_features_by_arrow(opened.cut_job((), opened.schema.names), split, plan.features)
     opened.problems = problems
+    opened.executor = executor or counting  # from now on: what counts cores starts Spark
     return opened
 
 
