@@ -140,7 +140,7 @@ class Execution:
         def open_by_spark(_: object) -> LoadSource:
             from layoutopt.spark.loading.load import open_by_session
 
-            return open_by_session(self.spark, source, plan)
+            return open_by_session(self.spark, source, plan, is_partial=request.is_partial)
 
         def open_here(_: object) -> LoadSource:
             opened = open_local(source, plan)

@@ -110,6 +110,7 @@ def _open(
         check_features_by_arrow(opened.cut_job((), opened.schema.names), split, plan.features)
     opened.executor = executor or counting  # last: the cores of Spark are known once it runs
     opened.problems = problems
+    opened.executor = executor or counting  # from now on: what counts cores starts Spark
     return opened
 
 

@@ -149,7 +149,7 @@ def open_door(
         return open_in_tasks(spark, source, plan)
 
     def open_by_spark(_: object) -> LoadSource:
-        return open_by_session(spark, source, plan)
+        return open_by_session(spark, source, plan, is_partial=is_partial)
 
     return Door(open_by_arrow, open_by_spark, say=say, log=log, distrusts=True)
 
@@ -180,8 +180,12 @@ def open_in_tasks(spark: AnySession, source: str, plan: Plan, document: str = "t
     return open_local(source, plan, SparkTasks(cache(start)), counts_here=callable(spark))
 
 
-def open_by_session(spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> SparkSource:
-    """Open a source by Spark; raises the error of a file that is damaged before Spark starts."""
+def open_by_session(
+    spark: AnySession, source: str, plan: Plan, document: str = "the plan", *, is_partial: bool = False
+) -> SparkSource:
+    """Open a source by Spark; raises the error of other columns, or of a damaged file, before Spark starts."""
+    if callable(spark):
+        check_source(source, plan.schema, document, more=is_partial)
     problem = find_damaged_file(source, plan) if callable(spark) else None
     if problem is not None:
         raise problem
