@@ -271,10 +271,10 @@ def test_a_full_temporary_folder_and_changed_files_are_named(place: Place, monke
         (place.source / "1.parquet").unlink()
         raise NeedsSparkError("the file has other rows than were counted")
 
-    monkeypatch.setattr("layoutopt.loading.local_source.write_shuffle_batches", full)
+    monkeypatch.setattr("layoutopt.sources.executor.write_shuffle_batches", full)
     with pytest.raises(TableError, match=r"temporary folder .* \(No space left on device\).* TMPDIR"):
         place.load()
-    monkeypatch.setattr("layoutopt.loading.local_source.write_shuffle_batches", changing)
+    monkeypatch.setattr("layoutopt.sources.executor.write_shuffle_batches", changing)
     with pytest.raises(ContentMismatchError, match=r"1.parquet' was changed during the load"):
         place.load()
     for missing in ("nowhere", "nowhere.parquet"):

@@ -28,7 +28,7 @@ from layoutopt.model.schema import Schema
 from layoutopt.scan.table import open_table
 from layoutopt.sources.executor import Processes
 from layoutopt.sources.listing import count_files, list_source_files
-from layoutopt.sources.split import Split
+from layoutopt.sources.split import FileSplit
 from tests.effort import examples, long_too
 from tests.external.tables import (
     by_id,
@@ -122,14 +122,14 @@ def test_what_would_give_wrong_rows_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("change", ["rows", "values"])
 def test_duckdb_proves_what_arrow_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     root = delta_table(tmp_path / "rows", nested=False)
-    honest = Split.read_rows
+    honest = FileSplit.read_rows
 
-    def read(split: Split, schema: Schema, names: Sequence[str], **more: Any) -> Any:
+    def read(split: FileSplit, schema: Schema, names: Sequence[str], **more: Any) -> Any:
         for rows, low in honest(split, schema, names, **more):
             ids = pa.array([id + 100 for id in rows["id"].to_pylist()])
             yield (rows.slice(1) if change == "rows" else rows.set_column(0, "id", ids)), low
 
-    monkeypatch.setattr(Split, "read_rows", read)
+    monkeypatch.setattr(FileSplit, "read_rows", read)
     with pytest.raises(ContentMismatchError, match="nothing was committed"):
         load(f"delta:{root}", tmp_path)
 
