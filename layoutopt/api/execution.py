@@ -176,9 +176,10 @@ class Execution:
         from layoutopt.loading.append import MOST_ROWS
         from layoutopt.sources.door import Door, refuse_spark
 
+        # Few rows are changed here also where there is a Spark of its own, as they are appended.
         by_spark = self.executor != LOCAL and has_pyspark()
         openers: list[Callable[[Exception | None], Any]] = []
-        if self.executor == LOCAL or (self.executor == AUTO and not (by_spark and self.reason)):
+        if self.executor == LOCAL or (self.executor == AUTO and not (by_spark and self.reads_otherwise)):
             openers.append(lambda _: partial(open_without_spark, MOST_ROWS if by_spark else None))
         openers.append(self._open_for_change if by_spark else partial(refuse_spark, request.table_path))
         return change_rows(Door(*openers, say=say, log=log), request, say, log)

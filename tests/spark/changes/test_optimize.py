@@ -171,7 +171,7 @@ def test_whoever_changed_a_partition_meanwhile_wins(changed: Changed, monkeypatc
     def first() -> None:
         raise CommitConflictError("somebody was first")
 
-    before_next_call(monkeypatch, optimize, "write_rows", first)
+    before_next_call(monkeypatch, optimize, "load", first)
     report = changed.optimize(log=changed.log("new", coming(2)), budget_share=0.6)
     assert report.overtaken == report.chosen[:1]
     assert len(report.loads) == len(report.chosen) - 1 == 1
