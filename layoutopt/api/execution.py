@@ -130,12 +130,9 @@ class Execution:
             return open_door(source, plan)
 
         def open_in_tasks(_: object) -> LoadSource:
-            from layoutopt.external.source_check import check_source
             from layoutopt.spark.loading.load import open_in_tasks
 
-            if not self.reads_otherwise:  # what Spark would refuse is told before it starts
-                check_source(source, plan.schema, "the plan", more=request.is_partial)
-            return open_in_tasks(self.spark, source, plan)
+            return open_in_tasks(self.spark, source, plan, is_partial=request.is_partial)
 
         def open_by_spark(_: object) -> LoadSource:
             from layoutopt.spark.loading.load import open_by_session

@@ -108,7 +108,6 @@ def _open(
         raise NeedsSparkError(f"there are more than {most_rows} rows")
     for split, _ in opened.splits[:1]:
         check_features_by_arrow(opened.cut_job((), opened.schema.names), split, plan.features)
-    opened.executor = executor or counting  # last: the cores of Spark are known once it runs
     opened.problems = problems
     opened.executor = executor or counting  # from now on: what counts cores starts Spark
     return opened

@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
-from layoutopt.external.source_check import check_source
 from layoutopt.inspect.status import current_plan
 from layoutopt.loading import append
 from layoutopt.loading.append import AppendReport
@@ -58,8 +57,6 @@ def append_rows(
 
 def open_to_append(spark: AnySession, source: str, catalog: Catalog, *, by_arrow: bool) -> LoadSource:
     """Open a source by Spark, to append it to a table; or for Spark's tasks, which read it ``by_arrow``."""
-    if callable(spark) and catalog.plans:
-        check_source(source, current_plan(catalog).schema, "the table")
     plan = current_plan(catalog)
     if by_arrow and catalog.plans:
         return open_in_tasks(spark, source, plan, "the table")

@@ -144,9 +144,7 @@ def open_door(
     """
 
     def open_by_arrow(_: object) -> LoadSource:
-        if callable(spark):
-            check_source(source, plan.schema, "the plan", more=is_partial)
-        return open_in_tasks(spark, source, plan)
+        return open_in_tasks(spark, source, plan, is_partial=is_partial)
 
     def open_by_spark(_: object) -> LoadSource:
         return open_by_session(spark, source, plan, is_partial=is_partial)
@@ -154,13 +152,15 @@ def open_door(
     return Door(open_by_arrow, open_by_spark, say=say, log=log, distrusts=True)
 
 
-def open_in_tasks(spark: AnySession, source: str, plan: Plan, document: str = "the plan") -> Source:
+def open_in_tasks(
+    spark: AnySession, source: str, plan: Plan, document: str = "the plan", *, is_partial: bool = False
+) -> Source:
     """Open a source for Spark's tasks, which read it by Arrow.
 
     A session that does not run yet is started once tasks are needed: files of few rows are counted in this process.
 
     Args:
-        spark, source, plan: as of :func:`open_door`.
+        spark, source, plan, is_partial: as of :func:`open_door`.
         document: names what has the columns in messages.
 
     Raises:
@@ -175,7 +175,9 @@ def open_in_tasks(spark: AnySession, source: str, plan: Plan, document: str = "t
             raise NeedsSparkError(f"{source!r} is not surely a path of this machine")
         return session
 
-    if not callable(spark):
+    if callable(spark):
+        check_source(source, plan.schema, document, more=is_partial)
+    else:
         start()
     return open_local(source, plan, SparkTasks(cache(start)), counts_here=callable(spark))
 
