@@ -29,6 +29,7 @@ from layoutopt.external.formats import parse_table_name
 from layoutopt.external.listing import UNNAMED, local_path, to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourceSnapshot
 from layoutopt.external.source_check import compare_columns
+from layoutopt.external.whole_files import check_row_counts
 from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources.executor import Executor
@@ -234,6 +235,7 @@ def _cut_reads(file: SnapshotFile, footer: pq.FileMetaData) -> Iterator[tuple[Fi
         bitmaps.append(pack_positions(places) if len(places) else None)
         start += group.num_rows
         size += group.total_byte_size
+    check_row_counts({file.path: start}, lambda _: footer.num_rows)  # else a damaged footer hides rows
     yield _file_read(file, groups, rows, bitmaps), size
 
 
