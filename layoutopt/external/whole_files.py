@@ -44,6 +44,20 @@ def check_row_counts(counts: Mapping[str, int], count_rows: Callable[[str], int]
                 )
 
 
+def check_footer_rows(path: str, footer: pq.FileMetaData) -> None:
+    """Raise SourceError for a file whose footer counts its rows in several ways: readers would leave rows out."""
+    leaves = footer.schema
+    flat = next((place for place in range(len(leaves)) if leaves.column(place).max_repetition_level == 0), None)
+    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    values = sum(group.num_rows if flat is None else group.column(flat).num_values for group in groups)
+    if values != footer.num_rows or sum(group.num_rows for group in groups) != footer.num_rows:
+        rows = min(values, sum(group.num_rows for group in groups))
+        raise SourceError(
+            f"the file {path} has {footer.num_rows} rows by its footer, but its row groups have {rows}; rewrite it, or "
+            "restore it from a copy"
+        )
+
+
 def is_checksum_failure(message: str) -> bool:
     """Return whether a reader's error is a failed page checksum."""
     return _CHECKSUM_FAILURE in message

@@ -29,6 +29,7 @@ from layoutopt.external.formats import parse_table_name
 from layoutopt.external.listing import UNNAMED, local_path, to_arrow_constant
 from layoutopt.external.snapshot import SnapshotFile, SourceFile, SourceSnapshot
 from layoutopt.external.source_check import compare_columns
+from layoutopt.external.whole_files import check_footer_rows
 from layoutopt.model.schema import Schema
 from layoutopt.scan.segments import FileRead
 from layoutopt.sources.executor import Executor
@@ -203,6 +204,7 @@ def _count_file(
         constant = None if partition_by is None else partition_value(file, schema, partition_by)
         in_file = replace(file, stored=tuple(stored[name] for name in schema.names), deleted=None)
         footer, size = parquet.metadata, Path(file.path).stat().st_size
+        check_footer_rows(file.path, footer)
         whole = sum(footer.row_group(group).total_byte_size for group in range(footer.num_row_groups))
         for read, part in _cut_reads(file, footer):
             split = FileSplit(in_file, read, 0, size * part // max(1, whole))

@@ -30,3 +30,11 @@ def _change_footer(file: Path, old: bytes, new: bytes) -> Path:
     assert footer != data[start:-8]
     file.write_bytes(data[:start] + footer + len(footer).to_bytes(4, "little") + data[-4:])
     return file
+
+
+def shorten_row_group(path: Path) -> None:
+    """Let the footer say that the row group has fewer rows than the file."""
+    data = bytearray(path.read_bytes())
+    place = data.rindex(b"\x26\x08\x16") - 2  # of the last byte of num_rows, which is before the two fields
+    data[place] ^= 0x01
+    path.write_bytes(data)

@@ -42,6 +42,7 @@ from layoutopt.sources.executor import Processes
 from layoutopt.sources.second_reader import read_by_duckdb, sum_rows, sum_whole_rows
 from layoutopt.sources.split import FileSplit, plain_partition_values
 from tests.effort import long_too
+from tests.external.odd_files import shorten_row_group
 from tests.scan.builder import building
 from tests.scan.layouts import GROUPS, OVERLAPPING
 from tests.scan.queries import FEW_QUERIES
@@ -382,3 +383,10 @@ def test_a_plan_of_another_session_needs_spark(place: Place) -> None:
     with pytest.raises(NeedsSparkError, match="partitions are by a timestamp"):
         open_local(str(place.source), there)
     assert isinstance(there, Plan)
+
+
+def test_a_footer_that_hides_rows_is_refused(place: Place) -> None:
+    place.write(some_rows(300), "0")
+    shorten_row_group(place.source / "0.parquet")
+    with pytest.raises(SourceError, match="300 rows by its footer, but its row groups have"):
+        place.load()

@@ -23,6 +23,7 @@ from layoutopt.cli.console import BAD_USAGE, DONE, FAILED
 from layoutopt.loading.load import load
 from layoutopt.scan.table import open_table
 from tests.effort import long_too
+from tests.external.odd_files import shorten_row_group
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -244,14 +245,6 @@ def enlarge_row_group(path: Path) -> None:
     path.write_bytes(data)
 
 
-def shorten_row_group(path: Path) -> None:
-    """Let the footer say that the row group has fewer rows than the file."""
-    data = bytearray(path.read_bytes())
-    place = data.rindex(b"\x26\x08\x16") - 2  # of the last byte of num_rows, which is before the two fields
-    data[place] ^= 0x01
-    path.write_bytes(data)
-
-
 class TestDamagedSources:
     """Spark reads them without a word: other values, or fewer rows."""
 
@@ -263,12 +256,10 @@ class TestDamagedSources:
 
     def test_no_row_is_lost(self, shop: Path, refused: Say, source: Path, tmp_path: Path) -> None:
         table, plan = shop / "table", ["--plan", str(shop / "plan.json")]
-        commands: list[list[str | Path]] = [
-            ["merge", table, source, "--on", "revenue"],
-            ["verify", table, "--source", source],
-        ]
+        commands: list[list[str | Path]] = [["verify", table, "--source", source]]
         if "enlarge" not in str(tmp_path):  # Arrow reads all rows of such a file
             commands += [
+                ["merge", table, source, "--on", "revenue"],
                 ["append", table, source],
                 ["load", source, tmp_path / "table", *plan],
                 ["load", source, tmp_path / "table", *plan, "--partition", "day=1"],
