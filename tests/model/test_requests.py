@@ -9,7 +9,7 @@ import pytest
 from layoutopt.config import settings
 from layoutopt.model import requests
 
-KINDS = [kind for name, kind in vars(requests).items() if name.endswith("Request")]
+KINDS = [kind for kind in vars(requests).values() if isinstance(kind, type) and kind.__name__.endswith("Request")]
 # What the command line says of the picture that it draws.
 NOT_SAID = {"OptimizeRequest": {"curve"}}
 

@@ -110,7 +110,7 @@ _BEGUN = TemporaryDirectory()
 _KINDS: dict[tuple[Scheme | None, int, int, str | None], int] = {}
 
 
-def _refuse(*_: object) -> None:
+def _refuse(*_: object, **__: object) -> None:
     raise NeedsSparkError("a test lets Spark read everything")
 
 

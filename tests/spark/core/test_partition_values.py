@@ -294,7 +294,7 @@ def of_four(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return Place(tmp_path_factory.mktemp("four"), session, ["'b'", "'c'", "'null'", "NULL"])
 
 
-def refuse(*_: object) -> None:
+def refuse(*_: object, **__: object) -> None:
     raise NeedsSparkError("a test lets Spark read everything")
 
 

@@ -140,7 +140,7 @@ def _comparable(schema: pa.Schema) -> pa.Schema:
     return pa.schema([f.with_type(pa.string()) if pa.types.is_floating(f.type) else f for f in schema])
 
 
-def refuse(*_: object) -> Source:
+def refuse(*_: object, **__: object) -> Source:
     raise NeedsSparkError("a test lets Spark read everything")
 
 

@@ -39,7 +39,7 @@ SETTINGS: tuple[dict[str, str], ...] = (
 )
 
 
-def refuse(*_: object) -> Any:
+def refuse(*_: object, **__: object) -> Any:
     raise NeedsSparkError("a test lets Spark read everything")
 
 
