@@ -168,7 +168,7 @@ class ArrowChange(TableChange[pa.Table]):
     def _locate(self, read: TableRead, matches: Callable[[pa.Table], Bits]) -> AffectedRows[pa.Table]:
         """Return the rows of a read of all columns that match."""
         self._check_count(sum(segment.live_rows for segment in read.segments))
-        schema, found = self.table.schema, list[SegmentRows]()
+        schema, located = self.table.schema, list[SegmentRows]()
         parts = [arrow_schema(schema).empty_table()]
         for segment in list_segments(read):
             stored = pa.schema([*arrow_schema(schema), (segment.position.name, pa.int64())])
@@ -180,8 +180,8 @@ class ArrowChange(TableChange[pa.Table]):
                 places = pack_positions(np.asarray(rows[segment.position.name]))
                 parts.append(rows.select(list(schema.names)))
                 sums = sum_rows([parts[-1]], schema).sums
-                found.append(replace(segment, rows=rows.num_rows, places=places, sums=sums))
-        return AffectedRows(pa.concat_tables(parts), unite_content(found, schema.names), found)
+                located.append(replace(segment, rows=rows.num_rows, places=places, sums=sums))
+        return AffectedRows(pa.concat_tables(parts), unite_content(located, schema.names), located)
 
     def exclude(self, rows: pa.Table, where: str) -> pa.Table:
         """Return the rows for which a condition is not TRUE."""

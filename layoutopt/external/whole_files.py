@@ -49,12 +49,12 @@ def check_footer_rows(path: str, footer: pq.FileMetaData) -> None:
     leaves = footer.schema
     flat = next((place for place in range(len(leaves)) if leaves.column(place).max_repetition_level == 0), None)
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
-    values = sum(group.num_rows if flat is None else group.column(flat).num_values for group in groups)
-    if values != footer.num_rows or sum(group.num_rows for group in groups) != footer.num_rows:
-        rows = min(values, sum(group.num_rows for group in groups))
+    rows = sum(group.num_rows for group in groups)
+    values = rows if flat is None else sum(group.column(flat).num_values for group in groups)
+    if not rows == values == footer.num_rows:
         raise SourceError(
-            f"the file {path} has {footer.num_rows} rows by its footer, but its row groups have {rows}; rewrite it, or "
-            "restore it from a copy"
+            f"the file {path} has {footer.num_rows} rows by its footer, but its row groups have {min(rows, values)}; "
+            "rewrite it, or restore it from a copy"
         )
 
 

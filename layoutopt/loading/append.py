@@ -133,9 +133,8 @@ def _open_plain(source: str, catalog: Catalog, most_rows: int | None = None) -> 
         raise NeedsSparkError("the table is empty, or encrypted")
     opened = open_local(source, current_plan(catalog), most_rows=most_rows)
     for file in (file for partition in opened.partitions for file in partition.files):
-        if not has_plain_name(
-            file.uri.partition("#")[0]
-        ):  # Spark would name the batch after another spelling of the URI
+        # Spark would name the batch after another spelling of the URI.
+        if not has_plain_name(file.uri.partition("#")[0]):
             raise NeedsSparkError(f"{file.uri!r} is no plain name")
     return opened
 

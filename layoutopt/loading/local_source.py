@@ -70,8 +70,8 @@ def open_local(
     check_plan(plan)
     if executor is None:
         check_settings(plan)
-    is_path = parse_source_name(source) is None and not is_url(source)
-    if is_path and not Path(absolute(source)).exists() and not is_elsewhere(source):
+    root = _find_root(source)
+    if root is not None and not root.exists() and not is_elsewhere(source):
         raise SourceError(f"the source {source!r} does not exist; name a file or a folder of Parquet")
     open_some = partial(_open, source, plan, executor, most_rows, counts_here)
     try:
@@ -84,6 +84,11 @@ def open_local(
             return open_some(problems, readable)
         except LayoutoptError:
             raise error from None
+
+
+def _find_root(source: str) -> Path | None:
+    """Return the absolute path of a source; None for tables of other formats and for URLs."""
+    return Path(absolute(source)) if parse_source_name(source) is None and not is_url(source) else None
 
 
 def _open(
@@ -144,7 +149,7 @@ def find_damaged_file(source: str, plan: Plan) -> LayoutoptError | None:
     Raises:
         SourceError: the source is the folder of a table of another format.
     """
-    root = Path(absolute(source)) if parse_source_name(source) is None and not is_url(source) else None
+    root = _find_root(source)
     if root is None or not root.exists() or _find_damaged(source, plan)[1]:
         return None
     files = list_files(root) if root.is_dir() else [root]

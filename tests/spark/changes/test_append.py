@@ -106,7 +106,7 @@ def test_the_command_line_starts_spark_only_where_it_has_to(
 @pytest.mark.long
 def test_what_appends_left_is_joined(begin: Begin, monkeypatch: pytest.MonkeyPatch) -> None:
     living = begin("gsop-r")
-    monkeypatch.setattr("layoutopt.sources.source.Source.chunks", None)  # nobody counts rows that are known
+    monkeypatch.setattr("layoutopt.sources.source.Source.chunks", None)  # rows that are known are not counted
 
     def entries() -> list[int]:
         return [len(each) for each in Catalog.open(living.path).snapshot.by_key.values()]
