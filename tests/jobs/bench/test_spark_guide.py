@@ -40,13 +40,13 @@ def table(tpch: TpchData, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cleaned(spark: SparkSession) -> Iterator[None]:
-    before = {view.name for view in spark.catalog.listTables()}
+    before = {view.tableName for view in spark.sql("SHOW TABLES").collect()}
     yield
     disable(spark)
     unregister(spark, TABLE)
-    for view in spark.catalog.listTables():
-        if view.isTemporary and view.name not in before:
-            spark.catalog.dropTempView(view.name)
+    for view in spark.sql("SHOW TABLES").collect():
+        if view.isTemporary and view.tableName not in before:
+            spark.catalog.dropTempView(view.tableName)
 
 
 def answer(session: SparkSession, sql: str) -> list[Row]:
