@@ -85,6 +85,67 @@ class _Load:
         return adds_rows(self.operation, self.marks)
 
 
+@dataclass(frozen=True)
+class Piece:
+    """Partitions of a load, in a blocks file of their own.
+
+    Attributes:
+        entries: of the partitions; they name the file.
+        path: of the file.
+        digest: of its content.
+        paths: of the data, index and source list files that it names.
+    """
+
+    entries: tuple[PartitionEntry, ...]
+    path: str
+    digest: FileDigest
+    paths: frozenset[str]
+
+
+def write_piece(
+    files: TableFiles,
+    base: Snapshot | None,
+    plan: Plan,
+    load_id: str,
+    entries: Sequence[PartitionEntry],
+    blocks: pa.Table,
+    *,
+    indexes: Sequence[PackedIndexes] = (),
+    sources: SourceLists | None = None,
+    piece: int = 0,
+) -> Piece:
+    """Write the blocks of some partitions of a load, with their indexes and source lists.
+
+    Args:
+        piece: its number in the load, which names its files.
+
+    For the others, and errors raised, see :func:`commit_load`.
+    """
+    check_piece(plan, load_id, entries, blocks, indexes)
+    return _write_piece(files, base, plan, load_id, entries, blocks, indexes, sources or {}, piece)
+
+
+def _write_piece(
+    files: TableFiles,
+    base: Snapshot | None,
+    plan: Plan,
+    load_id: str,
+    entries: Sequence[PartitionEntry],
+    blocks: pa.Table,
+    indexes: Sequence[PackedIndexes],
+    sources: SourceLists,
+    piece: int,
+) -> Piece:
+    number = next_number(base)
+    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
+    lists = write_source_lists(files, load_id, number, sources, piece)
+    named = name_source_lists(add_index_files(blocks, index_files), lists)
+    path, digest = write_blocks(files, load_id, number, encode_blocks(named), piece)
+    paths = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
+    paths += [] if lists is None else [lists.path]
+    return Piece(tuple(replace(entry, blocks_file=path) for entry in entries), path, digest, frozenset(paths))
+
+
 def commit_load(
     files: TableFiles,
     base: Snapshot | None,
@@ -100,6 +161,7 @@ def commit_load(
     marks: Marks | None = None,
     shares: bool = True,
     sources: SourceLists | None = None,
+    pieces: Sequence[Piece] = (),
     at: CommitHook = lambda point: None,
 ) -> Snapshot:
     """Write a load's plan and blocks, commit the next snapshot and return it.
@@ -120,6 +182,7 @@ def commit_load(
         shares: whether the snapshot may name manifests of earlier ones.
         sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
             file, except where they are the table's own: these keep the files of the entries that they were in.
+        pieces: other partitions of the load, whose blocks are written already.
         at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
@@ -131,9 +194,11 @@ def commit_load(
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is unchanged.
     """
-    load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
-    _check_agreement(load, blocks)
-    _check_indexes(load, blocks, indexes)
+    written = [entry for piece in pieces for entry in piece.entries]
+    load = _Load(base, plan, load_id, (*written, *entries), whole_table, operation, batch, marks)
+    if len({entry.key for entry in load.entries}) < len(load.entries):
+        raise CatalogError(f"the load {load_id!r} names a partition twice; give one entry for each")
+    check_piece(plan, load_id, entries, blocks, indexes)
     committed = find_change(files, snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
@@ -141,23 +206,19 @@ def commit_load(
     at("started")
     digests = dict([write_plan(files, plan)])
     at("plan-written")
-    number = next_number(base)
-    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
     if sources is None:
         sources = _carry_sources(files, load)
-    lists = write_source_lists(files, load_id, number, sources)
-    named = name_source_lists(add_index_files(blocks, index_files), lists)
-    path, digest = write_blocks(files, load_id, number, encode_blocks(named))
-    load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
+    last = _write_piece(files, base, plan, load_id, entries, blocks, indexes, sources, len(pieces))
+    pieces = (*pieces, last)
+    load = replace(load, entries=tuple(entry for piece in pieces for entry in piece.entries))
     at("blocks-written")
-    digests[path] = digest
-    written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
-    written += [] if lists is None else [lists.path]
+    digests |= {piece.path: piece.digest for piece in pieces}
     with write_vectors(files, base, load_id, marks) as vectors:
         if vectors:
             at("vectors-written")
         marked = [] if marks is None or base is None else marks.entries_in(base)
-        names = names_of([*load.entries, *marked], [*written, *vectors])
+        paths = frozenset().union(*(piece.paths for piece in pieces))
+        names = names_of([*load.entries, *marked], [*paths, *vectors])
         digests |= vectors
         change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), shares)
         return append_snapshot(files, change, at)
@@ -175,32 +236,31 @@ def _carry_sources(files: TableFiles, load: _Load) -> SourceLists:
     return carry_sources(files, load.base, rewritten)
 
 
-def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
-    """Refuse indexes that are not the plan's, or of other blocks."""
-    for k, spec in enumerate(load.plan.indexes):
-        measured = sum(count_blocks(part[k]) for part in indexes if k < len(part))
-        if measured != blocks.num_rows:
-            raise CatalogError(
-                f"the load {load.load_id!r} can't be committed: the index {spec} was measured for {measured} blocks, "
-                f"not for its {blocks.num_rows}"
-            )
-
-
-def _check_agreement(load: _Load, blocks: pa.Table) -> None:
-    """Refuse entries that disagree with the blocks: only measured values are committed."""
-    values = {entry.key: entry.value for entry in load.entries}
-    if len(values) < len(load.entries):
-        raise CatalogError(f"the load {load.load_id!r} names a partition twice; give one entry for each")
+def check_piece(
+    plan: Plan,
+    load_id: str,
+    entries: Sequence[PartitionEntry],
+    blocks: pa.Table,
+    indexes: Sequence[PackedIndexes],
+) -> None:
+    """Raise CatalogError for entries or indexes that disagree with the blocks: only measured values are committed."""
     try:
-        measured = partition_entries(blocks, load.plan, load.load_id, values)
+        measured = partition_entries(blocks, plan, load_id, {entry.key: entry.value for entry in entries})
     except ValueError as error:
-        raise CatalogError(f"the load {load.load_id!r} can't be committed: {error}") from error
-    for entry, own in zip(sorted(load.entries, key=lambda entry: entry.key), measured, strict=True):
+        raise CatalogError(f"the load {load_id!r} can't be committed: {error}") from error
+    for entry, own in zip(sorted(entries, key=lambda entry: entry.key), measured, strict=True):
         expected = (entry.plan, entry.load_id, entry.rows, dict(entry.checksums))
         if expected != (own.plan, own.load_id, own.rows, dict(own.checksums)):
             raise CatalogError(
                 f"the entry of partition {entry.key!r} ({entry.rows} rows, load {entry.load_id!r}) does not agree with "
                 f"its blocks ({own.rows} rows, load {own.load_id!r}); make entries with partition_entries()"
+            )
+    for k, spec in enumerate(plan.indexes):
+        count = sum(count_blocks(part[k]) for part in indexes if k < len(part))
+        if count != blocks.num_rows:
+            raise CatalogError(
+                f"the load {load_id!r} can't be committed: the index {spec} was measured for {count} blocks, "
+                f"not for its {blocks.num_rows}"
             )
 
 
@@ -215,9 +275,9 @@ def write_plan(files: TableFiles, plan: Plan) -> tuple[str, FileDigest]:
     return path, FileDigest.of(data)
 
 
-def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes) -> tuple[str, FileDigest]:
-    """Write a load's blocks under an unused name, ``number`` as in its path; raises as ``write_version``."""
-    return write_version(files, lambda version: blocks_path(load_id, number, version), data)
+def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes, piece: int = 0) -> tuple[str, FileDigest]:
+    """Write blocks of a load under an unused name, ``number`` as in its path; raises as ``write_version``."""
+    return write_version(files, lambda version: blocks_path(load_id, number, piece + version), data)
 
 
 def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:

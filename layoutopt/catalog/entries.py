@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -85,8 +85,13 @@ class GroupedBlocks:
         return rows
 
     @cached_property
-    def _complete(self) -> Callable[[str], tuple[Bits, Ints]]:
-        return cache(self._find_complete)
+    def _known(self) -> dict[str, tuple[Bits, Ints]]:
+        return {}  # no cache of a method, whose cycle would keep the blocks until they are collected
+
+    def _complete(self, name: str) -> tuple[Bits, Ints]:
+        if name not in self._known:
+            self._known[name] = self._find_complete(name)
+        return self._known[name]
 
     def _find_complete(self, name: str) -> tuple[Bits, Ints]:
         """Return the groups that a layout holds a column for every row of, and the blocks of the first such layout."""

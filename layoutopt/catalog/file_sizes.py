@@ -20,27 +20,36 @@ _COLUMNS: Final = ["partition", "layout", "part", "file", "bytes"]
 
 def describe_file_sizes(catalog: Catalog) -> str | None:
     """Return :func:`describe_sizes` for all blocks of a snapshot."""
-    return describe_sizes(blocks.block_index for blocks, _ in catalog.blocks_by_plan().values())
+    return describe_sizes(sum_sizes(blocks.block_index) for blocks, _ in catalog.blocks_by_plan().values())
 
 
-def describe_sizes(blocks: Iterable[pa.Table]) -> str | None:
+def sum_sizes(blocks: pa.Table) -> pa.Table:
+    """Return how many files, blocks and bytes each part of a layout of a partition has.
+
+    Args:
+        blocks: one row each, with the columns of :func:`~layoutopt.catalog.blocks.block_schema`; all of a partition.
+    """
+    groups = blocks.select(_COLUMNS).group_by(["partition", "layout", "part"])
+    return groups.aggregate([("file", "count_distinct"), ("bytes", "sum"), ("bytes", "count")])
+
+
+def describe_sizes(sizes: Iterable[pa.Table]) -> str | None:
     """Return a sentence if engines that skip whole files can skip nothing within a partition, else None.
 
     Args:
-        blocks: tables of blocks, one row each, with the columns of :func:`~layoutopt.catalog.blocks.block_schema`.
+        sizes: tables of :func:`sum_sizes`.
 
     >>> rows = {"partition": ["a"] * 4, "layout": [0] * 4, "part": [0] * 4, "file": ["f"] * 4}
     >>> rows["bytes"] = [2_000_000] * 4
-    >>> print(describe_sizes([pa.table(rows)]))
+    >>> print(describe_sizes([sum_sizes(pa.table(rows))]))
     all rows are in one file (8.0 MB on average), so engines that skip only whole files skip nothing \
 within it; `plan --file-bytes 2MB` makes smaller files
-    >>> describe_sizes([pa.table(rows | {"file": ["f", "f", "g", "g"]})])
+    >>> describe_sizes([sum_sizes(pa.table(rows | {"file": ["f", "f", "g", "g"]}))])
     """
-    columns = [table.select(_COLUMNS) for table in blocks]
-    if not columns:
+    tables = list(sizes)
+    if not tables:
         return None
-    groups = pa.concat_tables(columns).group_by(["partition", "layout", "part"])
-    sums = groups.aggregate([("file", "count_distinct"), ("bytes", "sum"), ("bytes", "count")])
+    sums = pa.concat_tables(tables)
     whole = sums.filter(pc.equal(sums["file_count_distinct"], 1))
     stored, all_stored = (pc.sum(each["bytes_sum"]).as_py() or 0 for each in (whole, sums))
     n_files, n_blocks = whole.num_rows, pc.sum(whole["bytes_count"]).as_py() or 0

@@ -24,6 +24,13 @@ class Content:
     sums: Mapping[str, int]
 
 
+def add_contents(contents: Sequence[Content]) -> Content:
+    """Return the content of all rows, with the sums that all parts with rows have."""
+    parts = [content for content in contents if content.rows] or contents[:1]
+    names = [name for name in parts[0].sums if all(name in part.sums for part in parts)]
+    return Content(sum(part.rows for part in parts), {name: sum(part.sums[name] for part in parts) for name in names})
+
+
 def check_content(source: Content, written: Content, place: str) -> None:
     """Raise ContentMismatchError if rows or checksums differ; ``place`` names them in messages ("partition 1994")."""
     if source.rows != written.rows:

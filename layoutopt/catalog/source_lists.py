@@ -71,15 +71,17 @@ class SourceListName(Record):
     digest: FileDigest
 
 
-def write_source_lists(files: TableFiles, load_id: str, number: int, lists: SourceLists) -> SourceListName | None:
-    """Write the lists of a load, and return their name; None where no partition has a file."""
+def write_source_lists(
+    files: TableFiles, load_id: str, number: int, lists: SourceLists, piece: int = 0
+) -> SourceListName | None:
+    """Write the lists of a load, or of a piece of it, and return their name; None where no partition has a file."""
     rows = [{"partition": key, **asdict(file)} for key in sorted(lists) for file in sorted(lists[key], key=_order)]
     if not rows:
         return None
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pylist(rows, _SCHEMA), sink, compression="zstd", write_statistics=False)
     return SourceListName(
-        *write_version(files, lambda version: sources_path(load_id, number, version), sink.getvalue())
+        *write_version(files, lambda version: sources_path(load_id, number, piece + version), sink.getvalue())
     )
 
 

@@ -11,9 +11,9 @@ named, is refused unless the settings say to replace it. Of several partitions o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -24,13 +24,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_table_root
+from layoutopt.catalog.commit import CommitHook, Piece, adds_rows, commit_load, ensure_table_root, write_piece
 from layoutopt.catalog.deletion_vectors import Marks
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
-from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
+from layoutopt.catalog.file_sizes import sum_sizes
+from layoutopt.catalog.load_check import Content, add_contents, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
-from layoutopt.catalog.paths import MARKER
+from layoutopt.catalog.paths import MARKER, is_of_catalog
 from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
@@ -77,8 +78,20 @@ from layoutopt.writer.load_ids import (
     remove_on_failure,
 )
 from layoutopt.writer.task import WriteJob
-from layoutopt.writer.task_result import LoadReport, WriteResult, combine_task_results, load_report
+from layoutopt.writer.task_result import (
+    LoadReport,
+    StoredResult,
+    TaskResult,
+    WriteResult,
+    combine_task_results,
+    load_report,
+    results_folder,
+)
 
+# The statistics of so many columns of blocks are held at once: some 70 bytes each.
+_MOST_HELD = 300_000
+# Stored results are read by so many threads.
+_READERS = 8
 # Sums of 32-bit hashes stay within 64 bits below this.
 _MOST_ROWS = 1 << 31
 _SUMMED = ("rows", "segments", "blocks", "files", "bytes")
@@ -121,7 +134,11 @@ class Basis:
 
 @dataclass(frozen=True)
 class _Run:
-    """One load: its source, its target, its segments, and the partitions' values by key."""
+    """One load: its source, its target, its segments, and the partitions' values by key.
+
+    Attributes:
+        paths: the catalog files that it has written so far.
+    """
 
     rows: Source
     plan: Plan
@@ -131,11 +148,55 @@ class _Run:
     values: Mapping[str, PlainValue]
     names: PartitionNames
     basis: Basis
+    paths: list[str] = field(default_factory=list)
 
-    def entries(self, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
-        """Return the entries of the partitions that were written."""
-        values = {key: self.names.scalar(value) for key, value in self.values.items()}
-        return partition_entries(blocks, self.plan, self.load_id, values)
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The key of each segment's partition."""
+        return tuple(self.names.key(segment.value) for segment in self.segments)
+
+    @cached_property
+    def numbers(self) -> tuple[int, ...]:
+        """The number of each segment in its partition."""
+        return tuple(segment.number for segment in self.segments)
+
+    @property
+    def is_large(self) -> bool:
+        """Whether tasks store their results."""
+        rows = sum(segment.rows for segment in self.segments)
+        columns = sum(len(layout.columns) for layout in self.plan.scheme.layouts)
+        return rows * columns > _MOST_HELD * self.plan.block_rows
+
+    def entries(self, blocks: pa.Table, keys: Iterable[str]) -> tuple[PartitionEntry, ...]:
+        """Return the entries of some partitions that were written, with their files' fingerprints."""
+        values = {key: self.names.scalar(self.values[key]) for key in keys}
+        entries = partition_entries(blocks, self.plan, self.load_id, values)
+        return tuple(replace(entry, source=self.basis.fingerprints.get(entry.key)) for entry in entries)
+
+    def sources(self, keys: Iterable[str]) -> SourceLists | None:
+        """Return the files of the source that some partitions came from; None where none are known."""
+        return {key: self.basis.files.get(key, ()) for key in keys} if self.basis.files else None
+
+
+@dataclass(frozen=True)
+class _Written:
+    """What a load wrote.
+
+    Attributes:
+        pieces: those whose blocks files are written, too.
+        keys: of the other partitions.
+        entries: of these.
+        result: of these.
+        sizes: of all blocks, as :func:`~layoutopt.catalog.file_sizes.sum_sizes` has them.
+        joined: joined vectors by partition key.
+    """
+
+    pieces: tuple[Piece, ...]
+    keys: tuple[str, ...]
+    entries: tuple[PartitionEntry, ...]
+    result: WriteResult
+    sizes: tuple[pa.Table, ...]
+    joined: Mapping[str, int]
 
 
 def load(
@@ -177,26 +238,28 @@ def load(
     files = TableFiles(table_path, key=encrypt)
     with closing(rows):
         run, written = _write(files, plan, basis, stages, cutter, in_task, rows)
-    removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait)
+    removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait, run.paths)
     with removal, stages.stage("commit", "committing") as counts:
         snapshot = commit_load(
             files,
             basis.snapshot,
             plan,
             run.load_id,
-            [replace(entry, source=basis.fingerprints.get(entry.key)) for entry in run.entries(written.blocks)],
-            written.blocks,
-            indexes=written.indexes,
+            written.entries,
+            written.result.blocks,
+            indexes=written.result.indexes,
             whole_table=whole_table,
             operation=basis.operation,
             batch=basis.batch,
             marks=basis.marks,
             shares=basis.shares,
-            sources={key: basis.files.get(key, ()) for key in run.values} if basis.files else None,
+            sources=run.sources(written.keys),
+            pieces=written.pieces,
             at=at,
         )
         counts["snapshot"] = snapshot.number
-    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), written, stages.seconds)
+    sizes, joined = written.sizes, written.joined
+    return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), sizes, joined, stages.seconds)
 
 
 def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...]:
@@ -250,7 +313,7 @@ def _write(
     cutter: Cutter,
     in_task: Callable[[str], None] | None,
     rows: Source,
-) -> tuple[_Run, WriteResult]:
+) -> tuple[_Run, _Written]:
     """Cut and write the segments, and compare them with the source; remove the files where that fails."""
     names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
     with stages.stage("count", "counting partitions") as counts:
@@ -258,55 +321,142 @@ def _write(
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     values = _name_partitions(names, basis, segments)
     run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)
-    with remove_on_failure(ANY_FAILURE, run.files, run.load_id, run.values, rows.executor.wait):
+    removal = remove_on_failure(ANY_FAILURE, files, run.load_id, run.values, rows.executor.wait, run.paths)
+    with _remove_results(run), removal:
         say = f"writing {len(run.segments)} segments"
         with stages.stage("write", say, load_id=run.load_id, read_by=rows.reader) as counts:
-            written = _write_segments(run, in_task)
-            counts["blocks"] = written.blocks.num_rows
+            results = _write_segments(run, in_task)
+            content = rows.sum() if segments else Content(0, dict.fromkeys(plan.schema.names, 0))
+            counts["blocks"] = sum(map(_count_blocks, results))
         with stages.stage("check", "comparing with the source"):
-            _check_written(run, written)
-            check_partitions(run.entries(written.blocks), run.names, run.values, run.basis.rows, run.basis.source)
+            written = _check_results(run, results, content)
     return run, written
 
 
-def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteResult:
+def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> Sequence[TaskResult | StoredResult]:
     plan = run.plan
     check_block_numbers(plan, len(run.segments))
-    keys = tuple(run.names.key(segment.value) for segment in run.segments)
-    numbers = tuple(segment.number for segment in run.segments)
     if not run.segments:
-        return combine_task_results(plan, keys, numbers, (), Content(0, dict.fromkeys(plan.schema.names, 0)))
+        return ()
     job = WriteJob(
         plan=plan,
         shares=feature_shares(plan.features, plan.queries),
         root=run.files.full_path(""),
         load_id=run.load_id,
         first_block=first_block(run.load_id),
-        keys=keys,
-        numbers=numbers,
+        keys=run.keys,
+        numbers=run.numbers,
         at=in_task,
         small_segment=adds_rows(run.basis.operation, run.basis.marks),
         lent=run.files.for_tasks().lent,
     )
-    results = write_segments(run.rows, job, run.segments)
-    return combine_task_results(plan, keys, numbers, results, run.rows.sum())
+    return write_segments(run.rows, job, run.segments, run.files.for_tasks() if run.is_large else None)
 
 
-def _check_written(run: _Run, written: WriteResult) -> None:
+@contextmanager
+def _remove_results(run: _Run) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if run.is_large:
+            with suppress(LayoutoptError, OSError):  # else a vacuum removes them
+                run.files.delete_folder(results_folder(run.load_id))
+
+
+def _count_blocks(result: TaskResult | StoredResult) -> int:
+    return result.blocks if isinstance(result, StoredResult) else int(result.blocks.num_rows)
+
+
+def _check_results(run: _Run, results: Sequence[TaskResult | StoredResult], content: Content) -> _Written:
+    """Compare what was written with the source, and write the pieces of the catalog but the last."""
+    groups = _cut_pieces(run, results)
+    pieces: list[Piece] = []
+    sizes: list[pa.Table] = []
+    contents: list[Content] = []
+    joined: dict[str, int] = {}
+    for number, (keys, members) in enumerate(groups):
+        result = combine_task_results(run.plan, run.keys, run.numbers, _read_results(run.files, members))
+        entries = run.entries(result.blocks, keys)
+        contents.append(_check_piece(run, result))
+        check_partitions(entries, run.names, run.values, run.basis.rows, run.basis.source)
+        sizes.append(sum_sizes(result.blocks))
+        joined |= result.joined
+        if number + 1 < len(groups):
+            pieces.append(_write_piece(run, entries, result, number))
+            del result, entries  # before the next are read
+    _check_content(run, add_contents(contents), content)
+    return _Written(tuple(pieces), keys, entries, result, tuple(sizes), joined)
+
+
+def _cut_pieces(
+    run: _Run, results: Sequence[TaskResult | StoredResult]
+) -> list[tuple[tuple[str, ...], list[TaskResult | StoredResult]]]:
+    """Return the partitions of each piece of the catalog, and their results.
+
+    A load that changes rows of the table is one piece, since the source lists of its partitions are found at its end.
+    """
+    by_key: dict[str, list[TaskResult | StoredResult]] = {key: [] for key in run.values}
+    for result in results:
+        by_key[run.keys[result.segment]].append(result)
+    columns = max(len(layout.columns) for layout in run.plan.scheme.layouts)
+    pieces: list[tuple[list[str], list[TaskResult | StoredResult]]] = [([], [])]
+    held = 0
+    for key, members in by_key.items():
+        size = columns * sum(map(_count_blocks, members))
+        if held and held + size > _MOST_HELD and run.basis.operation is None and run.basis.marks is None:
+            pieces.append(([], []))
+            held = 0
+        pieces[-1][0].append(key)
+        pieces[-1][1].extend(members)
+        held += size
+    return [(tuple(keys), sorted(members, key=lambda result: result.segment)) for keys, members in pieces]
+
+
+def _read_results(files: TableFiles, results: Sequence[TaskResult | StoredResult]) -> list[TaskResult]:
+    def read(result: TaskResult | StoredResult) -> TaskResult:
+        return result.read(files) if isinstance(result, StoredResult) else result
+
+    if not any(isinstance(result, StoredResult) for result in results):
+        return list(map(read, results))
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(read, results))
+
+
+def _write_piece(run: _Run, entries: Sequence[PartitionEntry], result: WriteResult, number: int) -> Piece:
+    piece = write_piece(
+        run.files,
+        run.basis.snapshot,
+        run.plan,
+        run.load_id,
+        entries,
+        result.blocks,
+        indexes=result.indexes,
+        sources=run.sources(entry.key for entry in entries),
+        piece=number,
+    )
+    run.paths.extend([piece.path, *(path for path in piece.paths if is_of_catalog(path))])
+    return piece
+
+
+def _check_piece(run: _Run, written: WriteResult) -> Content:
+    """Return the content of blocks; raise ContentMismatchError for rows at other positions than the source's."""
+    table = BlockTable.from_arrow(written.blocks, run.plan)
+    if run.plan.scheme.has_tids:
+        check_positions(written.positions, written_positions(table), run.basis.source)
+    measured = written_content(table)
+    return Content(measured.rows, {**dict(measured.sums), **_read_back(run, written.blocks)})
+
+
+def _check_content(run: _Run, content: Content, observed: Content) -> None:
     """Raise ContentMismatchError for blocks that do not have the source's rows, in total."""
     source = run.basis.source
-    table = BlockTable.from_arrow(written.blocks, run.plan)
-    measured = written_content(table)
-    content = Content(measured.rows, {**dict(measured.sums), **_read_back(run, written.blocks)})
     if run.basis.content is not None:
         known = {name: sum for name, sum in content.sums.items() if name in run.basis.content.sums}
         check_content(run.basis.content, Content(content.rows, known), source)
     try:
-        check_content(written.observed, content, source)
+        check_content(observed, content, source)
     except ContentMismatchError:
         check_content(run.rows.sum_again(), content, source)
-    if run.plan.scheme.has_tids:
-        check_positions(written.positions, written_positions(table), source)
 
 
 def _read_back(run: _Run, blocks: pa.Table) -> dict[str, int]:
@@ -547,7 +697,7 @@ def run_load(
             loading = _open_request(open_source, request, say, log, make_plan)
             # Each group is committed by itself, so that a retry resumes.
             groups = _cut_groups(loading)
-            outcome.goes_on = len(loading.partitions) > 1 and (loading.request.is_partial or request.group is not None)
+            outcome.goes_on = len(groups) > 1 or (request.group is not None and len(loading.partitions) > 1)
             _load_groups(loading, groups, outcome, at_once)
             if not outcome.loads and not outcome.failed and _open_newest(request) is not None:
                 publish_all(request.table_path, request.publish, say, log)  # a crash may have left it undone
@@ -576,11 +726,19 @@ def run_load(
 
 
 def _cut_groups(loading: _Loading) -> list[tuple[SourcePartition, ...]]:
-    """Return the partitions of each commit."""
+    """Return the partitions of each commit: as many as the request says, but no more rows than a load may have."""
     partitions, size = loading.partitions, loading.request.group or (1 if loading.request.is_partial else None)
-    if size is None or not partitions:
-        return [] if loading.request.is_partial else [partitions]  # a source without a row still makes a table
-    return [partitions[start : start + size] for start in range(0, len(partitions), size)]
+    if not partitions:
+        return [] if loading.request.is_partial else [()]  # a source without a row still makes a table
+    groups: list[list[SourcePartition]] = []
+    rows = 0
+    for partition in partitions:
+        rows += partition.rows
+        if not groups or len(groups[-1]) == size or rows >= _MOST_ROWS:
+            groups.append([])
+            rows = partition.rows
+        groups[-1].append(partition)
+    return list(map(tuple, groups))
 
 
 def _load_groups(

@@ -59,6 +59,7 @@ def remove_on_failure(
     load_id: str,
     keys: Iterable[str],
     first: Callable[[], object] | None = None,
+    paths: Iterable[str] = (),
 ) -> Iterator[None]:
     """Remove a load's files from its partitions if the body fails in one of these ways.
 
@@ -68,6 +69,7 @@ def remove_on_failure(
         failures: :data:`ANY_FAILURE` before the commit, :data:`COMMIT_REFUSALS` while committing.
         keys: the keys of the partitions.
         first: called before removal, to stop other writers.
+        paths: other files of the load, as they are when it fails.
     """
     try:
         yield
@@ -77,6 +79,9 @@ def remove_on_failure(
                 first()
         finally:
             with suppress(StoreError):  # it would refuse the others, too
+                for path in paths:
+                    with suppress(OSError):
+                        files.delete(path)
                 for key in keys:
                     with suppress(OSError):
                         files.delete_folder(load_folder(key, load_id))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Final, overload
@@ -11,12 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.file_sizes import describe_sizes
-from layoutopt.catalog.load_check import Content, TidSums
+from layoutopt.catalog.load_check import TidSums
+from layoutopt.catalog.paths import BLOCKS
 from layoutopt.catalog.snapshot import Snapshot
+from layoutopt.catalog.storage.exclusive import TEMPORARY
+from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
 
+_VALUES: Final = b"layoutopt.result"
 # Blocks are an Arrow stream, since Spark has no name for some of their types.
 RESULT_SCHEMA: Final = (
     "segment int, rows bigint, joined_vectors bigint, blocks binary, indexes array<binary>, "
@@ -80,6 +86,39 @@ def read_task_results(result: pa.Table) -> Iterator[TaskResult]:
         yield TaskResult(**plain, blocks=blocks, indexes=indexes)
 
 
+def results_folder(load_id: str) -> str:
+    """Return the folder of a load's stored results; the load removes it."""
+    return f"{BLOCKS}/{TEMPORARY}{load_id}"
+
+
+@dataclass(frozen=True)
+class StoredResult:
+    """A result that its task has stored, since the driver can't hold all those of a large load.
+
+    Attributes:
+        path: of a temporary file of the table.
+    """
+
+    segment: int
+    blocks: int
+    path: str
+
+    @classmethod
+    def write(cls, files: TableFiles, load_id: str, result: TaskResult) -> StoredResult:
+        """Store a result of a load in its :func:`results_folder`."""
+        path = f"{results_folder(load_id)}/{TEMPORARY}{uuid.uuid4().hex}"
+        values = {"rows": result.rows, "joined_vectors": result.joined_vectors, "tid_sums": result.tid_sums}
+        blocks = result.blocks.replace_schema_metadata({_VALUES: json.dumps(values)})
+        files.write_new(path, to_arrow_stream(blocks))
+        return cls(result.segment, blocks.num_rows, path)
+
+    def read(self, files: TableFiles) -> TaskResult:
+        """Read the result."""
+        blocks = pa.ipc.open_stream(files.read_bytes(self.path)).read_all()
+        values = json.loads(blocks.schema.metadata[_VALUES])
+        return TaskResult(self.segment, blocks=blocks.replace_schema_metadata(), **values).split()
+
+
 class PackedResults(Sequence[TaskResult | None]):
     """Results of many tasks, with their blocks in one table: a table of its own takes about 100 KB for each."""
 
@@ -118,42 +157,40 @@ def to_arrow_stream(blocks: pa.Table) -> bytes:
 
 @dataclass(frozen=True)
 class WriteResult:
-    """The combined results of a load's tasks.
+    """The combined results of tasks.
 
     Attributes:
         indexes: the indexes of the blocks, in consecutive parts.
-        observed: the source's content as read.
         joined: joined vectors by partition key.
         positions: the sums of the source's values with their tids.
     """
 
     blocks: pa.Table
     indexes: tuple[PackedIndexes, ...]
-    observed: Content
     joined: Mapping[str, int]
     positions: TidSums
 
 
 def combine_task_results(
-    plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[TaskResult], observed: Content
+    plan: Plan, keys: Sequence[str], numbers: Sequence[int], answers: Iterable[TaskResult]
 ) -> WriteResult:
     """Combine the results of tasks, in the order of the segments.
 
-    ``keys`` are each segment's partition key and ``numbers`` its number in that partition. ``observed`` is the
-    source's content as read.
+    ``keys`` are each segment's partition key and ``numbers`` its number in that partition.
     """
     no_blocks, no_indexes = split_indexes(blocks_with_indexes(plan).empty_table())
-    tables, indexes, joined = [no_blocks], [no_indexes], dict.fromkeys(keys, 0)
+    tables, indexes = [no_blocks], [no_indexes]
+    joined: dict[str, int] = {}
     positions: dict[tuple[str, int, int], Mapping[str, int]] = {}
     for answer in answers:
         tables.append(answer.blocks)
         indexes.append(answer.indexes)
         key, number = keys[answer.segment], numbers[answer.segment]
-        joined[key] = max(joined[key], answer.joined_vectors)
+        joined[key] = max(joined.get(key, 0), answer.joined_vectors)
         for layout, sums in enumerate(answer.tid_sums):
             by_name = zip(plan.schema.names, sums, strict=True)
             positions[key, number, layout] = {name: sum for name, sum in by_name if sum is not None}
-    return WriteResult(pa.concat_tables(tables).combine_chunks(), tuple(indexes), observed, joined, positions)
+    return WriteResult(pa.concat_tables(tables).combine_chunks(), tuple(indexes), joined, positions)
 
 
 @dataclass(frozen=True)
@@ -191,27 +228,38 @@ def load_report(
     plan: Plan,
     keys: Sequence[str],
     segments: int,
-    written: WriteResult,
+    sizes: Sequence[pa.Table],
+    joined: Mapping[str, int],
     seconds: Mapping[str, float],
 ) -> LoadReport:
-    """Return the report of a committed load; ``keys`` are its partitions and ``seconds`` its stages."""
-    blocks: pa.Table = written.blocks
+    """Return the report of a committed load.
+
+    Args:
+        keys: its partitions.
+        sizes: of its blocks, as :func:`~layoutopt.catalog.file_sizes.sum_sizes` has them.
+        joined: joined vectors by partition key.
+        seconds: by stage.
+    """
     notes = [
         f"partition {key} has {count} feature vectors beyond max_vectors={plan.max_vectors}; their rows were put "
         "with the nearest vectors'"
-        for key, count in sorted(written.joined.items())
+        for key, count in sorted(joined.items())
         if count
     ]
-    sizes = describe_sizes([blocks])
+    advice = describe_sizes(sizes)
+
+    def total(name: str) -> int:
+        return sum(pc.sum(table[name]).as_py() or 0 for table in sizes)
+
     return LoadReport(
         load_id=load_id,
         snapshot=snapshot.number,
         partitions=tuple(sorted(keys)),
         rows=sum(entry.rows for entry in snapshot.partitions if entry.load_id == load_id),
         segments=segments,
-        blocks=blocks.num_rows,
-        files=len(blocks["file"].unique()),
-        bytes=int(pc.sum(blocks["bytes"]).as_py() or 0),
-        notes=(*notes, *([] if sizes is None else [sizes])),
+        blocks=total("bytes_count"),
+        files=total("file_count_distinct"),
+        bytes=total("bytes_sum"),
+        notes=(*notes, *([] if advice is None else [advice])),
         seconds=dict(seconds),
     )
