@@ -18,7 +18,7 @@ from layoutopt.catalog.storage.footers import footer_length
 from layoutopt.errors import DataFileError
 from layoutopt.model.arrays import Bits, Ints, number_equal
 from layoutopt.model.predicates import TRUE, Node
-from layoutopt.model.predictions import select_own_predictions
+from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
 from layoutopt.model.summary import Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
@@ -572,7 +572,7 @@ def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> Predi
     return PredictionComparison(
         measured,
         storage,
-        tuple(PlanPredictions(plan.digest, plan.method, select_own_predictions(plan.predicted)) for plan in plans),
+        tuple(PlanPredictions(plan.digest, plan.method, Predictions.parse(plan.predicted).own) for plan in plans),
         predicted,
         _compare_bytes(predicted, [query.bytes_scanned for query in queries]),
     )

@@ -102,7 +102,7 @@ MISTAKES: list[tuple[str, int, tuple[str, ...]]] = [
     ("query table", 2, ("sql", "missing")),
     ("status table --colour", 2, ("--colour",)),
     ("plan rows.parquet --method gospel", 2, ("method", "'gospel'", "did you mean 'gsop'")),
-    ("plan rows.parquet --objective byte", 2, ("objective", "'byte'", "did you mean 'bytes'")),
+    ("plan rows.parquet --budget-unit byte", 2, ("budget-unit", "'byte'", "did you mean 'bytes'")),
     ("plan rows.parquet --block-rows many", 2, ("block-rows", "'many'", "whole number")),
     ("plan rows.parquet --block-rows 0", 2, ("block-rows", "'0'", "at least 1")),
     ("plan rows.parquet --file-bytes 12XB", 2, ("file-bytes", "'12XB'")),
