@@ -64,62 +64,61 @@ REWRITES: Final = frozenset({"delete", "update", "merge", "join", "optimize"})
 _MOST_PLANS: Final = 100
 
 
-def adds_rows(operation: str | None, marks: Marks | None) -> bool:
-    """Return whether a load adds rows to its partitions instead of replacing them."""
-    return operation == APPEND or marks is not None
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What a load is based on, and does to the table.
 
+    Attributes:
+        snapshot: the table's newest when the load was planned, None for a new table; later changes are conflicts.
+        whole_table: drop the partitions that the load lacks; the schema may change.
+        operation: its name in the history; None derives it from what the load replaces.
+        batch: the name of the appended batch; a batch is appended once.
+        marks: rows of ``snapshot`` that the same commit deletes; the entries are added to the rest.
+        shares: whether the commit may name manifests of earlier ones, which may have values of rows that it removes.
+    """
 
-@dataclass(frozen=True)
-class _Load:
-    base: Snapshot | None
-    plan: Plan
-    load_id: str
-    entries: tuple[PartitionEntry, ...]
-    whole_table: bool
+    snapshot: Snapshot | None
+    whole_table: bool = False
     operation: str | None = None
     batch: str | None = None
     marks: Marks | None = None
+    shares: bool = True
 
     @property
-    def is_added(self) -> bool:
-        return adds_rows(self.operation, self.marks)
+    def adds_rows(self) -> bool:
+        """Whether a load adds rows to its partitions instead of replacing them."""
+        return self.operation == APPEND or self.marks is not None
 
 
-def commit_load(
-    files: TableFiles,
-    base: Snapshot | None,
-    plan: Plan,
-    load_id: str,
-    entries: Sequence[PartitionEntry],
-    blocks: pa.Table,
-    *,
-    indexes: Sequence[PackedIndexes] = (),
-    whole_table: bool = False,
-    operation: str | None = None,
-    batch: str | None = None,
-    marks: Marks | None = None,
-    shares: bool = True,
-    sources: SourceLists | None = None,
-    at: CommitHook = lambda point: None,
-) -> Snapshot:
+@dataclass(frozen=True)
+class Load:
+    """A load to commit.
+
+    Attributes:
+        plan: the plan of all the entries.
+        load_id: a second commit under the same identifier returns the first one's snapshot.
+        entries: the load's partitions. Each replaces those of the same key, unless the load adds rows.
+        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
+        indexes: the plan's, of these blocks, in one or more consecutive parts.
+        sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
+            file, except where they are the table's own: these keep the files of the entries that they were in.
+    """
+
+    basis: Basis
+    plan: Plan
+    load_id: str
+    entries: Sequence[PartitionEntry]
+    blocks: pa.Table
+    indexes: Sequence[PackedIndexes] = ()
+    sources: SourceLists | None = None
+
+
+def commit_load(files: TableFiles, load: Load, at: CommitHook = lambda point: None) -> Snapshot:
     """Write a load's plan and blocks, commit the next snapshot and return it.
 
     Args:
         files: the table's folder, claimed by :func:`ensure_table_root`.
-        base: the snapshot that the load was planned on, None for a new table.
-        plan: the plan of all the entries.
-        load_id: a second commit under the same identifier returns the first one's snapshot.
-        entries: the load's partitions. Each replaces those of the same key, except for :data:`APPEND` and with
-            ``marks``.
-        blocks: one row a block, as :func:`~layoutopt.catalog.blocks.block_schema`.
-        indexes: the plan's, of these blocks, in one or more consecutive parts.
-        whole_table: drop the partitions that the load lacks; the schema may change.
-        operation: its name in the history; None derives it from what the load replaces.
-        batch: the name of the appended batch; a batch is appended once.
-        marks: rows of ``base`` that the same commit deletes; the entries are added to the rest.
-        shares: whether the snapshot may name manifests of earlier ones.
-        sources: the source's files that the entries came from, by partition. With None, rows are unknown to be of any
-            file, except where they are the table's own: these keep the files of the entries that they were in.
+        load: the load.
         at: called at each of CRASH_POINTS, and at "vectors-written" where there are some.
 
     Raises:
@@ -131,9 +130,9 @@ def commit_load(
         CatalogError: the entries and blocks disagree, or a file of the catalog is damaged.
         OSError: the store failed; the table is unchanged.
     """
-    load = _Load(base, plan, load_id, tuple(entries), whole_table, operation, batch, marks)
-    _check_agreement(load, blocks)
-    _check_indexes(load, blocks, indexes)
+    plan, load_id, blocks, base, marks = load.plan, load.load_id, load.blocks, load.basis.snapshot, load.basis.marks
+    _check_agreement(load)
+    _check_indexes(load)
     committed = find_change(files, snapshots_since(files, base), load_id)
     if committed is not None:
         return committed
@@ -142,13 +141,12 @@ def commit_load(
     digests = dict([write_plan(files, plan)])
     at("plan-written")
     number = next_number(base)
-    index_files = write_indexes(files, load_id, number, plan.indexes, indexes)
-    if sources is None:
-        sources = _carry_sources(files, load)
+    index_files = write_indexes(files, load_id, number, plan.indexes, load.indexes)
+    sources = _carry_sources(files, load) if load.sources is None else load.sources
     lists = write_source_lists(files, load_id, number, sources)
     named = name_source_lists(add_index_files(blocks, index_files), lists)
     path, digest = write_blocks(files, load_id, number, encode_blocks(named))
-    load = replace(load, entries=tuple(replace(entry, blocks_file=path) for entry in load.entries))
+    load = replace(load, entries=[replace(entry, blocks_file=path) for entry in load.entries])
     at("blocks-written")
     digests[path] = digest
     written = [*pc.unique(blocks["file"]).to_pylist(), *(index.path for index in index_files)]
@@ -159,40 +157,40 @@ def commit_load(
         marked = [] if marks is None or base is None else marks.entries_in(base)
         names = names_of([*load.entries, *marked], [*written, *vectors])
         digests |= vectors
-        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), shares)
+        change = Change(load_id, base, names, lambda latest: _make_snapshot(load, latest, digests), load.basis.shares)
         return append_snapshot(files, change, at)
 
 
-def _carry_sources(files: TableFiles, load: _Load) -> SourceLists:
+def _carry_sources(files: TableFiles, load: Load) -> SourceLists:
     """Return the source lists of a change that writes rows of the table anew."""
-    if load.base is None or load.operation not in REWRITES:
+    base, marks = load.basis.snapshot, load.basis.marks
+    if base is None or load.basis.operation not in REWRITES:
         return {}
     keys = {entry.key for entry in load.entries}
-    rewritten = [entry for entry in load.base.partitions if entry.key in keys]
-    if load.marks is not None:
-        names = {*load.marks.deleted, *load.marks.replaced}
-        rewritten = [entry for entry in rewritten if entry.name in names]
-    return carry_sources(files, load.base, rewritten)
+    rewritten = [entry for entry in base.partitions if entry.key in keys]
+    if marks is not None:
+        rewritten = [entry for entry in rewritten if entry.name in {*marks.deleted, *marks.replaced}]
+    return carry_sources(files, base, rewritten)
 
 
-def _check_indexes(load: _Load, blocks: pa.Table, indexes: Sequence[PackedIndexes]) -> None:
+def _check_indexes(load: Load) -> None:
     """Refuse indexes that are not the plan's, or of other blocks."""
     for k, spec in enumerate(load.plan.indexes):
-        measured = sum(count_blocks(part[k]) for part in indexes if k < len(part))
-        if measured != blocks.num_rows:
+        measured = sum(count_blocks(part[k]) for part in load.indexes if k < len(part))
+        if measured != load.blocks.num_rows:
             raise CatalogError(
                 f"the load {load.load_id!r} can't be committed: the index {spec} was measured for {measured} blocks, "
-                f"not for its {blocks.num_rows}"
+                f"not for its {load.blocks.num_rows}"
             )
 
 
-def _check_agreement(load: _Load, blocks: pa.Table) -> None:
+def _check_agreement(load: Load) -> None:
     """Refuse entries that disagree with the blocks: only measured values are committed."""
     values = {entry.key: entry.value for entry in load.entries}
     if len(values) < len(load.entries):
         raise CatalogError(f"the load {load.load_id!r} names a partition twice; give one entry for each")
     try:
-        measured = partition_entries(blocks, load.plan, load.load_id, values)
+        measured = partition_entries(load.blocks, load.plan, load.load_id, values)
     except ValueError as error:
         raise CatalogError(f"the load {load.load_id!r} can't be committed: {error}") from error
     for entry, own in zip(sorted(load.entries, key=lambda entry: entry.key), measured, strict=True):
@@ -220,14 +218,15 @@ def write_blocks(files: TableFiles, load_id: str, number: int, data: bytes) -> t
     return write_version(files, lambda version: blocks_path(load_id, number, version), data)
 
 
-def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
+def _make_snapshot(load: Load, latest: Snapshot | None, digests: Mapping[str, FileDigest]) -> Snapshot:
     schema, batches = _merge_schemas(load, latest), _list_batches(load, latest)
-    if not load.is_added or (load.marks is not None and load.marks.alone):
+    basis = load.basis
+    if not basis.adds_rows or (basis.marks is not None and basis.marks.alone):
         _check_conflicts(load, latest)
-    before = () if latest is None or load.whole_table else latest.partitions
-    if load.marks is not None:
-        before = mark_partitions(load.base, latest, load.load_id, load.marks)
-    replaced = set() if load.is_added else {entry.key for entry in load.entries}
+    before = () if latest is None or basis.whole_table else latest.partitions
+    if basis.marks is not None:
+        before = mark_partitions(basis.snapshot, latest, load.load_id, basis.marks)
+    replaced = set() if basis.adds_rows else {entry.key for entry in load.entries}
     kept = [entry for entry in before if entry.key not in replaced]
     if {entry.name for entry in kept} & {(entry.key, load.load_id) for entry in load.entries}:
         # This is no CommitConflictError, after which a load's files are removed: the existing entry may need them.
@@ -240,7 +239,7 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
         number=next_number(latest),
         parent=None if latest is None else latest.number,
         created_at=next_time(latest),
-        operation=load.operation or _name_operation(load, before),
+        operation=basis.operation or _name_operation(load, before),
         load_id=load.load_id,
         schema=schema,
         partition_by=load.plan.partition_by,
@@ -251,15 +250,15 @@ def _make_snapshot(load: _Load, latest: Snapshot | None, digests: Mapping[str, F
     )
 
 
-def _name_operation(load: _Load, before: Sequence[PartitionEntry]) -> str:
-    if load.whole_table:
+def _name_operation(load: Load, before: Sequence[PartitionEntry]) -> str:
+    if load.basis.whole_table:
         return "load-table"
     keys = {entry.key for entry in load.entries}
     return "reload" if any(entry.live_rows for entry in before if entry.key in keys) else "load"
 
 
-def _list_plans(load: _Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
-    known = () if latest is None or load.whole_table else latest.plans_in_order
+def _list_plans(load: Load, latest: Snapshot | None, partitions: Sequence[PartitionEntry]) -> tuple[str, ...]:
+    known = () if latest is None or load.basis.whole_table else latest.plans_in_order
     if (load.entries or not partitions) and load.plan.digest not in known:
         known = (*known, load.plan.digest)
     return list_plans(known, partitions)
@@ -272,19 +271,19 @@ def list_plans(known: Sequence[str], partitions: Sequence[PartitionEntry]) -> tu
     return tuple(digest for digest in known if digest in kept) if noted else ()
 
 
-def _list_batches(load: _Load, latest: Snapshot | None) -> tuple[str, ...]:
+def _list_batches(load: Load, latest: Snapshot | None) -> tuple[str, ...]:
     """Return the appended batches after the load; raise AlreadyLoadedError if the load's batch was appended before."""
     known = () if latest is None else latest.batches
-    if load.batch is None:
+    if load.basis.batch is None:
         return known
-    if load.batch in known:
-        raise AlreadyLoadedError(f"the batch {load.batch!r} was appended before; give new rows a new --batch-id")
-    return (*known, load.batch)
+    if load.basis.batch in known:
+        raise AlreadyLoadedError(f"the batch {load.basis.batch!r} was appended before; give new rows a new --batch-id")
+    return (*known, load.basis.batch)
 
 
-def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
+def _merge_schemas(load: Load, latest: Snapshot | None) -> Schema:
     """Return the table's schema after the load; refuse a plan that gives a column another meaning."""
-    if latest is None or load.whole_table:
+    if latest is None or load.basis.whole_table:
         return load.plan.schema
     if load.plan.partition_by != latest.partition_by:
         raise PlanError(
@@ -296,12 +295,12 @@ def _merge_schemas(load: _Load, latest: Snapshot | None) -> Schema:
     return grow_schema(latest.schema, load.plan.schema)
 
 
-def _check_conflicts(load: _Load, latest: Snapshot | None) -> None:
+def _check_conflicts(load: Load, latest: Snapshot | None) -> None:
     """Refuse to replace partitions that changed since the load was planned."""
-    planned_on, current = _list_loads(load.base), _list_loads(latest)
-    keys = (planned_on.keys() | current.keys()) if load.whole_table else {entry.key for entry in load.entries}
-    if load.marks is not None:
-        keys |= {key for key, _ in load.marks.deleted}
+    planned_on, current = _list_loads(load.basis.snapshot), _list_loads(latest)
+    keys = (planned_on.keys() | current.keys()) if load.basis.whole_table else {entry.key for entry in load.entries}
+    if load.basis.marks is not None:
+        keys |= {key for key, _ in load.basis.marks.deleted}
     changed = sorted(key for key in keys if planned_on.get(key) != current.get(key))
     if changed:
         newest = current[changed[0]][-1][0] if changed[0] in current else None

@@ -23,7 +23,7 @@ from layoutopt.catalog.vacuum import VacuumReport
 from layoutopt.changes.affected_rows import AffectedRows, Rows, TableChange
 from layoutopt.changes.deletion_vectors import make_marks
 from layoutopt.events import Stages
-from layoutopt.loading.load import Basis, load
+from layoutopt.loading.load import LoadBasis, load
 from layoutopt.model.summary import Summarised
 from layoutopt.writer.task_result import LoadReport
 
@@ -99,7 +99,7 @@ class RowChange(Generic[Rows]):
         added: the rows that come, if any.
         values: more partitions to rewrite than those of the removed rows.
         exclusive: whether rows that another commit adds to the partitions are a conflict also for marked rows.
-        shares: as of :class:`~layoutopt.loading.load.Basis`, where partitions are rewritten.
+        shares: as of :class:`~layoutopt.loading.load.LoadBasis`, where partitions are rewritten.
     """
 
     removed: AffectedRows[Rows]
@@ -165,16 +165,16 @@ def write_rows(
         values: the partitions' values.
         new_rows: the rows of these partitions; columns whose checksums are unknown are checked against the rows only.
         marks: the rows that go.
-        shares: as of :class:`~layoutopt.loading.load.Basis`.
+        shares: as of :class:`~layoutopt.loading.load.LoadBasis`.
 
     Raises:
         ContentMismatchError: the rows have other content.
         CommitConflictError: another commit changed one of the partitions.
         LayoutoptError: as :func:`layoutopt.spark.loading.load.load`.
     """
-    basis = Basis(
-        change.table.catalog.snapshot,
-        f"the table {change.path!r}",
+    basis = LoadBasis(
+        snapshot=change.table.catalog.snapshot,
+        source=f"the table {change.path!r}",
         values=None if change.plan.partition_by is None else tuple(values),
         rows={change.names.key(values[0]): new_rows.content.rows} if len(values) == 1 else {},
         content=new_rows.content,

@@ -24,14 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from layoutopt.catalog.blocks import BlockTable
-from layoutopt.catalog.commit import CommitHook, adds_rows, commit_load, ensure_table_root
-from layoutopt.catalog.deletion_vectors import Marks
+from layoutopt.catalog.commit import Basis, CommitHook, Load, commit_load, ensure_table_root
 from layoutopt.catalog.entries import partition_entries, written_content, written_positions
 from layoutopt.catalog.load_check import Content, check_content, check_partitions, check_positions
 from layoutopt.catalog.partition_entry import PartitionEntry
 from layoutopt.catalog.partition_names import PartitionNames, PlainValue, check_requests, parse_plain_value
 from layoutopt.catalog.paths import MARKER
-from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.source_lists import LoadedFile, SourceLists
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.catalog.table import Catalog
@@ -88,35 +86,25 @@ _MOST_NAMED = 5
 _MOST_DAYS = 3_660
 
 
-@dataclass(frozen=True)
-class Basis:
+@dataclass(frozen=True, kw_only=True)
+class LoadBasis(Basis):
     """What the caller of a load knows of table and source.
 
     Attributes:
-        snapshot: the table's newest then, None for a new table; later changes of the partitions are conflicts.
         source: names the source in messages.
         values: the partitions to load; None where texts select them, or all are loaded.
         fingerprints: by partition key, the digest of the source's files; recorded, so that a retry knows its own work.
         files: by partition key, the source's files, which the table lists; a DataFrame has none.
         rows: by partition key, the rows counted in the source.
         content: the expected content of all rows, where it is known better than from the source.
-        operation: its name in the history, see :func:`~layoutopt.catalog.commit.commit_load`.
-        batch: what is appended.
-        marks: rows to delete in the same commit; the loaded rows are then added to those that remain.
-        shares: whether the commit may name manifests of earlier ones, which may have values of rows that it removes.
     """
 
-    snapshot: Snapshot | None
     source: str
     values: tuple[PlainValue, ...] | None = None
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     files: SourceLists = field(default_factory=dict)
     rows: Mapping[str, int] = field(default_factory=dict)
     content: Content | None = None
-    operation: str | None = None
-    batch: str | None = None
-    marks: Marks | None = None
-    shares: bool = True
 
 
 @dataclass(frozen=True)
@@ -130,7 +118,7 @@ class _Run:
     segments: tuple[Segment, ...]
     values: Mapping[str, PlainValue]
     names: PartitionNames
-    basis: Basis
+    basis: LoadBasis
 
     def entries(self, blocks: pa.Table) -> tuple[PartitionEntry, ...]:
         """Return the entries of the partitions that were written."""
@@ -142,10 +130,9 @@ def load(
     rows: Source,
     table_path: str,
     plan: Plan,
-    basis: Basis,
+    basis: LoadBasis,
     stages: Stages,
     *,
-    whole_table: bool = False,
     encrypt: str | None = None,
     cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
@@ -159,7 +146,6 @@ def load(
         plan: the layout to load by.
         basis: what the caller knows of table and source.
         stages: times and logs the stages.
-        whole_table: whether other partitions are removed from the table.
         encrypt: the reference to the key that encrypts a new table; an existing table must use the same.
         cutter: cuts partitions above ``segment_rows``.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
@@ -179,22 +165,10 @@ def load(
         run, written = _write(files, plan, basis, stages, cutter, in_task, rows)
     removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait)
     with removal, stages.stage("commit", "committing") as counts:
-        snapshot = commit_load(
-            files,
-            basis.snapshot,
-            plan,
-            run.load_id,
-            [replace(entry, source=basis.fingerprints.get(entry.key)) for entry in run.entries(written.blocks)],
-            written.blocks,
-            indexes=written.indexes,
-            whole_table=whole_table,
-            operation=basis.operation,
-            batch=basis.batch,
-            marks=basis.marks,
-            shares=basis.shares,
-            sources={key: basis.files.get(key, ()) for key in run.values} if basis.files else None,
-            at=at,
-        )
+        entries = [replace(entry, source=basis.fingerprints.get(entry.key)) for entry in run.entries(written.blocks)]
+        sources = {key: basis.files.get(key, ()) for key in run.values} if basis.files else None
+        committed = Load(basis, plan, run.load_id, entries, written.blocks, written.indexes, sources)
+        snapshot = commit_load(files, committed, at)
         counts["snapshot"] = snapshot.number
     return load_report(run.load_id, snapshot, plan, tuple(run.values), len(run.segments), written, stages.seconds)
 
@@ -204,7 +178,7 @@ def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...
     return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
-def _cut(rows: Source, plan: Plan, basis: Basis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+def _cut(rows: Source, plan: Plan, basis: LoadBasis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
     """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
     chunks: Sequence[Chunk] | None = None
     if cutter is cut_in_input_order:
@@ -220,7 +194,7 @@ def _cut(rows: Source, plan: Plan, basis: Basis, names: PartitionNames, cutter: 
     return cut_segments(chunks, plan.segment_rows, cutter)
 
 
-def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
+def _name_partitions(names: PartitionNames, basis: LoadBasis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
     """Return the values of a load's partitions by their keys: those requested, and those that the source has.
 
     Raises:
@@ -245,7 +219,7 @@ def _name_partitions(names: PartitionNames, basis: Basis, segments: Sequence[Seg
 def _write(
     files: TableFiles,
     plan: Plan,
-    basis: Basis,
+    basis: LoadBasis,
     stages: Stages,
     cutter: Cutter,
     in_task: Callable[[str], None] | None,
@@ -285,7 +259,7 @@ def _write_segments(run: _Run, in_task: Callable[[str], None] | None) -> WriteRe
         keys=keys,
         numbers=numbers,
         at=in_task,
-        small_segment=adds_rows(run.basis.operation, run.basis.marks),
+        small_segment=run.basis.adds_rows,
         lent=run.files.for_tasks().lent,
     )
     results = write_segments(run.rows, job, run.segments)
@@ -801,7 +775,7 @@ def _load(loading: _Loading, partitions: Sequence[SourcePartition]) -> LoadRepor
     # A source without a row still makes a table.
     has_values = plan.partition_by is not None and partitions
     is_whole = not loading.request.is_partial and len(partitions) == len(loading.partitions)
-    basis = Basis(
+    basis = LoadBasis(
         snapshot=None if loading.table is None else loading.table.catalog.snapshot,
         source=repr(request.source),
         values=tuple(partition.value for partition in partitions) if has_values else None,

@@ -21,7 +21,7 @@ from layoutopt.events import NO_EVENTS, EventLog, Progress, Stages, silent
 from layoutopt.external.snapshot import SourcePartition
 from layoutopt.external.source_check import check_source
 from layoutopt.loading import load as loading
-from layoutopt.loading.load import Basis, LoadSource, LoadsReport
+from layoutopt.loading.load import LoadBasis, LoadSource, LoadsReport
 from layoutopt.loading.local_source import find_damaged_file, open_local
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
@@ -83,10 +83,12 @@ def load(
     files, stages = TableFiles(str(table_path), key=encrypt), stages or Stages(progress or silent)
 
     def write(name: str, rows: Source, values: Sequence[PlainValue] | None) -> LoadReport:
-        basis = Basis(base, name, None if values is None else tuple(values))
+        basis = LoadBasis(
+            snapshot=base, source=name, values=None if values is None else tuple(values), whole_table=whole_table
+        )
         return loading.load(
             rows, str(table_path), plan, basis, stages,
-            whole_table=whole_table, encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
+            encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
         )  # fmt: skip
 
     def write_named(opened: LoadSource) -> LoadReport:
