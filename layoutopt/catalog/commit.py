@@ -334,7 +334,7 @@ def restore(files: TableFiles, number: int, *, at: CommitHook = lambda point: No
     catalog = Catalog.open(files.root, snapshot=number)
     target, latest = catalog.snapshot, latest_snapshot(files)
     at("started")
-    if latest is not None and _is_same_table(target, latest):
+    if latest is not None and _list_content(target) == _list_content(latest):
         return latest
     data = _list_data_files(catalog)
     # Missing index files are no error: queries work without them.
@@ -376,12 +376,8 @@ def forget_superseded_entries(files: TableFiles, operation: str) -> None:
     append_snapshot(files, Change(load_id, latest, frozenset(), after, shares=False))
 
 
-def _is_same_table(target: Snapshot, latest: Snapshot) -> bool:
-    return (
-        list_contents(target) == list_contents(latest)
-        and target.schema == latest.schema
-        and target.partition_by == latest.partition_by
-    )
+def _list_content(snapshot: Snapshot) -> object:
+    return list_contents(snapshot), snapshot.schema, snapshot.partition_by
 
 
 def _list_data_files(catalog: Catalog) -> frozenset[str]:

@@ -64,7 +64,7 @@ from layoutopt.model.summary import Summarised
 from layoutopt.publish.publishing import parse_publications, publish_all
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.segments import Chunk, Cutter, Segment, chunks_from_counts, cut_in_input_order, cut_segments
+from layoutopt.sources.segments import Chunk, Segment, chunks_from_counts, cut_segments
 from layoutopt.sources.source import Source
 from layoutopt.writer.load_ids import (
     ANY_FAILURE,
@@ -134,7 +134,6 @@ def load(
     stages: Stages,
     *,
     encrypt: str | None = None,
-    cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
@@ -147,7 +146,6 @@ def load(
         basis: what the caller knows of table and source.
         stages: times and logs the stages.
         encrypt: the reference to the key that encrypts a new table; an existing table must use the same.
-        cutter: cuts partitions above ``segment_rows``.
         at: called at the commit's points, see ``CRASH_POINTS``; for tests.
         in_task: called in every task after its files are written; for tests.
 
@@ -162,7 +160,7 @@ def load(
     """
     files = TableFiles(table_path, key=encrypt)
     with closing(rows):
-        run, written = _write(files, plan, basis, stages, cutter, in_task, rows)
+        run, written = _write(files, plan, basis, stages, in_task, rows)
     removal = remove_on_failure(COMMIT_REFUSALS, files, run.load_id, run.values, rows.executor.wait)
     with removal, stages.stage("commit", "committing") as counts:
         entries = [replace(entry, source=basis.fingerprints.get(entry.key)) for entry in run.entries(written.blocks)]
@@ -178,20 +176,18 @@ def list_files(source: str, partition: SourcePartition) -> tuple[LoadedFile, ...
     return tuple(LoadedFile(source, file.uri, file.size, file.modified) for file in partition.files)
 
 
-def _cut(rows: Source, plan: Plan, basis: LoadBasis, names: PartitionNames, cutter: Cutter) -> tuple[Segment, ...]:
+def _cut(rows: Source, plan: Plan, basis: LoadBasis, names: PartitionNames) -> tuple[Segment, ...]:
     """Cut the partitions into segments; rows are counted unless the caller of the load counted them."""
-    chunks: Sequence[Chunk] | None = None
-    if cutter is cut_in_input_order:
-        known: dict[PlainValue, int | None] = {None: None}
-        if plan.partition_by is None or basis.values is not None:
-            known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
-        chunks = chunks_from_counts(known, plan.segment_rows)
+    known: dict[PlainValue, int | None] = {None: None}
+    if plan.partition_by is None or basis.values is not None:
+        known = {value: basis.rows.get(names.key(value)) for value in basis.values or (None,)}
+    chunks: Sequence[Chunk] | None = chunks_from_counts(known, plan.segment_rows)
     if chunks is None:
         chunks = rows.chunks(plan.segment_rows) if rows.partition_rows else []
     total = sum(chunk.rows for chunk in chunks)
     if total >= _MOST_ROWS:
         raise BoundError(f"one load takes fewer than {_MOST_ROWS} rows, not {total}; load fewer partitions at a time")
-    return cut_segments(chunks, plan.segment_rows, cutter)
+    return cut_segments(chunks, plan.segment_rows)
 
 
 def _name_partitions(names: PartitionNames, basis: LoadBasis, segments: Sequence[Segment]) -> dict[str, PlainValue]:
@@ -221,14 +217,13 @@ def _write(
     plan: Plan,
     basis: LoadBasis,
     stages: Stages,
-    cutter: Cutter,
     in_task: Callable[[str], None] | None,
     rows: Source,
 ) -> tuple[_Run, WriteResult]:
     """Cut and write the segments, and compare them with the source; remove the files where that fails."""
     names = PartitionNames.of(plan.schema, plan.partition_by, basis.snapshot)
     with stages.stage("count", "counting partitions") as counts:
-        segments = _cut(rows, plan, basis, names, cutter)
+        segments = _cut(rows, plan, basis, names)
         counts |= {"segments": len(segments), "rows": sum(segment.rows for segment in segments)}
     values = _name_partitions(names, basis, segments)
     run = _Run(rows, plan, files, fresh_load_id(basis.snapshot), segments, values, names, basis)

@@ -127,7 +127,8 @@ class PlanningCache:
 
     def key(self, name: str, request: PlanRequest) -> tuple[str, PlanRequest]:
         """Return a key that is equal for similar requests."""
-        return name, _strip_variants(request)
+        blocking: dict[str, Any] = {"guides": "", "partitioner": "", "slices": False, "row_order": None, "by": ()}
+        return name, replace(request, method="", storage_budget=None, choose=None, **blocking)
 
     def once(self, name: str, request: PlanRequest, find: Callable[[], T]) -> T:
         """Return the cached result of ``find`` for similar requests.
@@ -140,20 +141,6 @@ class PlanningCache:
             self._results[key] = find()
         result: T = self._results[key]
         return result
-
-
-def _strip_variants(request: PlanRequest) -> PlanRequest:
-    return replace(
-        request,
-        method="",
-        by=(),
-        guides="",
-        storage_budget=None,
-        choose=None,
-        partitioner="",
-        slices=False,
-        row_order=None,
-    )
 
 
 @dataclass(frozen=True, eq=False)

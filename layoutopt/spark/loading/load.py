@@ -27,7 +27,6 @@ from layoutopt.model.layout import Plan
 from layoutopt.model.requests import LoadRequest
 from layoutopt.scan.table import Table
 from layoutopt.sources.door import Door
-from layoutopt.sources.segments import Cutter, cut_in_input_order
 from layoutopt.sources.source import Source
 from layoutopt.spark.core.functions import check_plan
 from layoutopt.spark.core.partition_values import filter_partitions, match_partition_texts, parse_partition_values
@@ -56,7 +55,6 @@ def load(
     stages: Stages | None = None,
     whole_table: bool = False,
     encrypt: str | None = None,
-    cutter: Cutter = cut_in_input_order,
     at: CommitHook = lambda point: None,
     in_task: Callable[[str], None] | None = None,
 ) -> LoadReport:
@@ -71,7 +69,7 @@ def load(
             None. One that has no rows there becomes empty.
         progress: called with a short sentence as each stage begins.
         stages: times and logs the stages, instead of ``progress``.
-        whole_table, encrypt, cutter, at, in_task: as :func:`layoutopt.loading.load.load`.
+        encrypt, at, in_task: as :func:`layoutopt.loading.load.load`.
 
     Raises:
         SourceError: the source is missing, truncated or no Parquet.
@@ -88,7 +86,7 @@ def load(
         )
         return loading.load(
             rows, str(table_path), plan, basis, stages,
-            encrypt=encrypt, cutter=cutter, at=at, in_task=in_task,
+            encrypt=encrypt, at=at, in_task=in_task,
         )  # fmt: skip
 
     def write_named(opened: LoadSource) -> LoadReport:
