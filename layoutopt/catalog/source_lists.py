@@ -25,6 +25,7 @@ from layoutopt.catalog.snapshot import Snapshot, read_checked, read_snapshot
 from layoutopt.catalog.storage.filesystem import TableFiles
 from layoutopt.errors import CatalogError
 from layoutopt.model.records import Record, to_json
+from layoutopt.model.summary import Report
 
 _KEY: Final = b"layoutopt.sources"
 _SCHEMA: Final = pa.schema(
@@ -39,7 +40,7 @@ _SCHEMA: Final = pa.schema(
 
 
 @dataclass(frozen=True)
-class LoadedFile:
+class LoadedFile(Report):
     """A file that rows came from, and its version.
 
     Attributes:
@@ -53,10 +54,6 @@ class LoadedFile:
     path: str
     size: int
     modified: int
-
-    def to_json(self) -> dict[str, object]:
-        """Return the file as a JSON object."""
-        return asdict(self)
 
 
 # The files of each partition, by its key.

@@ -10,7 +10,7 @@ sums, minus the removed rows, plus the added rows. The load fails if the written
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Generic
 
 from layoutopt.catalog.deletion_vectors import Marks, commit_deletes
@@ -24,7 +24,7 @@ from layoutopt.changes.affected_rows import AffectedRows, Rows, TableChange
 from layoutopt.changes.deletion_vectors import make_marks
 from layoutopt.events import Stages
 from layoutopt.loading.load import LoadBasis, load
-from layoutopt.model.summary import Summarised
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.writer.task_result import LoadReport
 
 
@@ -48,7 +48,7 @@ class MarkReport:
 
 
 @dataclass(frozen=True, repr=False)
-class ChangeReport(Summarised):
+class ChangeReport(Summarised, Report):
     """What a delete, update or merge did.
 
     Attributes:
@@ -66,10 +66,6 @@ class ChangeReport(Summarised):
     load: LoadReport | None = None
     marked: MarkReport | None = None
     vacuum: VacuumReport | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""

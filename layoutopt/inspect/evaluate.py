@@ -20,7 +20,7 @@ from layoutopt.model.arrays import Bits, Ints, number_equal
 from layoutopt.model.predicates import TRUE, Node
 from layoutopt.model.predictions import Predictions
 from layoutopt.model.query import Query
-from layoutopt.model.summary import Summarised
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.scan.explain import Conjunct, explain_conjuncts, unusable_conjunct
 from layoutopt.scan.files import translate_read_errors
 from layoutopt.scan.opened_table import (
@@ -522,7 +522,7 @@ class ForeseenReads:
 
 
 @dataclass(frozen=True)
-class PredictionComparison:
+class PredictionComparison(Report):
     """What plans predicted, and what an evaluated log measured.
 
     Attributes:
@@ -536,10 +536,6 @@ class PredictionComparison:
     plans: tuple[PlanPredictions, ...]
     bytes_predicted: tuple[int | None, ...]
     foreseen: ForeseenReads
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as a JSON object."""
-        return asdict(self)
 
 
 def compare(table: Table, log: Sequence[Query], evaluation: Evaluation) -> PredictionComparison:

@@ -8,7 +8,7 @@ What Spark might read otherwise raises NeedsSparkError before anything is writte
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
@@ -34,7 +34,7 @@ from layoutopt.loading.partition_rows import live_rows
 from layoutopt.maintenance.compaction import COMPACTION, find_small_entries, has_small_entries, mark_replaced
 from layoutopt.model.layout import Plan
 from layoutopt.model.requests import AppendRequest
-from layoutopt.model.summary import Summarised
+from layoutopt.model.summary import Report, Summarised
 from layoutopt.publish.publishing import publish_after
 from layoutopt.scan.table import Table, open_own_table
 from layoutopt.sources.door import Door, Reason, refuse_spark
@@ -52,7 +52,7 @@ MOST_PARTITIONS: Final = 32
 
 
 @dataclass(frozen=True, repr=False)
-class AppendReport(Summarised):
+class AppendReport(Summarised, Report):
     """The result of an append.
 
     Attributes:
@@ -68,10 +68,6 @@ class AppendReport(Summarised):
     load: LoadReport | None
     joined: LoadReport | None = None
     not_joined: str | None = None
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
     def summarise(self) -> dict[str, object]:
         """Return the summary of a notebook."""

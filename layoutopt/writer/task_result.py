@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, overload
 
 import numpy as np
@@ -16,6 +16,7 @@ from layoutopt.catalog.snapshot import Snapshot
 from layoutopt.catalog.storage.index_files import PackedIndexes, split_indexes
 from layoutopt.indexes.measuring import blocks_with_indexes
 from layoutopt.model.layout import Plan
+from layoutopt.model.summary import Report
 
 # Blocks are an Arrow stream, since Spark has no name for some of their types.
 RESULT_SCHEMA: Final = (
@@ -157,7 +158,7 @@ def combine_task_results(
 
 
 @dataclass(frozen=True)
-class LoadReport:
+class LoadReport(Report):
     """What a load did.
 
     Attributes:
@@ -179,10 +180,6 @@ class LoadReport:
     bytes: int
     notes: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, object]:
-        """Return the report as a JSON object."""
-        return asdict(self)
 
 
 def load_report(
