@@ -9,7 +9,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +18,13 @@ import pytest
 
 from layoutopt.catalog.table import Catalog
 from layoutopt.changes import arrow_change
-from layoutopt.changes.arrow_change import open_without_spark
 from layoutopt.changes.commit import ChangeReport
-from layoutopt.changes.verbs import change_rows
 from layoutopt.errors import ContentMismatchError, NeedsSparkError, SettingError, SourceError
 from layoutopt.inspect.verify import verify
 from layoutopt.model.feature import SessionSettings
-from layoutopt.model.requests import ChangeRequest, DeleteRequest, MergeRequest, UpdateRequest
+from layoutopt.model.requests import DeleteRequest, MergeRequest, UpdateRequest
 from layoutopt.scan.table import open_table
-from layoutopt.sources.door import Door
+from tests.changes.without_spark import change_without_spark
 from tests.effort import examples
 from tests.scan.builder import build, building
 from tests.scan.layouts import SCHEMES
@@ -35,11 +32,6 @@ from tests.scan.tables import ARROW, CONDITIONS, SCHEMA, some_rows
 
 Row = dict[str, Any]
 Test = Callable[[Row], bool]
-
-
-def change_without_spark(request: ChangeRequest, most_rows: int | None = None) -> ChangeReport:
-    """Change a table's rows by Arrow alone."""
-    return change_rows(Door(lambda _: partial(open_without_spark, most_rows)), request)
 
 
 def above(value: float | None, bound: float) -> bool:
