@@ -405,7 +405,7 @@ class _LogMatches:
         matching = relevant = 0
         for matches, plan in zip(self._matches, pruned, strict=True):
             matching += int(matches.rows[condition])
-            relevant += _most_rows(plan, matches.block[:, condition])
+            relevant += max(plan.rows_by_layout(matches.block[:, condition]).values(), default=0)
         return matching, relevant
 
 
@@ -420,10 +420,6 @@ def greedy_paths(queries: Sequence[Sequence[PathCosts]]) -> GreedyPaths:
     ratios = [greedy / cheapest if cheapest else 1.0 for greedy, cheapest in costs]
     cheapest_paths = sum(greedy == cheapest for greedy, cheapest in costs)
     return GreedyPaths(len(costs), cheapest_paths, round(max(ratios, default=1.0), 6))
-
-
-def _most_rows(pruned: PrunedPlan, blocks: Bits) -> int:
-    return max(pruned.rows_by_layout(blocks).values(), default=0)
 
 
 class _FooterSizes:

@@ -125,18 +125,14 @@ class PlanningCache:
     def __init__(self) -> None:
         self._results: dict[tuple[str, PlanRequest], Any] = {}
 
-    def key(self, name: str, request: PlanRequest) -> tuple[str, PlanRequest]:
-        """Return a key that is equal for similar requests."""
-        blocking: dict[str, Any] = {"guides": "", "partitioner": "", "slices": False, "row_order": None, "by": ()}
-        return name, replace(request, method="", storage_budget=None, choose=None, **blocking)
-
     def once(self, name: str, request: PlanRequest, find: Callable[[], T]) -> T:
         """Return the cached result of ``find`` for similar requests.
 
         Requests are similar if they differ only in the method, its storage, and how blocks are made and sorted;
         ``find`` must not depend on these.
         """
-        key = self.key(name, request)
+        blocking: dict[str, Any] = {"guides": "", "partitioner": "", "slices": False, "row_order": None, "by": ()}
+        key = name, replace(request, method="", storage_budget=None, choose=None, **blocking)
         if key not in self._results:
             self._results[key] = find()
         result: T = self._results[key]
