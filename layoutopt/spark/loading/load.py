@@ -69,6 +69,7 @@ def load(
             None. One that has no rows there becomes empty.
         progress: called with a short sentence as each stage begins.
         stages: times and logs the stages, instead of ``progress``.
+        whole_table: drop the partitions that the source lacks.
         encrypt, at, in_task: as :func:`layoutopt.loading.load.load`.
 
     Raises:
